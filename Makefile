@@ -1,0 +1,53 @@
+# The verbs of the project. `make demo` and `make test` set up everything that they need.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+STUBS := clients/python/hightide/v1
+
+.PHONY: setup demo test lint types layers proto proto-check unit sim integration e2e clean
+
+setup: $(STAMP)
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit("Hightide needs Python 3.11 or later; this is %s. Say which with: make PYTHON=python3.12" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	rm -f $(VENV)/.ready-* && touch $@
+
+demo: setup
+	@$(BIN)/hightide demo
+
+test: setup lint types layers proto-check unit sim integration e2e
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+types: setup
+	$(BIN)/mypy
+layers: setup
+	$(BIN)/lint-imports
+
+proto: setup
+	$(BIN)/buf lint
+	rm -f $(STUBS)/*_pb2*.py*
+	$(BIN)/python -m grpc_tools.protoc -I protos --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
+	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=clients/python \
+	  --grpc_python_out=clients/python --mypy_out=clients/python --mypy_grpc_out=clients/python \
+	  $$(find protos -name '*.proto' | sort | sed 's|^protos/||')
+proto-check: setup
+	$(BIN)/buf lint
+	$(BIN)/python tests/stubs_are_fresh.py
+
+unit: setup
+	$(BIN)/pytest -q -n 2 tests/unit
+sim: setup
+	$(BIN)/pytest -q -n 2 tests/sim
+integration: setup
+	$(BIN)/pytest -q tests/integration
+e2e: setup
+	$(BIN)/pytest -q tests/e2e
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
