@@ -1,0 +1,1 @@
+"""A Hightide cluster on one machine: real ZooKeeper, real processes, a pytest plugin."""

@@ -1,0 +1,1 @@
+"""Hightide: a replicated, partitioned commit log. This package is its Python SDK."""

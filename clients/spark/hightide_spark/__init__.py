@@ -1,0 +1,1 @@
+"""The PySpark data source of Hightide, and the pipelines built on it."""

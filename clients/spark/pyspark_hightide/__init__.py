@@ -1,0 +1,1 @@
+"""The name under which Spark finds the Hightide data source without registration."""

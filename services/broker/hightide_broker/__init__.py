@@ -1,0 +1,1 @@
+"""The storage broker: it stores partitions, leads some of them and follows others."""

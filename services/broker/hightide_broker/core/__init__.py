@@ -1,0 +1,1 @@
+"""The decisions of a replica: pure state machines, events in and effects out."""

@@ -1,0 +1,1 @@
+"""The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""

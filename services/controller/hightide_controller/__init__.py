@@ -1,0 +1,1 @@
+"""The controller: it decides who leads each partition, and tells the brokers."""

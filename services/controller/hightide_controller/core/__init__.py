@@ -1,0 +1,1 @@
+"""The decisions of the controller: pure state machines, events in and effects out."""

@@ -1,0 +1,1 @@
+"""What every Hightide service needs: serving, errors, ZooKeeper, settings, telemetry."""
