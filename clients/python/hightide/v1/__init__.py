@@ -1,0 +1,1 @@
+"""The generated stubs of the contract: protobuf package `hightide.v1`."""
