@@ -1,0 +1,54 @@
+"""What one broker takes on at most (DESIGN §9: nothing is unbounded, and refusals are loud).
+
+The figures are limits against mistakes and attacks, not targets; what an operator may want to change
+is in `settings.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WAIT_MS_MAX: Final = 30_000
+"""The longest a request is parked, whatever it asks for: a longer wait is more calls, not a longer one."""
+
+REQUEST_PARTITIONS_MAX: Final = 10_000
+"""Partitions in one client request: as many as a topic may have."""
+
+FETCH_BYTES_MAX: Final = 15 * 1024 * 1024
+"""Bytes in one fetch answer beyond its first batch: below the 16 MiB that a gRPC message may have."""
+
+PLAIN_RECORDS_MAX: Final = 10_000
+"""Records in one ProduceRecords or FetchRecords."""
+
+PLAIN_RECORDS_DEFAULT: Final = 100
+"""Records in one FetchRecords that does not say how many."""
+
+PRODUCE_TIMEOUT_MS_DEFAULT: Final = 10_000
+"""How long ProduceRecords waits for the in-sync replicas where it does not say."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """So many bytes, or pieces, of unfinished work and no more. Belongs to the event loop's thread."""
+
+    limit: int
+    taken: int = 0
+
+    def take(self, amount: int) -> bool:
+        """Take `amount` if it is there. One piece larger than the limit passes when it is alone."""
+        assert amount >= 0, amount
+        if self.taken and self.taken + amount > self.limit:
+            return False
+        self.taken += amount
+        return True
+
+    def give_back(self, amount: int) -> None:
+        """Return what `take` took; exactly once for each."""
+        self.taken -= amount
+        assert self.taken >= 0, self.taken
+
+
+def bounded_wait_ms(asked_ms: int) -> int:
+    """The wait that a request gets: not negative, and at most `WAIT_MS_MAX`."""
+    return max(0, min(asked_ms, WAIT_MS_MAX))

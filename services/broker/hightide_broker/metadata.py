@@ -1,0 +1,143 @@
+"""What this broker answers to clients that ask who leads what (DESIGN §3, V3 discussion 6).
+
+A cache of what the controller last said, and never a source of truth: a client that is sent to the
+wrong leader by it is refused there and asks again. Rules of this file: no I/O, no clock, no pb2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """A broker or controller, and where clients and brokers reach it."""
+
+    id: int
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """`host:port`, as a gRPC channel takes it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """Who leads and who holds one partition, as last heard of."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; `partitions` is sorted by partition number."""
+
+    topic: str
+    topic_id: bytes
+    partitions: tuple[PartitionView, ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """One UpdateMetadata request of the controller, after its stamp was checked."""
+
+    controller_epoch: int
+    controller: EndpointView | None
+    brokers: tuple[EndpointView, ...]
+    topics: tuple[TopicView, ...]
+    deleted_topic_ids: tuple[bytes, ...] = ()
+    full: bool = False
+
+
+def _newer(known: PartitionView | None, heard: PartitionView) -> PartitionView:
+    """Keep what is newer: news can arrive behind what a takeover or ZooKeeper told already."""
+    if known is None:
+        return heard
+    if (heard.leader_epoch, heard.partition_epoch) >= (known.leader_epoch, known.partition_epoch):
+        return heard
+    return known
+
+
+@dataclass(slots=True)
+class MetadataCache:
+    """The cluster as last heard of. Owned by the broker's event loop; no method awaits."""
+
+    cluster_id: str
+    controller_epoch: int = 0
+    controller: EndpointView | None = None
+    brokers: dict[int, EndpointView] = field(default_factory=dict)
+    _by_name: dict[str, TopicView] = field(default_factory=dict)
+    _by_id: dict[bytes, TopicView] = field(default_factory=dict)
+
+    def apply(self, update: MetadataUpdate) -> None:
+        """Take over what the controller says. The caller has fenced older controller epochs.
+
+        A full update replaces all topics, another one merges partitions into them. A topic name
+        that comes with another id was deleted and created again: the old topic is forgotten.
+        """
+        self.controller_epoch = update.controller_epoch
+        self.controller = update.controller
+        self.brokers = {broker.id: broker for broker in update.brokers}
+        if update.full:
+            named = {topic.topic for topic in update.topics}
+            for absent in [name for name in self._by_name if name not in named]:
+                self._forget(self._by_name[absent])
+        for topic_id in update.deleted_topic_ids:
+            if deleted := self._by_id.get(topic_id):
+                self._forget(deleted)
+        for topic in update.topics:
+            self._merge(topic, whole=update.full)
+
+    def topic(self, name: str) -> TopicView | None:
+        """The topic of this name, or None where none was heard of."""
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicView | None:
+        """The topic with this id, or None where none was heard of."""
+        return self._by_id.get(topic_id)
+
+    def topics(self) -> list[TopicView]:
+        """All topics, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partition(self, topic_id: bytes, partition: int) -> PartitionView | None:
+        """One partition, or None where it was not heard of."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            return None
+        # Partitions are sorted and nearly always dense, so that the number is the index.
+        if 0 <= partition < len(topic.partitions) and topic.partitions[partition].partition == partition:
+            return topic.partitions[partition]
+        return next((view for view in topic.partitions if view.partition == partition), None)
+
+    def note_decisions(self, topic: str, topic_id: bytes, decisions: Iterable[PartitionView]) -> None:
+        """Learn from LeaderAndISR, which can be ahead of UpdateMetadata."""
+        self._merge(TopicView(topic, topic_id, tuple(decisions), {}), keep_configs=True)
+
+    def _merge(self, heard: TopicView, *, keep_configs: bool = False, whole: bool = False) -> None:
+        known = self._by_name.get(heard.topic)
+        if known is not None and known.topic_id != heard.topic_id:
+            self._forget(known)
+            known = None
+        before = {view.partition: view for view in known.partitions} if known is not None else {}
+        partitions = {} if whole else dict(before)
+        for view in heard.partitions:
+            partitions[view.partition] = _newer(before.get(view.partition), view)
+        merged = replace(heard, partitions=tuple(partitions[number] for number in sorted(partitions)))
+        if keep_configs and known is not None:
+            merged = replace(merged, configs=known.configs)
+        self._by_name[heard.topic] = merged
+        self._by_id[heard.topic_id] = merged
+
+    def _forget(self, topic: TopicView) -> None:
+        del self._by_name[topic.topic]
+        del self._by_id[topic.topic_id]

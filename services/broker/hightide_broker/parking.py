@@ -1,0 +1,130 @@
+"""Requests that wait: produces for their in-sync replicas, fetches for something to read.
+
+A parked request costs one future and, together, one timer; it is woken by what it waits for and
+never polls. Belongs to the event loop's thread; no method awaits but `ParkedProduce.wait` and
+`ParkedFetch.wait`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+
+@contextmanager
+def _woken_after(future: asyncio.Future[None], wait_ms: int) -> Iterator[None]:
+    """Resolve the future when the time is up, at the price of one timer handle."""
+    timer = future.get_loop().call_later(wait_ms / 1000, _resolve, future)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class ParkedProduce:
+    """One produce request with acks=all, until each of its partitions is settled."""
+
+    __slots__ = ("_future", "_outstanding", "failures")
+
+    def __init__(self) -> None:
+        self._outstanding: dict[int, AckQueue] = {}
+        self._future: asyncio.Future[None] | None = None
+        self.failures: dict[int, ErrorCode] = {}
+        """Why a partition (its index in the request) was not acknowledged after its append."""
+
+    def expect(self, index: int, queue: AckQueue, end_offset: int) -> None:
+        """Wait for the partition at `index` of the request to be committed up to `end_offset`."""
+        assert index not in self._outstanding, index
+        self._outstanding[index] = queue
+        queue.add(end_offset, self, index)
+
+    def settle(self, index: int, failure: ErrorCode | None = None) -> None:
+        """Called by an `AckQueue` when the partition is committed, or when it cannot be any more."""
+        del self._outstanding[index]
+        if failure is not None:
+            self.failures[index] = failure
+        if not self._outstanding and self._future is not None:
+            _resolve(self._future)
+
+    async def wait(self, timeout_ms: int) -> None:
+        """Return when all is settled; after `timeout_ms`, or when cancelled, what is open is given up."""
+        try:
+            if self._outstanding:
+                self._future = asyncio.get_running_loop().create_future()
+                with _woken_after(self._future, timeout_ms):
+                    await self._future
+        finally:
+            for index, queue in list(self._outstanding.items()):
+                queue.drop(self)
+                self.failures[index] = ErrorCode.ERROR_CODE_TIMED_OUT
+            self._outstanding.clear()
+
+
+class AckQueue:
+    """The produces that wait for one partition's high watermark, in offset order."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, ParkedProduce, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end_offset: int, produce: ParkedProduce, index: int) -> None:
+        """Queue a produce. A duplicate is answered with its old offsets and can stand out of order."""
+        if not self._waiting or self._waiting[-1][0] <= end_offset:
+            self._waiting.append((end_offset, produce, index))
+            return
+        at = next(at for at, (queued, _, _) in enumerate(self._waiting) if queued > end_offset)
+        self._waiting.insert(at, (end_offset, produce, index))
+
+    def release(self, high_watermark: int, failure: ErrorCode | None = None) -> None:
+        """Settle all that is committed below `high_watermark`.
+
+        `failure` is set where the offsets are committed but by fewer replicas than asked for
+        (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+        """
+        while self._waiting and self._waiting[0][0] <= high_watermark:
+            _, produce, index = self._waiting.popleft()
+            produce.settle(index, failure)
+
+    def fail(self, failure: ErrorCode) -> None:
+        """Settle all as failed: this broker no longer leads, or stops."""
+        while self._waiting:
+            _, produce, index = self._waiting.popleft()
+            produce.settle(index, failure)
+
+    def drop(self, produce: ParkedProduce) -> None:
+        """Forget a produce whose time is up. The oldest go first, so this looks at few entries."""
+        for at, (_, queued, _) in enumerate(self._waiting):
+            if queued is produce:
+                del self._waiting[at]
+                return
+
+
+class ParkedFetch:
+    """One fetch, or one replica session's round, until something that it asked for moved."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """Something moved: a high watermark, a leadership. Harmless when it was woken before."""
+        _resolve(self._future)
+
+    async def wait(self, timeout_ms: int) -> None:
+        """Return when woken, or after `timeout_ms`."""
+        with _woken_after(self._future, timeout_ms):
+            await self._future

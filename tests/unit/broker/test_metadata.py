@@ -1,0 +1,81 @@
+"""The metadata cache: what clients are told between two words of the controller."""
+
+from __future__ import annotations
+
+from hightide_broker.metadata import EndpointView, MetadataCache, MetadataUpdate, PartitionView, TopicView
+
+ONE, OTHER = bytes(15) + b"\x01", bytes(15) + b"\x02"
+
+
+def partition(number: int = 0, leader: int = 1, epoch: int = 0, version: int = 0) -> PartitionView:
+    return PartitionView(number, leader, epoch, (1, 2, 3), (1, 2), version)
+
+
+def topic(*partitions: PartitionView, name: str = "flights", topic_id: bytes = ONE) -> TopicView:
+    return TopicView(name, topic_id, partitions, {})
+
+
+def update(*topics: TopicView, full: bool = False, deleted: tuple[bytes, ...] = ()) -> MetadataUpdate:
+    return MetadataUpdate(1, EndpointView(9, "c", 1), (EndpointView(1, "b", 2),), topics, deleted, full)
+
+
+def cache(*updates: MetadataUpdate) -> MetadataCache:
+    built = MetadataCache("the-cluster")
+    for each in updates:
+        built.apply(each)
+    return built
+
+
+def test_an_update_merges_partitions_into_their_topic_in_order() -> None:
+    known = cache(update(topic(partition(2), partition(0))), update(topic(partition(1))))
+    assert (held := known.topic("flights")) is not None
+    assert [view.partition for view in held.partitions] == [0, 1, 2]
+
+
+def test_older_news_does_not_replace_newer() -> None:
+    known = cache(update(topic(partition(leader=2, epoch=5))), update(topic(partition(leader=1, epoch=4))))
+    assert (held := known.partition(ONE, 0)) is not None
+    assert held.leader == 2
+
+
+def test_a_full_update_forgets_what_it_does_not_name() -> None:
+    known = cache(
+        update(topic(partition()), topic(partition(), name="gone", topic_id=OTHER)),
+        update(topic(partition()), full=True),
+    )
+    assert known.topic("gone") is None
+    assert known.topic_by_id(OTHER) is None
+    assert known.topic("flights") is not None
+
+
+def test_a_full_update_forgets_the_partitions_it_does_not_name() -> None:
+    known = cache(update(topic(partition(0), partition(1))), update(topic(partition(0)), full=True))
+    assert known.partition(ONE, 1) is None
+
+
+def test_a_topic_created_again_under_another_id_replaces_the_old_one() -> None:
+    known = cache(update(topic(partition(epoch=7))), update(topic(partition(epoch=0), topic_id=OTHER)))
+    assert known.topic_by_id(ONE) is None
+    assert (held := known.topic("flights")) is not None
+    assert held.topic_id == OTHER
+
+
+def test_a_deleted_topic_is_forgotten_by_its_id() -> None:
+    known = cache(update(topic(partition())), update(deleted=(ONE, OTHER)))
+    assert known.topics() == []
+
+
+def test_a_leadership_decision_can_be_ahead_of_the_update() -> None:
+    known = cache(update(TopicView("flights", ONE, (partition(),), {"retention.ms": "1"})))
+    known.note_decisions("flights", ONE, [partition(leader=3, epoch=1)])
+    assert (held := known.topic("flights")) is not None
+    assert held.partitions[0].leader == 3
+    assert held.configs == {"retention.ms": "1"}
+
+
+def test_partitions_are_found_by_number_also_where_numbers_have_gaps() -> None:
+    known = cache(update(topic(partition(3), partition(7, leader=2))))
+    assert (held := known.partition(ONE, 7)) is not None
+    assert held.leader == 2
+    assert known.partition(ONE, 0) is None
+    assert known.partition(OTHER, 0) is None
