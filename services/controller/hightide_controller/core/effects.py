@@ -1,0 +1,204 @@
+"""What the controller wants done. The shell performs effects in the order given; that order is the durability order.
+
+A decision is in ZooKeeper before any broker hears of it: SendLeaderAndIsr only ever follows from the
+StoreCommitted (or the StatesRead) that proves it. Stores are independent of each other and may run
+pipelined; each is answered by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced.
+Each ReadStates is answered by one StatesRead, retried until ZooKeeper answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from hightide_controller.core.events import Topic
+from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+
+__all__ = [
+    "AnswerControlledShutdown",
+    "AnswerCreateTopic",
+    "Campaign",
+    "Change",
+    "Decision",
+    "Effect",
+    "ReadStates",
+    "Refusal",
+    "RefuseRequest",
+    "Report",
+    "Resign",
+    "SendLeaderAndIsr",
+    "SendUpdateMetadata",
+    "StoreLeaderAndIsr",
+    "StoreTopic",
+]
+
+
+class Refusal(Enum):
+    """Why a request is refused; convert.py maps each to its ErrorCode."""
+
+    NOT_CONTROLLER = auto()
+    TOPIC_ALREADY_EXISTS = auto()
+    INVALID_TOPIC_NAME = auto()
+    INVALID_PARTITION_COUNT = auto()
+    INVALID_REPLICATION_FACTOR = auto()
+    INVALID_ASSIGNMENT = auto()
+    INVALID_CONFIG = auto()
+    INVALID_REQUEST = auto()
+    OVERLOADED = auto()
+    TIMED_OUT = auto()
+    UNKNOWN_BROKER = auto()
+    STALE_BROKER_EPOCH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Run the election: one multi that creates /controller and sets /controller_epoch.
+
+    `stale_controller_epoch`: the znode of a controller of this epoch, whose process is dead, is deleted in the
+    same multi; None where no znode stands. Answered by Elected or CampaignLost.
+    """
+
+    stale_controller_epoch: int | None = None
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Stop acting as the active controller: drop queues and streams, and watch /controller again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One conditional write of a leaderAndISR znode.
+
+    `expected_partition_epoch` None: the znode (and its parent) is created, and must not exist.
+    `decided.partition_epoch` is the version that the write gives it.
+    """
+
+    name: TopicPartition
+    expected_partition_epoch: int | None
+    decided: LeaderAndIsr
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLeaderAndIsr:
+    """One multi: check /controller_epoch at the version given (None: no check, tests only), then the changes."""
+
+    store_id: int
+    controller_epoch_version: int | None
+    changes: tuple[Change, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStates:
+    """Read these leaderAndISR znodes in one multiRead."""
+
+    names: tuple[TopicPartition, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTopic:
+    """One multi: check /controller_epoch, create the topic znode and, with settings, its config znode."""
+
+    request_id: int
+    controller_epoch_version: int | None
+    topic: Topic
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one broker is told about one partition (V3 C, with the epochs of DESIGN §6.2)."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaderAndIsr:
+    """Tell one broker, in one RPC, to lead or to follow.
+
+    Repeated until that life of the broker answers or ends; a later decision about the same partition
+    replaces one that was not delivered yet. `sequence` grows with each send effect of a controller; BrokerAcknowledged names
+    the highest one below which a broker has everything.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    sequence: int
+    decisions: tuple[Decision, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SendUpdateMetadata:
+    """Tell each of these brokers what changed; `full`: everything, `names` is then empty.
+
+    What is sent is the state at the time of sending, so repeated effects melt into one.
+    """
+
+    brokers: tuple[tuple[int, int], ...]
+    """(broker id, broker epoch) of each receiver."""
+    sequence: int
+    names: tuple[TopicPartition, ...] = ()
+    deleted_topic_ids: tuple[str, ...] = ()
+    full: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCreateTopic:
+    """The topic is there and its partitions have leaders; with validate_only, it could be created so."""
+
+    request_id: int
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerControlledShutdown:
+    """Leadership was moved as far as it can be."""
+
+    request_id: int
+    remaining_leader_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseRequest:
+    """The request changed nothing (TIMED_OUT: it may still happen)."""
+
+    request_id: int
+    refusal: Refusal
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that an operator should read: goes to the log, as a warning."""
+
+    message: str
+
+
+Effect = (
+    Campaign
+    | Resign
+    | StoreLeaderAndIsr
+    | ReadStates
+    | StoreTopic
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | AnswerCreateTopic
+    | AnswerControlledShutdown
+    | RefuseRequest
+    | Report
+)

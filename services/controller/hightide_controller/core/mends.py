@@ -1,0 +1,31 @@
+"""Which mends of the replication text are in force (DESIGN §6).
+
+Production always runs with all of them. Tests turn one off to show that the invariants then go red,
+and all of them off to show that V3 to the letter loses committed data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ALL_MENDS", "V3_TO_THE_LETTER", "Mends"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mends:
+    """One switch a mend; built by tests only, everyone else uses ALL_MENDS."""
+
+    fenced_writes: bool = True
+    """6.3: every write checks /controller_epoch. Off: a deposed controller still writes."""
+    clean_elections: bool = True
+    """6.5: only an ISR member leads, unless the topic's setting asks otherwise. Off: V3 A.3.2, any live replica."""
+    last_isr_remembered: bool = True
+    """6.5: the ISR stays when its last member dies. Off: it becomes empty."""
+    new_is_not_offline: bool = True
+    """6.5: a partition is initialised only where it has no znode. Off: V3 D.6, leaderless ones start again."""
+
+
+ALL_MENDS = Mends()
+V3_TO_THE_LETTER = Mends(
+    fenced_writes=False, clean_elections=False, last_isr_remembered=False, new_is_not_offline=False
+)

@@ -1,0 +1,84 @@
+"""A partition as the controller sees it, and the legal ways through its states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+__all__ = [
+    "NO_LEADER",
+    "VALID_PREDECESSORS",
+    "LeaderAndIsr",
+    "Partition",
+    "PartitionState",
+    "TopicPartition",
+]
+
+NO_LEADER: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    """Which partition is meant; the key of every index in ClusterState."""
+
+    topic: str
+    partition: int
+
+
+class PartitionState(Enum):
+    """Where a partition stands.
+
+    NON_EXISTENT: no topic znode names it; the state that a partition is forgotten into.
+    NEW: assigned, but without a leaderAndISR znode. Its first decision *creates* that znode, so that
+        a partition that was led before is never initialised again (DESIGN §6.5).
+    ONLINE: it has a leader, as the last decision known has it.
+    OFFLINE: no member of its ISR is alive; its leader is -1 and its ISR is kept.
+    """
+
+    NON_EXISTENT = auto()
+    NEW = auto()
+    ONLINE = auto()
+    OFFLINE = auto()
+
+
+VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
+    PartitionState.NON_EXISTENT: frozenset(
+        {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
+    ),
+    # ONLINE or OFFLINE to NEW: the leaderAndISR znode was taken away by hand.
+    PartitionState.NEW: frozenset(
+        {PartitionState.NON_EXISTENT, PartitionState.ONLINE, PartitionState.OFFLINE}
+    ),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    # NEW to OFFLINE: a takeover finds the znode of a partition whose leader is gone.
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The decision about one partition, as its znode holds it.
+
+    `partition_epoch` is the zkVersion of the znode: of the one read, or, in a decision that is being
+    stored, the one that it will have when the write succeeds.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition: where its replicas are, and the last decision known about it."""
+
+    name: TopicPartition
+    replicas: tuple[int, ...]
+    state: PartitionState
+    leader_and_isr: LeaderAndIsr | None
+
+    def __post_init__(self) -> None:
+        assert self.replicas, self.name
+        assert (self.state is PartitionState.NEW) == (self.leader_and_isr is None), self
