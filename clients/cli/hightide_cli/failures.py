@@ -1,0 +1,34 @@
+"""Which failures are for the user to act on, and how they read as one line."""
+
+import sys
+
+# Modules whose errors carry a sentence for the user, with the base class of those errors. They are looked
+# up only where the command has already imported them: what is not imported cannot have raised.
+_FOR_THE_USER = (
+    ("hightide.errors", "HightideError"),
+    ("hightide.batch.header", "BatchError"),
+    ("hightide_local.errors", "LocalClusterError"),
+    ("hightide_broker.storage.errors", "StorageError"),
+    ("hightide_cli.demonstration.flights", "FlightsMissing"),
+    ("hightide_cli.tracing.spans", "TraceUnreadable"),
+    ("hightide_cli.benchmarks.load_worker", "LoadFailed"),
+)
+
+
+def sentence_of(error: Exception) -> str | None:
+    """Return what to tell the user, None where the failure is a fault of the program."""
+    for module_name, class_name in _FOR_THE_USER:
+        module = sys.modules.get(module_name)
+        known = getattr(module, class_name, None)
+        if known is not None and isinstance(error, known):
+            return str(error)
+    if isinstance(error, OSError):
+        return _sentence_of_os_error(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"this command needs the package {error.name}: pip install 'hightide[local]'"
+    return None
+
+
+def _sentence_of_os_error(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason

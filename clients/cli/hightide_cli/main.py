@@ -1,0 +1,85 @@
+"""The `hightide` command: finds the subcommand, and turns every failure into one line and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from hightide_cli.lazy_group import LazyCommand, LazyGroup
+from hightide_cli.options import common_options
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+COMMANDS = {
+    "topic": LazyCommand("hightide_cli.topic", "topic", "Create, list, describe, write and read topics."),
+    "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
+    "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
+    "demo": LazyCommand(
+        "hightide_cli.demo", "demo", "Write real data, kill a leader, prove nothing is lost."
+    ),
+    "bench": LazyCommand(
+        "hightide_cli.bench", "bench", "Measure producing, consuming, latency and failover."
+    ),
+    "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
+    "dump-log": LazyCommand(
+        "hightide_cli.dump_log", "dump_log", "Print the record batches of a log on disk."
+    ),
+}
+
+_HELP = """Hightide: a replicated, partitioned commit log.
+
+\b
+A cluster is found by --bootstrap, else HIGHTIDE_BOOTSTRAP, else the one that
+`hightide dev up` started, else 127.0.0.1:9092.
+"""
+
+cli = common_options(LazyGroup(table=COMMANDS, name="hightide", help=_HELP))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the console script calls it and exits with what it returns.
+
+    Every failure that the user can act on is one line on stderr, `error: …`. A traceback is shown only
+    for a fault of this program, or for all failures where HIGHTIDE_DEBUG is set.
+    """
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="hightide", standalone_mode=False
+        )
+    except click.exceptions.NoArgsIsHelpError as help_shown:
+        click.echo(help_shown.format_message(), err=True)
+        return EXIT_USAGE
+    except click.UsageError as error:
+        hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx is not None else ""
+        return _fail(f"{error.format_message()}{hint}", EXIT_USAGE)
+    except click.Abort:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`… | head`). Nothing more can be written, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        from hightide_cli.failures import sentence_of  # Late: it knows the SDK's errors, hence grpc.
+
+        sentence = None if os.environ.get("HIGHTIDE_DEBUG") else sentence_of(error)
+        if sentence is None:
+            raise
+        return _fail(sentence, EXIT_FAILED)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(sentence: str, exit_code: int) -> int:
+    click.echo(f"error: {' '.join(sentence.split())}", err=True)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

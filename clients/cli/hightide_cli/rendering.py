@@ -1,0 +1,73 @@
+"""Results as text: aligned tables for people, one JSON document for programs.
+
+No rich here: importing it costs more than most commands take.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+Cell: TypeAlias = str | int | float | bool | None | Sequence[int]
+Json: TypeAlias = "str | int | float | bool | None | Sequence[Json] | Mapping[str, Json]"
+
+_GAP = "  "
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Align rows under headings, numbers to the right. Without rows, the headings stand alone."""
+    texts = [[cell_text(cell) for cell in row] for row in rows]
+    assert all(len(row) == len(headings) for row in texts), (
+        "a row has not as many cells as there are headings"
+    )
+    widths = [max([len(heading), *(len(row[at]) for row in texts)]) for at, heading in enumerate(headings)]
+    right = [
+        bool(rows) and all(isinstance(row[at], int | float) and not isinstance(row[at], bool) for row in rows)
+        for at in range(len(headings))
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(cells, widths, right, strict=True)
+        )
+        return _GAP.join(aligned).rstrip()
+
+    return "\n".join([line([heading.upper() for heading in headings]), *(line(row) for row in texts)])
+
+
+def properties(pairs: Sequence[tuple[str, Cell]]) -> str:
+    """Print names and values, one a line, values aligned."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"{name.ljust(width)}{_GAP}{cell_text(value)}".rstrip() for name, value in pairs)
+
+
+def cell_text(cell: Cell) -> str:
+    """Return one cell as a person reads it: no value is `-`, fractions have one decimal or three digits."""
+    match cell:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if cell else "no"
+        case float():
+            return f"{cell:.1f}" if abs(cell) >= 100 else f"{cell:.3g}"
+        case str() | int():
+            return str(cell)
+        case _:
+            return ",".join(map(str, cell))
+
+
+def json_line(document: Json) -> str:
+    """Return a document as JSON on one line, keys in the order given."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:
+    """Return bytes as a JSON field: text where it is UTF-8, else base64 under `<name>_base64`."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {f"{name}_base64": base64.b64encode(value).decode()}

@@ -1,0 +1,1 @@
+"""Traces of failovers: read from the JSON lines of the services, measured, drawn as a waterfall."""

@@ -1,0 +1,36 @@
+"""Results as a person and as a program reads them."""
+
+import json
+
+from hightide_cli.rendering import bytes_field, json_line, properties, table
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_right() -> None:
+    assert table(["topic", "partitions"], [["flights", 6], ["a-long-topic-name", 12]]) == (
+        "TOPIC              PARTITIONS\nflights                     6\na-long-topic-name          12"
+    )
+
+
+def test_a_table_without_rows_is_its_headings() -> None:
+    assert table(["topic", "leader"], []) == "TOPIC  LEADER"
+
+
+def test_cells_without_a_value_are_a_dash_and_lists_are_joined() -> None:
+    assert table(["leader", "isr", "ok"], [[None, [1, 2, 3], True]]).splitlines()[1] == "-       1,2,3  yes"
+
+
+def test_properties_are_aligned() -> None:
+    assert properties([("cluster", "c1"), ("id", 7)]) == "cluster  c1\nid       7"
+
+
+def test_json_is_one_line_and_keeps_the_order_of_the_keys() -> None:
+    line = json_line({"b": 1, "a": [1, None, "é\n"]})
+    assert line == '{"b":1,"a":[1,null,"é\\n"]}'
+    assert json.loads(line) == {"b": 1, "a": [1, None, "é\n"]}
+
+
+def test_bytes_that_are_no_text_become_base64() -> None:
+    assert bytes_field("key", b"N1") == {"key": "N1"}
+    assert bytes_field("key", b"\xff") == {"key_base64": "/w=="}
+    assert bytes_field("key", None) == {"key": None}
+    assert bytes_field("key", b"") == {"key": ""}
