@@ -1,0 +1,15 @@
+"""What a topic may be called: a name never becomes a path anywhere but in ZooKeeper, and is safe there."""
+
+import re
+
+MAX_TOPIC_NAME_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Whether `name` is 1 to 249 characters of [a-zA-Z0-9._-] and neither `.` nor `..`.
+
+    The controller asks before it creates a topic, and for every child of /brokers/topics that it did
+    not write itself; every znode object of a topic asserts it.
+    """
+    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")

@@ -1,0 +1,94 @@
+"""What can stand in a multi, and how many operations may."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: ZooKeeper drops the connection at about 1 MiB (jute.maxbuffer), without an error code (DESIGN §4).
+MAX_MULTI_OPERATIONS = 1000
+MAX_MULTI_BYTES = 400_000
+_OVERHEAD_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a znode; NodeExists where it is there, NoNode where its parent is not."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes it takes in a request."""
+        return len(self.path) + len(self.data) + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace a znode's content if it has the version; -1 is any, and never right for a decision."""
+
+    path: str
+    data: bytes
+    version: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes it takes in a request."""
+        return len(self.path) + len(self.data) + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a znode if it has the version; -1 is any."""
+
+    path: str
+    version: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes it takes in a request."""
+        return len(self.path) + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the whole multi with BadVersion unless the znode has the version. The fence."""
+
+    path: str
+    version: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes it takes in a request."""
+        return len(self.path) + _OVERHEAD_BYTES
+
+
+Operation: TypeAlias = Create | SetData | Delete | Check
+
+
+def multis_of(groups: Iterable[Sequence[Operation]], fence: Check | None) -> list[list[Operation]]:
+    """Pack groups of operations into as few multis as the limits allow, each beginning with the fence.
+
+    A group stays whole: what is in it is applied together or not at all. Groups keep their order.
+    Raises ValueError for a group that is too large for any multi.
+    """
+    opening: list[Operation] = [fence] if fence else []
+    opening_bytes = sum(operation.size_bytes for operation in opening)
+    multis: list[list[Operation]] = []
+    current, current_bytes = list(opening), opening_bytes
+    for group in groups:
+        group_bytes = sum(operation.size_bytes for operation in group)
+        if len(opening) + len(group) > MAX_MULTI_OPERATIONS or opening_bytes + group_bytes > MAX_MULTI_BYTES:
+            raise ValueError(
+                f"{len(group)} operations of {group_bytes} bytes, the first on {group[0].path}, do not fit a multi"
+            )
+        too_many = len(current) + len(group) > MAX_MULTI_OPERATIONS
+        if too_many or current_bytes + group_bytes > MAX_MULTI_BYTES:
+            multis.append(current)
+            current, current_bytes = list(opening), opening_bytes
+        current.extend(group)
+        current_bytes += group_bytes
+    if len(current) > len(opening):
+        multis.append(current)
+    return multis
