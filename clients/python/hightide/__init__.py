@@ -1,1 +1,72 @@
-"""Hightide: a replicated, partitioned commit log. This package is its Python SDK."""
+"""Hightide: a replicated, partitioned commit log. This package is its Python SDK.
+
+Importing it costs nothing: each name is loaded when it is first used (PEP 562), so that services, which use
+only `hightide.v1` and `hightide.batch`, pull in neither gRPC's client side nor Arrow by it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hightide.admin import Admin
+    from hightide.consumer import Consumer
+    from hightide.delivery import BulkDelivery, Delivery
+    from hightide.errors import HightideError
+    from hightide.producer import Producer
+    from hightide.records import (
+        BrokerDescription,
+        ClusterDescription,
+        PartitionDescription,
+        Record,
+        RecordMetadata,
+        RecordRange,
+        TopicDescription,
+        TopicPartition,
+    )
+
+__all__ = [
+    "Admin",
+    "BrokerDescription",
+    "BulkDelivery",
+    "ClusterDescription",
+    "Consumer",
+    "Delivery",
+    "HightideError",
+    "PartitionDescription",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "RecordRange",
+    "TopicDescription",
+    "TopicPartition",
+]
+
+_HOME = {
+    "Admin": "admin",
+    "BrokerDescription": "records",
+    "BulkDelivery": "delivery",
+    "ClusterDescription": "records",
+    "Consumer": "consumer",
+    "Delivery": "delivery",
+    "HightideError": "errors",
+    "PartitionDescription": "records",
+    "Producer": "producer",
+    "Record": "records",
+    "RecordMetadata": "records",
+    "RecordRange": "records",
+    "TopicDescription": "records",
+    "TopicPartition": "records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hightide' has no attribute {name!r}")
+    value = getattr(import_module(f"hightide.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,500 @@
+"""Everything the SDK raises. One class for each `ErrorCode` a server can answer with, and those the client itself
+finds out.
+
+Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of a call
+that succeeded; `from_code` and `from_reason` are the only places that turn one into an exception. `retriable` says
+that the same request may succeed later, `refresh_metadata` that the client should first ask who leads. A message
+names the address, topic, partition and value that it is about, and ends with the next step.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from hightide.v1 import errors_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+
+ERROR_DOMAIN: Final = "hightide"
+_PREFIX: Final = "ERROR_CODE_"
+
+
+class HightideError(Exception):
+    """The root of all errors of the SDK."""
+
+    retriable: ClassVar[bool] = False
+    refresh_metadata: ClassVar[bool] = False
+    next_step: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        address: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.topic = topic
+        self.partition = partition
+        self.address = address
+        self.metadata: Mapping[str, str] = dict(metadata or {})
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("topic", self.topic), ("partition", self.partition), ("at", self.address))
+            if value is not None and f"{name} {value}" not in self.message
+        ]
+        text = f"{self.message.rstrip('.')} ({', '.join(where)})" if where else self.message.rstrip(".")
+        return f"{text}. {self.next_step}" if self.next_step else text
+
+
+# -- what servers answer ------------------------------------------------------------------------------------------
+
+
+class ServerError(HightideError):
+    """A server refused or failed the request; `code` is the one it named."""
+
+    code: ClassVar[ErrorCode.ValueType] = errors_pb2.ERROR_CODE_UNSPECIFIED
+
+
+class UnknownServerError(ServerError):
+    """A server answered with an error that this version of the SDK does not know."""
+
+    next_step = "Update the hightide package of this client."
+
+
+class InternalError(ServerError):
+    """The server failed in a way that has no code of its own."""
+
+    code = errors_pb2.ERROR_CODE_INTERNAL
+    next_step = "Look into the log of the server that is named here."
+
+
+class InvalidRequestError(ServerError):
+    """The request contradicts itself or leaves out a field that it needs."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_REQUEST
+
+
+class LimitExceededError(ServerError):
+    """The request asks for more than the server's limits allow."""
+
+    code = errors_pb2.ERROR_CODE_LIMIT_EXCEEDED
+    next_step = "Ask for less at once."
+
+
+class OverloadedError(ServerError):
+    """The server holds as much unfinished work as it may."""
+
+    code = errors_pb2.ERROR_CODE_OVERLOADED
+    retriable = True
+    next_step = "Try again after a pause."
+
+
+class ShuttingDownError(ServerError):
+    """The server is shutting down; its partitions move elsewhere."""
+
+    code = errors_pb2.ERROR_CODE_SHUTTING_DOWN
+    retriable = True
+    refresh_metadata = True
+
+
+class TimedOutError(ServerError):
+    """The work was not finished before its time ran out; it may still happen."""
+
+    code = errors_pb2.ERROR_CODE_TIMED_OUT
+    retriable = True
+    next_step = "See `hightide cluster health`; a replica may be slow or away."
+
+
+class ZookeeperUnavailableError(ServerError):
+    """ZooKeeper does not answer, so that nothing can be decided now."""
+
+    code = errors_pb2.ERROR_CODE_ZOOKEEPER_UNAVAILABLE
+    retriable = True
+    next_step = "Bring ZooKeeper back; the cluster carries on by itself."
+
+
+class UnknownTopicError(ServerError):
+    """No topic has this name or id, or the topic was deleted."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_TOPIC
+    refresh_metadata = True
+    next_step = "`hightide topic ls` lists the topics, `hightide topic create` makes one."
+
+
+class UnknownPartitionError(ServerError):
+    """The topic has no such partition, or the broker that was asked holds no replica of it."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_PARTITION
+    refresh_metadata = True
+    next_step = "`hightide topic describe` shows the partitions."
+
+
+class TopicAlreadyExistsError(ServerError):
+    """A topic of this name exists already."""
+
+    code = errors_pb2.ERROR_CODE_TOPIC_ALREADY_EXISTS
+    next_step = "Take another name, or use the topic as it is."
+
+
+class InvalidTopicNameError(ServerError):
+    """The name is not 1 to 249 characters of [a-zA-Z0-9._-], or it is "." or ".."."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_TOPIC_NAME
+    next_step = 'A name is 1 to 249 characters of [a-zA-Z0-9._-], but not "." or "..".'
+
+
+class InvalidPartitionCountError(ServerError):
+    """The number of partitions is below 1 or over the limit."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_PARTITION_COUNT
+
+
+class InvalidReplicationFactorError(ServerError):
+    """The replication factor is below 1 or above the number of live brokers."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_REPLICATION_FACTOR
+    next_step = "`hightide cluster info` shows the live brokers."
+
+
+class InvalidAssignmentError(ServerError):
+    """An explicit assignment names a broker twice, or one that is not known."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_ASSIGNMENT
+    next_step = "`hightide cluster info` shows the brokers."
+
+
+class InvalidConfigError(ServerError):
+    """A topic setting is unknown or its value cannot be used."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_CONFIG
+
+
+class InconsistentTopicIdError(ServerError):
+    """The topic of this name has another id: it was deleted and created again."""
+
+    code = errors_pb2.ERROR_CODE_INCONSISTENT_TOPIC_ID
+    refresh_metadata = True
+
+
+class NotLeaderError(ServerError):
+    """The broker that was asked does not lead the partition."""
+
+    code = errors_pb2.ERROR_CODE_NOT_LEADER
+    retriable = True
+    refresh_metadata = True
+
+
+class PartitionOfflineError(ServerError):
+    """The partition has no leader: no in-sync replica is alive."""
+
+    code = errors_pb2.ERROR_CODE_PARTITION_OFFLINE
+    retriable = True
+    refresh_metadata = True
+    next_step = "Start one of the brokers of its ISR again; `hightide topic describe` names them."
+
+
+class FencedLeaderEpochError(ServerError):
+    """The leader epoch in the request is older than the broker's."""
+
+    code = errors_pb2.ERROR_CODE_FENCED_LEADER_EPOCH
+    retriable = True
+    refresh_metadata = True
+
+
+class UnknownLeaderEpochError(ServerError):
+    """The leader epoch in the request is newer than the broker's: the broker is behind."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH
+    retriable = True
+
+
+class StaleControllerEpochError(ServerError):
+    """The controller epoch in the request is older than one seen before."""
+
+    code = errors_pb2.ERROR_CODE_STALE_CONTROLLER_EPOCH
+
+
+class StaleBrokerEpochError(ServerError):
+    """The broker epoch in the request belongs to another life of the broker."""
+
+    code = errors_pb2.ERROR_CODE_STALE_BROKER_EPOCH
+
+
+class NotControllerError(ServerError):
+    """The controller that was asked is not the active one."""
+
+    code = errors_pb2.ERROR_CODE_NOT_CONTROLLER
+    retriable = True
+    refresh_metadata = True
+
+
+class InconsistentClusterIdError(ServerError):
+    """The sender belongs to another cluster."""
+
+    code = errors_pb2.ERROR_CODE_INCONSISTENT_CLUSTER_ID
+
+
+class UnknownBrokerError(ServerError):
+    """No broker with this id is registered."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_BROKER
+    next_step = "`hightide cluster info` shows the brokers."
+
+
+class UnknownFetchSessionError(ServerError):
+    """The fetch session is not known to the broker."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_FETCH_SESSION
+    retriable = True
+
+
+class FetchSessionOutOfTurnError(ServerError):
+    """The fetch session is known, but the request is not its next one."""
+
+    code = errors_pb2.ERROR_CODE_FETCH_SESSION_OUT_OF_TURN
+    retriable = True
+
+
+class OffsetOutOfRangeError(ServerError):
+    """The offset is below the log start offset, negative, or beyond the log end offset."""
+
+    code = errors_pb2.ERROR_CODE_OFFSET_OUT_OF_RANGE
+    next_step = "Seek to an offset that exists (`hightide topic offsets`), or set offset_reset."
+
+
+class OffsetNotAvailableError(ServerError):
+    """The new leader does not know its high watermark yet."""
+
+    code = errors_pb2.ERROR_CODE_OFFSET_NOT_AVAILABLE
+    retriable = True
+
+
+class NotEnoughReplicasError(ServerError):
+    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
+
+    code = errors_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS
+    retriable = True
+    next_step = "Bring its brokers back; `hightide topic describe` shows the ISR."
+
+
+class NotEnoughReplicasAfterAppendError(ServerError):
+    """The batch was appended, but too few replicas stayed in sync to acknowledge it."""
+
+    code = errors_pb2.ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    retriable = True
+    next_step = "Bring its brokers back; `hightide topic describe` shows the ISR."
+
+
+class CorruptBatchError(ServerError):
+    """A batch's CRC-32C does not match its bytes."""
+
+    code = errors_pb2.ERROR_CODE_CORRUPT_BATCH
+    next_step = "Memory or a disk changed bytes: check the machine that is named here."
+
+
+class InvalidBatchError(ServerError):
+    """A batch's header contradicts its body, its size or the request it came in."""
+
+    code = errors_pb2.ERROR_CODE_INVALID_BATCH
+
+
+class UnsupportedMagicError(ServerError):
+    """The batch has a magic that the receiver does not know."""
+
+    code = errors_pb2.ERROR_CODE_UNSUPPORTED_MAGIC
+    next_step = "Update the receiver first, then the clients."
+
+
+class BatchTooLargeError(ServerError):
+    """The batch is larger than max.message.bytes."""
+
+    code = errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
+    next_step = "Send smaller records, or raise the topic's max.message.bytes."
+
+
+class OutOfOrderSequenceError(ServerError):
+    """The producer's sequence does not follow on the last one appended."""
+
+    code = errors_pb2.ERROR_CODE_OUT_OF_ORDER_SEQUENCE
+
+
+class DuplicateSequenceError(ServerError):
+    """The batch is older than what the broker remembers of this producer: it was appended before."""
+
+    code = errors_pb2.ERROR_CODE_DUPLICATE_SEQUENCE
+
+
+class FencedProducerEpochError(ServerError):
+    """The producer id was taken over by a newer epoch of the same producer."""
+
+    code = errors_pb2.ERROR_CODE_FENCED_PRODUCER_EPOCH
+    next_step = "Close this producer; another one has taken its place."
+
+
+class UnknownProducerIdError(ServerError):
+    """The broker knows nothing of this producer id, though its sequence is not the first."""
+
+    code = errors_pb2.ERROR_CODE_UNKNOWN_PRODUCER_ID
+
+
+class StorageFailedError(ServerError):
+    """The log directory failed (an I/O error); what it holds is offline on this broker."""
+
+    code = errors_pb2.ERROR_CODE_STORAGE_FAILED
+    retriable = True
+    refresh_metadata = True
+    next_step = "Check the disk of the broker that is named here."
+
+
+class DiskFullError(ServerError):
+    """The disk is full; reads go on, writes resume when there is room."""
+
+    code = errors_pb2.ERROR_CODE_DISK_FULL
+    retriable = True
+    next_step = "Make room on the disk of the broker that is named here, or shorten retention."
+
+
+def _catalogue() -> dict[int, type[ServerError]]:
+    return {cls.code: cls for cls in ServerError.__subclasses__() if cls is not UnknownServerError}
+
+
+CATALOGUE: Final[Mapping[int, type[ServerError]]] = _catalogue()
+
+
+def from_code(
+    code: int,
+    message: str,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    address: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> ServerError:
+    """The exception for an error code inside of a result. Called by the cores for each failed partition."""
+    assert code != errors_pb2.ERROR_CODE_UNSPECIFIED, "unspecified means that nothing failed"
+    cls = CATALOGUE.get(code, UnknownServerError)
+    text = message or (cls.__doc__ or "").strip()
+    if cls is UnknownServerError:
+        text = f"error code {code}: {text}"
+    return cls(text, topic=topic, partition=partition, address=address, metadata=metadata)
+
+
+def from_reason(
+    reason: str, message: str, *, address: str | None = None, metadata: Mapping[str, str] | None = None
+) -> ServerError:
+    """The exception for the `ErrorInfo` of a failed call: `reason` is a code's name without ERROR_CODE_."""
+    details = dict(metadata or {})
+    partition = details.get("partition", "")
+    topic = details.get("topic")
+    number = int(partition) if partition.isdigit() else None
+    if _PREFIX + reason in ErrorCode.keys():  # noqa: SIM118 - a protobuf enum wrapper, not a dict
+        code = ErrorCode.Value(_PREFIX + reason)
+        if code in CATALOGUE:
+            return from_code(
+                code, message, topic=topic, partition=number, address=address, metadata=details
+            )
+    text = f"error {reason}: {message}"
+    return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
+
+
+# -- what the client finds out by itself --------------------------------------------------------------------------
+
+
+class ClientError(HightideError):
+    """An error that the client found out by itself; no server has named a code."""
+
+
+class AddressUnreachableError(ClientError):
+    """One address does not answer: nothing listens there, or the connection broke. The request may have arrived."""
+
+    retriable = True
+    refresh_metadata = True
+
+
+class RequestTimeoutError(ClientError):
+    """One request was not answered in its time. It may have arrived."""
+
+    retriable = True
+    refresh_metadata = True
+
+
+class UnexpectedAnswerError(ClientError):
+    """What answered does not speak Hightide's protocol, or an answer cannot be read."""
+
+    next_step = "Check that the address belongs to a Hightide server of the same version."
+
+
+class BrokersUnavailableError(ClientError):
+    """No broker answered within the budget. `addresses` are all that were tried."""
+
+    retriable = True
+    next_step = "Check that the cluster runs (`hightide cluster health`) and the bootstrap addresses are right."
+
+    def __init__(self, message: str, *, addresses: Sequence[str] = (), topic: str | None = None) -> None:
+        super().__init__(message, topic=topic)
+        self.addresses = tuple(addresses)
+
+
+class ControllerUnavailableError(ClientError):
+    """The brokers know no active controller that answers, within the budget."""
+
+    retriable = True
+    next_step = "Check that a controller runs and reaches ZooKeeper (`hightide cluster health`)."
+
+
+class DeliveryTimeoutError(ClientError):
+    """A record was not acknowledged within delivery_timeout_ms. `maybe_appended` says whether it may have been
+    appended nevertheless: it was sent at least once and no broker said no."""
+
+    def __init__(
+        self, message: str, *, topic: str, partition: int, maybe_appended: bool, address: str | None = None
+    ) -> None:
+        super().__init__(message, topic=topic, partition=partition, address=address)
+        self.maybe_appended = maybe_appended
+
+
+class BufferFullError(ClientError):
+    """buffer_memory_bytes of records wait for acknowledgement and none left within max_block_ms."""
+
+    retriable = True
+    next_step = "Send more slowly, raise buffer_memory_bytes, or look why brokers are slow to acknowledge."
+
+
+class RecordTooLargeError(ClientError):
+    """One record alone is larger than the largest batch that the topic or the producer allows."""
+
+    next_step = "Send smaller records, or raise batch_bytes_max and the topic's max.message.bytes."
+
+
+class UndeliveredError(ClientError):
+    """The producer was closed, or the time of flush() ran out, before every record was acknowledged."""
+
+    def __init__(self, message: str, *, undelivered_count: int) -> None:
+        super().__init__(message)
+        self.undelivered_count = undelivered_count
+
+
+class ClosedError(ClientError):
+    """The producer, consumer or admin is closed."""
+
+    next_step = "Make a new one."
+
+
+class DeliveryPendingError(ClientError, TimeoutError):
+    """The time given to `Delivery.result()` ran out; the record is still on its way."""
+
+    retriable = True
+
+
+class InvalidArgumentError(ClientError, ValueError):
+    """A value given to the SDK cannot be used."""
+
+
+class NotAssignedError(ClientError):
+    """The partition is not assigned to this consumer."""
+
+    next_step = "assign() it first."
