@@ -1,0 +1,211 @@
+"""What the shell must do after a step: the effects of `machine.step`.
+
+Rules of this file. The effects of one step are performed in the order given, which is the durability order:
+
+1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched touch the log, each finished (handed
+   to the file, for PersistEpoch and the truncations also synced) before the next effect is looked at;
+2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
+3. AdvanceHighWatermark, then the answers (AnswerProduces, AnswerEpochEnd, AbandonWaiters, Refuse);
+4. StopFetching, AskEpochEnd, StartFetching concern this replica's own fetcher.
+
+If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
+before, drops the effects that follow, and answers the caller with the storage's error (and sends
+StorageFailed where it is final).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hightide_broker.core.lineage import EpochEnd
+from hightide_broker.core.refusals import Refusal
+
+
+class EffectMatcher:
+    """Equal to every effect of one type whose named fields have the given values; for tests."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, effect_type: type, fields: dict[str, Any]) -> None:
+        self._type = effect_type
+        self._fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, self._type) and all(
+            getattr(other, name) == value for name, value in self._fields.items()
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._fields.items())
+        return f"{self._type.__name__}.match({shown})"
+
+
+class Matchable:
+    """Gives each effect its `match`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def match(cls, **fields: Any) -> EffectMatcher:
+        """Something equal to any effect of this type with these fields, whatever the others are."""
+        return EffectMatcher(cls, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class PersistEpoch(Matchable):
+    """Write (epoch, start offset) to the log's `leader_epochs` file, synced (DESIGN §6.1)."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo(Matchable):
+    """Cut the log back to `offset` and drop the epochs that begin at or after it.
+
+    `lost_committed` is True where that goes below the high watermark known here: only after an unclean
+    election or a lost disk; the shell logs it loudly with both offsets.
+    """
+
+    offset: int
+    lost_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateAndStartAt(Matchable):
+    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Matchable):
+    """Stamp the arrived batches with offsets from `base_offset` on and this leader epoch, and append them."""
+
+    base_offset: int
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched(Matchable):
+    """Append the fetched batches as they are; they begin at `base_offset`, which is the log end offset.
+
+    Where the leader's answer held batches below `base_offset` (a duplicate), skip those.
+    """
+
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIsr(Matchable):
+    """Set the ISR in the leaderAndISR znode if its version is `expected_partition_epoch` (V3 G).
+
+    The answer is IsrStored, IsrStoreRefused or IsrStoreUnknown. The znode also gets this leader and leader
+    epoch and the controller epoch of the decision that made it leader.
+    """
+
+    isr: tuple[int, ...]
+    expected_partition_epoch: int
+    leader_epoch: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLeaderAndIsr(Matchable):
+    """Read the leaderAndISR znode and answer with LeaderAndIsrRead. After a failure wait a little, then
+    again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark(Matchable):
+    """The high watermark is now this; wake consumers that wait for it, tell followers with the next
+    answer."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProduces(Matchable):
+    """Answer the acks=all produces whose end offset is ≤ `end_offset`; with an error where `refusal` is
+    set."""
+
+    end_offset: int
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEpochEnd(Matchable):
+    """Answer the EpochEndAsked of this step."""
+
+    end: EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonWaiters(Matchable):
+    """This replica leads no more: answer every parked produce and fetch of the partition with `refusal`."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Matchable):
+    """Answer the request of this step with an error; the state has not changed."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class StopFetching(Matchable):
+    """Take the partition out of whatever fetch session it is in; answers still under way will be ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskEpochEnd(Matchable):
+    """Ask the leader where `epoch` ended in its log, under this leader epoch; repeat until it answers.
+
+    The answer is EpochEndReceived or FetchRefused.
+    """
+
+    leader: int
+    leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFetching(Matchable):
+    """Fetch from the leader from `offset` on, under this leader epoch."""
+
+    leader: int
+    leader_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStopped(Matchable):
+    """The replica has stopped; where `delete` is set its data goes into quarantine (DESIGN §6.6)."""
+
+    delete: bool
+
+
+Effect: TypeAlias = (
+    PersistEpoch
+    | TruncateTo
+    | TruncateAndStartAt
+    | Append
+    | AppendFetched
+    | StoreIsr
+    | ReadLeaderAndIsr
+    | AdvanceHighWatermark
+    | AnswerProduces
+    | AnswerEpochEnd
+    | AbandonWaiters
+    | Refuse
+    | StopFetching
+    | AskEpochEnd
+    | StartFetching
+    | ReplicaStopped
+)
+Effects: TypeAlias = tuple[Effect, ...]

@@ -1,0 +1,232 @@
+"""What happens to a replica: the events of `machine.step`.
+
+Rules of this file: an event is a fact that the shell saw, in offsets, epochs and milliseconds; no bytes,
+no topic, no address. `now_ms` is a monotonic clock of the shell; a core never reads one. `dummy()` builds
+an event with fitting defaults, for tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from hightide_broker.core.refusals import Refusal
+
+
+class Span(NamedTuple):
+    """One record batch as replication sees it: where it begins, how many records, in which epoch written."""
+
+    base_offset: int
+    record_count: int
+    leader_epoch: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the batch's last record."""
+        return self.base_offset + self.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrDecided:
+    """A decision about this partition, from the controller's LeaderAndISR or from ZooKeeper at startup (V3
+    C, E).
+
+    `controller_epoch` is the epoch of the controller that *sends* (at startup: that wrote the znode).
+    `leader` is -1 where the partition is offline.
+    """
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int
+    now_ms: int
+
+    @staticmethod
+    def dummy(
+        leader: int,
+        leader_epoch: int,
+        isr: tuple[int, ...] = (1, 2, 3),
+        *,
+        controller_epoch: int = 1,
+        replicas: tuple[int, ...] = (1, 2, 3),
+        partition_epoch: int | None = None,
+        now_ms: int = 0,
+    ) -> LeaderAndIsrDecided:
+        """A decision over three replicas; the partition epoch is the leader epoch unless said otherwise."""
+        version = leader_epoch if partition_epoch is None else partition_epoch
+        return LeaderAndIsrDecided(controller_epoch, leader, leader_epoch, isr, replicas, version, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The controller's StopReplica (V3 C): stop, and where `delete` is set let go of the data as well."""
+
+    controller_epoch: int
+    leader_epoch: int
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceArrived:
+    """Checked batches of one produce request for this partition, `record_count` records in all.
+
+    `leader_epoch` is the one that the producer believes in, -1 where it does not say.
+    """
+
+    record_count: int
+    acks_all: bool
+    leader_epoch: int
+    now_ms: int
+
+    @staticmethod
+    def dummy(
+        record_count: int = 1, *, acks_all: bool = True, leader_epoch: int = -1, now_ms: int = 0
+    ) -> ProduceArrived:
+        """One record with acks=all from a producer that names no epoch."""
+        return ProduceArrived(record_count, acks_all, leader_epoch, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class FsyncDone:
+    """The log is on disk up to `offset`. The shell sends it for any role; it matters where flush=fsync."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetched:
+    """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G)."""
+
+    replica_id: int
+    leader_epoch: int
+    fetch_offset: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndAsked:
+    """A follower asks where `epoch` ended in this log; it follows under `current_leader_epoch` (KIP-101,
+    320)."""
+
+    current_leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrStored:
+    """The conditional set of the last StoreIsr succeeded; the znode's version is now `partition_epoch`."""
+
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrStoreRefused:
+    """The conditional set failed for its version: someone else has written, or an earlier try got through."""
+
+    expected_partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrStoreUnknown:
+    """The connection broke: whether the conditional set happened, or still will, is not known."""
+
+    expected_partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRead:
+    """What the leaderAndISR znode holds: the answer to the effect ReadLeaderAndIsr."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed. Sent when `leader.next_deadline_ms` is reached; harmless at any other time."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndReceived:
+    """The leader's answer to AskEpochEnd; `leader_epoch` is the one that the question was asked under.
+
+    `epoch` is the largest epoch in the leader's log at or below the one asked for, -1 where there is none.
+    """
+
+    leader: int
+    leader_epoch: int
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesReceived:
+    """What the leader's ReplicaFetch answer holds for this partition; `spans` may be empty (a new HW
+    alone)."""
+
+    leader: int
+    leader_epoch: int
+    spans: tuple[Span, ...]
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRefused:
+    """The leader refused this partition's fetch or epoch question; `leader_epoch` is the one asked under.
+
+    `log_start_offset` is the leader's, as in the answer; it matters with OFFSET_OUT_OF_RANGE only.
+    """
+
+    leader: int
+    leader_epoch: int
+    refusal: Refusal
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartMoved:
+    """Retention deleted the records below `log_start_offset`."""
+
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The topic's settings changed (they come with each LeaderAndISR; send this before it)."""
+
+    min_insync_replicas: int
+    flush_on_disk: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFailed:
+    """An I/O error that is final: the replica is out of service until the broker is started again."""
+
+
+Event: TypeAlias = (
+    LeaderAndIsrDecided
+    | StopRequested
+    | ProduceArrived
+    | FsyncDone
+    | FollowerFetched
+    | EpochEndAsked
+    | IsrStored
+    | IsrStoreRefused
+    | IsrStoreUnknown
+    | LeaderAndIsrRead
+    | Ticked
+    | EpochEndReceived
+    | BatchesReceived
+    | FetchRefused
+    | LogStartMoved
+    | SettingsChanged
+    | StorageFailed
+)

@@ -1,0 +1,270 @@
+"""ReplicaFetch sessions: one for each (follower, leader) pair of brokers, over all partitions that they
+share.
+
+Rules of this file: no bytes, no clock, no I/O; the objects are owned by one event loop and changed in
+place, because they span thousands of partitions and a round must cost what moved, not what exists.
+
+Theory of operation. The follower names a partition when its position is new (it started to follow, or
+appended what it got, or could not append it). The leader remembers the position and keeps the partition
+*ready* as soon as its log end is beyond it or its high watermark is not the one last told. A partition to
+which batches were answered is quiet until the follower names it again, so nothing is sent twice while the
+follower writes (or syncs). Rounds are numbered; an unexpected number ends the session and the follower
+opens a new one, naming everything. Deltas lost with a connection are therefore never missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a follower stands in one partition, and under which leader epoch it follows."""
+
+    leader_epoch: int
+    fetch_offset: int
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest(Generic[K]):
+    """What a follower sends this round. `session_id` 0 opens a session and `moved` is then everything."""
+
+    session_id: int
+    round: int
+    moved: tuple[tuple[K, Position], ...]
+    forgotten: tuple[K, ...]
+
+
+class SessionFault(Enum):
+    """Why a leader cannot go on with a session; the follower opens a new one."""
+
+    UNKNOWN = auto()
+    OUT_OF_TURN = auto()
+
+
+class FollowerSession(Generic[K]):
+    """The follower's side of the session with one leader. At most one request is under way at a time.
+
+    The fetcher task of the shell does: `request = session.next_request()`, sends it, then
+    `session.answered(id)`, or `session.restart()` after any failure of the call or a SessionFault.
+    """
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.round = 0
+        self.positions: dict[K, Position] = {}
+        self._moved: dict[K, None] = {}
+        self._forgotten: dict[K, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def place(self, key: K, position: Position) -> None:
+        """The partition is to be fetched from here next: after StartFetching and after each append.
+
+        Also, with the same position, when answered batches could not be appended, so that they are sent
+        again.
+        """
+        self.positions[key] = position
+        self._moved[key] = None
+        self._forgotten.pop(key, None)
+
+    def forget(self, key: K) -> None:
+        """The partition is fetched no more from this leader: after StopFetching. Unknown keys are ignored."""
+        if self.positions.pop(key, None) is None:
+            return
+        self._moved.pop(key, None)
+        if self.session_id != 0:
+            self._forgotten[key] = None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next request would name any partition."""
+        return bool(self._moved or self._forgotten)
+
+    def next_request(self) -> SessionRequest[K]:
+        """The request of this round; what it names counts as told."""
+        moved = tuple((key, self.positions[key]) for key in self._moved)
+        request = SessionRequest(self.session_id, self.round, moved, tuple(self._forgotten))
+        self._moved.clear()
+        self._forgotten.clear()
+        return request
+
+    def answered(self, session_id: int) -> None:
+        """The leader answered the last request, in this session."""
+        assert session_id != 0, "a session's id is never 0"
+        self.session_id = session_id
+        self.round += 1
+
+    def restart(self) -> None:
+        """The last request failed: open a new session, which names everything."""
+        self.session_id = 0
+        self.round = 0
+        self._forgotten.clear()
+        self._moved = dict.fromkeys(self.positions)
+
+
+class _Watched:
+    """What a leader remembers of one partition in a session."""
+
+    __slots__ = ("position", "quiet", "told_high_watermark")
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.told_high_watermark = -1
+        self.quiet = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[K]):
+    """One partition of a leader's answer.
+
+    The shell reads the log from `fetch_offset` while `has_batches`, and answers FENCED_LEADER_EPOCH
+    instead where the leader epoch is not `leader_epoch` any more.
+    """
+
+    key: K
+    fetch_offset: int
+    leader_epoch: int
+    has_batches: bool
+
+
+class LeaderSession(Generic[K]):
+    """The leader's side of the session with one follower.
+
+    The servicer does: `sessions.find(...)` or `.open(...)`, `session.receive(...)`, a FollowerFetched for
+    each moved partition (`touch` it where that succeeded, `drop` it where it was refused), then collects
+    `ready(...)`; if that is nothing, it waits until `touch` makes something ready or the wait is over.
+    """
+
+    def __init__(self, session_id: int, replica_id: int, broker_epoch: int) -> None:
+        self.session_id = session_id
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
+        self.next_round = 0
+        self._watched: dict[K, _Watched] = {}
+        self._touched: dict[K, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._watched
+
+    def receive(self, moved: Iterable[tuple[K, Position]], forgotten: Iterable[K]) -> None:
+        """Take in what the follower's request of this round names; each moved partition becomes touched."""
+        self.next_round += 1
+        for key in forgotten:
+            self.drop(key)
+        for key, position in moved:
+            watched = self._watched.get(key)
+            if watched is None:
+                self._watched[key] = _Watched(position)
+            else:
+                if watched.position.leader_epoch != position.leader_epoch:
+                    watched.told_high_watermark = -1
+                watched.position = position
+                watched.quiet = False
+            self._touched[key] = None
+
+    def drop(self, key: K) -> None:
+        """The partition leaves the session: forgotten, or refused (the follower will name it again)."""
+        self._watched.pop(key, None)
+        self._touched.pop(key, None)
+
+    def touch(self, key: K) -> bool:
+        """The partition's log end, high watermark or leader epoch may have moved. True if it may be
+        answered now.
+
+        Called by the shell for every session after each append and each AdvanceHighWatermark; O(1).
+        """
+        watched = self._watched.get(key)
+        if watched is None or watched.quiet:
+            return False
+        self._touched[key] = None
+        return True
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether anything may be ready: false means that `ready` would yield nothing."""
+        return bool(self._touched)
+
+    def touched(self) -> Iterator[K]:
+        """The partitions that may have something new, longest waiting first; safe to answer while
+        iterating."""
+        yield from tuple(self._touched)
+
+    def examine(
+        self, key: K, *, leader_epoch: int, log_end_offset: int, high_watermark: int
+    ) -> Answer[K] | None:
+        """What is to be answered for a touched partition, from where its leader stands now; None: nothing
+        new.
+
+        The caller either includes the answer and calls `told`, or leaves it (no room) and it stays touched.
+        """
+        watched = self._watched[key]
+        position = watched.position
+        has_batches = log_end_offset > position.fetch_offset
+        if (
+            not has_batches
+            and watched.told_high_watermark == high_watermark
+            and position.leader_epoch == leader_epoch
+        ):
+            self._touched.pop(key, None)
+            return None
+        return Answer(key, position.fetch_offset, position.leader_epoch, has_batches)
+
+    def told(self, answer: Answer[K], high_watermark: int) -> None:
+        """The answer is part of the response. With batches, the partition is quiet until it is named
+        again."""
+        watched = self._watched[answer.key]
+        watched.told_high_watermark = high_watermark
+        watched.quiet = answer.has_batches
+        self._touched.pop(answer.key, None)
+
+
+class LeaderSessions(Generic[K]):
+    """All sessions in which this broker is the leader: at most one for each follower, so bounded by the
+    brokers."""
+
+    def __init__(self, first_session_id: int) -> None:
+        """`first_session_id` > 0 should differ between lives of the broker, so that ids are not mistaken."""
+        assert first_session_id > 0
+        self._next_id = first_session_id
+        self._by_replica: dict[int, LeaderSession[K]] = {}
+
+    def open(self, replica_id: int, broker_epoch: int) -> LeaderSession[K]:
+        """A new session; an older one of the same follower ends."""
+        session: LeaderSession[K] = LeaderSession(self._next_id, replica_id, broker_epoch)
+        self._next_id += 1
+        self._by_replica[replica_id] = session
+        return session
+
+    def find(
+        self, session_id: int, replica_id: int, broker_epoch: int, round_number: int
+    ) -> LeaderSession[K] | SessionFault:
+        """The session that a request belongs to, or why it cannot go on."""
+        session = self._by_replica.get(replica_id)
+        if session is None or session.session_id != session_id or session.broker_epoch != broker_epoch:
+            return SessionFault.UNKNOWN
+        if session.next_round != round_number:
+            del self._by_replica[replica_id]
+            return SessionFault.OUT_OF_TURN
+        return session
+
+    def close(self, replica_id: int) -> None:
+        """The follower's broker is gone."""
+        self._by_replica.pop(replica_id, None)
+
+    def __iter__(self) -> Iterator[LeaderSession[K]]:
+        return iter(tuple(self._by_replica.values()))
+
+    def touch(self, key: K) -> list[LeaderSession[K]]:
+        """Touch the partition in every session; those in which it may be answered, to be woken."""
+        return [session for session in self._by_replica.values() if session.touch(key)]

@@ -1,0 +1,53 @@
+"""Which mends of the replication text are in force. Only a test ever builds another value than `Mends()`.
+
+The text (V3) loses committed records as written; DESIGN §6 lists what holds instead. Each mend that lives
+in the broker core has one switch here, so that a simulation can show that the invariants need it. The
+mends that live in the controller (DESIGN §6.3, §6.5) have their own switches in the controller's core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mends:
+    """The switches. True is what Hightide does, False is what V3 says."""
+
+    truncate_by_epoch: bool = True
+    """§6.1 (KIP-101, KIP-279). Off: become_follower truncates to its high watermark (V3 C,
+    becomeFollower)."""
+
+    fence_by_epoch: bool = True
+    """§6.2 (KIP-320). Off: epochs in commands, fetches and epoch questions are not compared (V3 C, G)."""
+
+    high_watermark_never_falls: bool = True
+    """§6.4. Off: the high watermark is the minimum over the ISR, whatever it was before (V3 G)."""
+
+    join_at_epoch_start: bool = True
+    """§6.4 (KAFKA-7128). Off: a follower joins the ISR when its lag is small (V3 G, MIN_BYTES_LAG)."""
+
+    shrink_on_timer: bool = True
+    """§6.4. Off: the ISR is only looked at when some follower fetches (V3 G, the "???")."""
+
+    maximal_isr: bool = True
+    """§5 (KIP-497). Off: the high watermark counts the ISR that the leader asked for, before it is stored."""
+
+    spent_epochs: bool = True
+    """§6.2, §6.8. Off: a leader that lost its tail in a crash leads on in the epoch that it led in before."""
+
+
+V3_TO_THE_LETTER: Final = Mends(
+    truncate_by_epoch=False,
+    fence_by_epoch=False,
+    high_watermark_never_falls=False,
+    join_at_epoch_start=False,
+    shrink_on_timer=False,
+    maximal_isr=False,
+    spent_epochs=False,
+)
+"""Every mend of the broker core off. Nothing but a test may use it."""
+
+SMALL_LAG_RECORDS: Final = 4
+"""V3's MIN_BYTES_LAG, in records; used only where `join_at_epoch_start` is off."""

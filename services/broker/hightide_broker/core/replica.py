@@ -1,0 +1,204 @@
+"""The state of one replica of a partition on this broker (V3, "Terminologies", as a value).
+
+Rules of this file: only data and what can be read off it. Everything is frozen; `machine.step` returns a
+new value. What changes at every produce and fetch sits in few fields of small objects, because a step is
+on the hot path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
+
+from hightide_broker.core.isr import IsrState
+from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
+from hightide_broker.core.mends import Mends
+
+NO_LEADER: Final = -1
+"""The leader of an offline partition, and of one that this broker has heard nothing of."""
+
+UNKNOWN_OFFSET: Final = -1
+"""The log end offset of a follower that has not fetched in this leader epoch."""
+
+
+class Role(Enum):
+    """What this replica does at present."""
+
+    IDLE = auto()
+    """Meaning: the broker started and has no decision yet. Transitions: any decision."""
+    LEADER = auto()
+    """Meaning: appends, commits, serves. Transitions: newer decision => any role; znode shows a newer
+    epoch => SUPERSEDED."""
+    TRUNCATING = auto()
+    """Meaning: follows, and is finding out where its log parts from the leader's. Transitions: the
+    leader's answer matches => FETCHING; newer decision => any role."""
+    FETCHING = auto()
+    """Meaning: follows and copies. Transitions: its end is beyond the leader's => TRUNCATING; newer
+    decision => any role."""
+    OFFLINE = auto()
+    """Meaning: the partition has no leader; the log waits. Transitions: newer decision => any role."""
+    SUPERSEDED = auto()
+    """Meaning: led, and found in ZooKeeper that another epoch has begun; does nothing until told what it is.
+    Transitions: newer decision => any role."""
+    STOPPED = auto()
+    """Meaning: told to stop (V3 StopReplica). Transitions: newer decision => any role."""
+    FAILED = auto()
+    """Meaning: the log directory failed; final for this life of the broker. Transitions: none."""
+
+
+_DECIDED: Final = frozenset(set(Role) - {Role.FAILED})
+VALID_FROM: Final[dict[Role, frozenset[Role]]] = {
+    Role.IDLE: frozenset(),
+    Role.LEADER: _DECIDED,
+    Role.TRUNCATING: _DECIDED,
+    Role.FETCHING: _DECIDED,
+    Role.OFFLINE: _DECIDED,
+    Role.SUPERSEDED: frozenset({Role.LEADER}),
+    Role.STOPPED: _DECIDED,
+    Role.FAILED: frozenset(Role),
+}
+"""role → the roles that it may be entered from; `machine.step` asserts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """What a replica is told once, or when the topic's settings change."""
+
+    broker_id: int
+    replica_lag_time_max_ms: int = 10_000
+    min_insync_replicas: int = 1
+    flush_on_disk: bool = False
+    """flush=fsync: a replica's word counts only for what it has on disk."""
+    mends: Mends = field(default_factory=Mends)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The newest decision about the partition that was accepted."""
+
+    controller_epoch: int = -1
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerProgress:
+    """How far one follower has come, as its leader knows it."""
+
+    replica_id: int
+    log_end_offset: int
+    """Everything below is in the follower's log (on its disk, where flush=fsync); UNKNOWN_OFFSET at first."""
+    caught_up_ms: int
+    """The last time at which it is known to have had everything the leader had. Kept for laggards only: a
+    follower whose log ends where the leader's does is caught up, whatever this says."""
+    fetched_ms: int
+    leader_end_at_fetch: int
+    """The leader's log end offset when it last fetched; having reached it means: was caught up at
+    `fetched_ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """What only a leader knows."""
+
+    isr: IsrState
+    progress: tuple[FollowerProgress, ...]
+    """One for each assigned replica but this one, by replica id."""
+    epoch_start_offset: int
+    """The log end offset at which this replica became leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica. Offsets fall on batch boundaries. Invariants: see invariants.py."""
+
+    settings: ReplicaSettings
+    role: Role
+    decision: Decision
+    epochs: EpochLineage
+    log_start_offset: int
+    log_end_offset: int
+    durable_end_offset: int
+    high_watermark: int
+    spent_epoch: int
+    """The newest epoch that an earlier life of this broker may have led in, when the log may have lost its
+    tail since; leading in it again would write other records under offsets that followers hold (DESIGN
+    §6.8)."""
+    leading: Leading | None = None
+
+    @staticmethod
+    def opened(
+        settings: ReplicaSettings,
+        *,
+        log_start_offset: int = 0,
+        log_end_offset: int = 0,
+        high_watermark: int = 0,
+        epochs: tuple[tuple[int, int], ...] = (),
+        clean: bool = True,
+    ) -> Replica:
+        """A replica as the broker finds it on disk at startup, or new. Called once for each by the shell.
+
+        `high_watermark` is the checkpointed one; `epochs` are (epoch, start offset) of the storage;
+        `clean` is whether the log is known to be whole: the broker was stopped cleanly, or the log is new.
+        A log that was just opened counts as durable to its end (recovery syncs it).
+        """
+        lineage = EpochLineage(tuple(EpochStart(*e) for e in epochs))
+        assert log_start_offset <= log_end_offset
+        return Replica(
+            settings,
+            Role.IDLE,
+            Decision(),
+            lineage,
+            log_start_offset,
+            log_end_offset,
+            log_end_offset,
+            min(max(high_watermark, log_start_offset), log_end_offset),
+            NO_EPOCH if clean else lineage.latest_epoch,
+        )
+
+    @property
+    def leader(self) -> int:
+        """The broker that leads, as far as this one knows; NO_LEADER where none does."""
+        return self.decision.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the newest decision."""
+        return self.decision.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads."""
+        return self.role is Role.LEADER
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether this replica follows (truncating or fetching)."""
+        return self.role is Role.TRUNCATING or self.role is Role.FETCHING
+
+    @property
+    def reliable_end_offset(self) -> int:
+        """How far this replica's own word counts: its durable end where flush=fsync, else its log end."""
+        return self.durable_end_offset if self.settings.flush_on_disk else self.log_end_offset
+
+    @property
+    def fetch_offset(self) -> int | None:
+        """Where a FETCHING replica is to fetch from now, None while what it has is not yet on disk.
+
+        The shell tells it to the fetch session after StartFetching, after each AppendFetched, and with
+        flush=fsync after the FsyncDone that makes it not None.
+        """
+        if self.role is not Role.FETCHING or self.reliable_end_offset < self.log_end_offset:
+            return None
+        return self.log_end_offset
+
+
+def enter(replica: Replica, role: Role, decision: Decision, leading: Leading | None = None) -> Replica:
+    """The replica in another role; asserts that the table allows it."""
+    assert replica.role in VALID_FROM[role], f"{replica.role} does not lead to {role}"
+    assert (leading is not None) == (role is Role.LEADER)
+    return replace(replica, role=role, decision=decision, leading=leading)
