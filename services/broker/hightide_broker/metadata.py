@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from hightide_runtime.addresses import HostPort
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
@@ -19,9 +21,9 @@ class EndpointView:
     port: int
 
     @property
-    def address(self) -> str:
-        """`host:port`, as a gRPC channel takes it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    def address(self) -> HostPort:
+        """Where a channel connects to."""
+        return HostPort(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""What the controller decided, as the broker's own dataclasses (V3 section C, DESIGN §6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hightide_broker.metadata import EndpointView
+
+PartitionKey = tuple[bytes, int]
+"""A topic id (16 bytes) and a partition: what the broker knows its replicas by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Who speaks, to whom, and under which epochs: the fence of every control request."""
+
+    cluster_id: str
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDecision:
+    """Who shall lead one partition; as the leaderAndISR znode says it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDecisions:
+    """The decisions for one topic, and the settings under which its replicas run."""
+
+    topic: str
+    topic_id: bytes
+    configs: Mapping[str, str]
+    partitions: tuple[PartitionDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """One LeaderAndISR request, or what a starting broker read from ZooKeeper."""
+
+    topics: tuple[TopicDecisions, ...]
+    leaders: tuple[EndpointView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopDecision:
+    """One replica to stop; with `delete` its data goes into quarantine."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    delete: bool

@@ -1,0 +1,72 @@
+"""Ids for idempotent producers: unique in the cluster for good (DESIGN §5; KIP-98's blocks).
+
+A broker takes a block of ids from /producer_ids by a conditional write and hands it out from memory.
+Ids of a block that was not used up are lost when the broker stops; 2^63 of them suffice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.zookeeper import (
+    BadVersion,
+    ConnectionLost,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    ZooKeeperSession,
+)
+from hightide_runtime.znodes import ProducerIdsZnode
+
+ATTEMPTS: Final = 20
+"""Each lost race means that another broker took a block; twenty in a row do not happen."""
+
+
+class ProducerIds:
+    """Hands out producer ids. One for each broker."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._next = 0
+        self._end = 0
+        self._taking = asyncio.Lock()
+
+    async def take(self) -> int:
+        """An id that no other producer has. Raises ServiceError(ZOOKEEPER_UNAVAILABLE)."""
+        async with self._taking:
+            if self._next == self._end:
+                try:
+                    self._next = await self._take_block()
+                except (ConnectionLost, SessionExpired) as error:
+                    raise ServiceError(
+                        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+                        f"no producer ids can be had while ZooKeeper does not answer: {error}; try again",
+                    ) from error
+                self._end = self._next + ProducerIdsZnode.BLOCK_SIZE
+            self._next += 1
+            return self._next - 1
+
+    async def _take_block(self) -> int:
+        # A write whose outcome is not known may have taken a block, which is then nobody's: no harm.
+        for _ in range(ATTEMPTS):
+            try:
+                znode = await self._session.get(ProducerIdsZnode.path())
+                first = ProducerIdsZnode.decode(znode.data).next_id
+                after = ProducerIdsZnode(first + ProducerIdsZnode.BLOCK_SIZE).encode()
+                await self._session.set(ProducerIdsZnode.path(), after, znode.version)
+            except NoNode:
+                try:
+                    await self._session.create(ProducerIdsZnode.path(), ProducerIdsZnode(0).encode())
+                except NodeExists:
+                    continue
+            except BadVersion:
+                continue
+            else:
+                return first
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+            f"other brokers won {ATTEMPTS} races for a block of producer ids; try again",
+        )

@@ -1,0 +1,34 @@
+"""What a broker can be told: flags, or HIGHTIDE_BROKER_<FIELD> in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.settings import Address, ServiceSettings
+from pydantic import Field
+
+
+class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"):
+    """The settings of one broker process. `main` reads them once; nothing else reads the environment."""
+
+    broker_id: int = Field(ge=0, le=2**31 - 1, description="this broker's id, unique in the cluster")
+    listen: Address = Field(HostPort("127.0.0.1", 9092), description="host:port to listen on")
+    data_dir: Path = Field(description="where the log lies; belongs to this broker alone")
+    replica_lag_time_max_ms: int = Field(
+        10_000, ge=100, description="a follower that is not caught up for so long leaves the ISR"
+    )
+    min_insync_replicas: int = Field(1, ge=1, description="for topics that do not set min.insync.replicas")
+    replica_fetch_max_wait_ms: int = Field(
+        500, ge=10, le=30_000, description="how long a follower's fetch is parked while nothing is new"
+    )
+    replica_fetch_max_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=15 * 1024 * 1024)
+    high_watermark_checkpoint_interval_ms: int = Field(5_000, ge=100)
+    retention_check_interval_ms: int = Field(60_000, ge=100)
+    in_flight_produce_bytes_max: int = Field(
+        256 * 1024 * 1024, ge=1024 * 1024, description="unfinished produce requests beyond it are refused"
+    )
+    parked_fetches_max: int = Field(10_000, ge=1, description="waiting fetches beyond it are refused")
+    controlled_shutdown_timeout_ms: int = Field(
+        5_000, ge=0, description="how long SIGTERM waits for leadership to move elsewhere"
+    )
