@@ -5,9 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from hightide_local.errors import ClusterError
 
-class ClusterError(Exception):
-    """The local cluster cannot do what was asked. The message is fit to be printed as it is."""
+__all__ = ["ClusterError", "LocalCluster"]
 
 
 class LocalCluster:
@@ -109,7 +109,7 @@ class LocalCluster:
         raise NotImplementedError
 
     def active_controller(self, timeout_s: float = 10.0) -> str:
-        """The name of the active controller, asked of the brokers by GetMetadata; waits until there is one."""
+        """The name of the active controller, as the brokers know it; waits until there is one."""
         raise NotImplementedError
 
     def log_tail(self, name: str, lines: int = 20) -> str:

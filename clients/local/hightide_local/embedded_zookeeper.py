@@ -1,8 +1,91 @@
 """A real ZooKeeper from the jars that pyspark ships, on one port, as a child process."""
 
+import os
+import signal
+import socket
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from hightide_local.errors import ClusterError
+from hightide_local.guard import Guard
+from hightide_local.java import find_java, zookeeper_class_path
+from hightide_local.ports import HOST, free_port
+from hightide_local.processes import ManagedProcess
+
+_POLL_S = 0.02
+_STOP_S = 10.0
+_CONFIGURATION = """\
+dataDir={data}
+clientPortAddress={host}
+clientPort={port}
+tickTime={tick_time_ms}
+maxClientCnxns=0
+maxSessionTimeout=120000
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+autopurge.snapRetainCount=3
+autopurge.purgeInterval=1
+"""
+
+
+def zookeeper_process(
+    directory: Path, port: int, *, tick_time_ms: int = 500, log_path: Path | None = None
+) -> ManagedProcess:
+    """Write the configuration of a ZooKeeper and return its process, not started yet.
+
+    The tick is short because a session timeout is at least two of them. Its log is not fsynced
+    (forceSync=no): a crash of the machine may lose the cluster's state, a crash of the process does not.
+    """
+    data = directory / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    configuration = directory / "zoo.cfg"
+    configuration.write_text(
+        _CONFIGURATION.format(data=data.resolve(), host=HOST, port=port, tick_time_ms=tick_time_ms)
+    )
+    command = [
+        str(find_java()),
+        # A short life: the first compiler only, one thread for garbage, no shared performance data.
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx512m"),
+        "-Dzookeeper.forceSync=no",
+        "-Dzookeeper.preAllocSize=4096",
+        "-Dorg.apache.logging.log4j.level=WARN",
+        *("-cp", zookeeper_class_path()),
+        "org.apache.zookeeper.server.ZooKeeperServerMain",
+        str(configuration),
+    ]
+    return ManagedProcess("zookeeper", command, os.environ, log_path or directory / "zookeeper.log")
+
+
+def answers(port: int) -> bool:
+    """Whether a ZooKeeper serves on the port: it says so when asked `srvr`."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+            connection.sendall(b"srvr")
+            reply = b""
+            while chunk := connection.recv(4096):
+                reply += chunk
+    except OSError:
+        return False
+    return b"Mode:" in reply
+
+
+def wait_until_answers(process: ManagedProcess, port: int, timeout_s: float) -> None:
+    """Wait until ZooKeeper serves; ClusterError with the end of its log where it does not."""
+    deadline = time.monotonic() + timeout_s
+    while not answers(port):
+        if not process.is_running():
+            raise ClusterError(
+                f"zookeeper ended with exit code {process.exit_code} while it started; "
+                f"the end of {process.log_path}:\n{process.log_tail()}"
+            )
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"zookeeper does not answer on {HOST}:{port} after {timeout_s:g} s; "
+                f"the end of {process.log_path}:\n{process.log_tail()}"
+            )
+        time.sleep(_POLL_S)
 
 
 class EmbeddedZooKeeper:
@@ -10,31 +93,53 @@ class EmbeddedZooKeeper:
 
     def __init__(self, directory: Path, port: int | None = None, *, tick_time_ms: int = 500) -> None:
         """`port` None takes a free one, and keeps it over restarts."""
-        raise NotImplementedError
+        self._port = port or free_port()
+        self._process = zookeeper_process(directory, self._port, tick_time_ms=tick_time_ms)
+        self._guard: Guard | None = None
 
     @property
     def address(self) -> str:
         """host:port."""
-        raise NotImplementedError
+        return f"{HOST}:{self._port}"
 
     def start(self, timeout_s: float = 30.0) -> None:
         """Start it and wait until it answers; ClusterError with the end of its log where it does not."""
-        raise NotImplementedError
+        if self._guard is None:
+            self._guard = Guard()
+        try:
+            self._process.start(self._guard)
+            wait_until_answers(self._process, self._port, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """SIGTERM, and wait."""
-        raise NotImplementedError
+        if not self._process.terminate(_STOP_S):
+            self._process.kill()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     def kill(self) -> None:
         """SIGKILL, and wait. `start` brings it back with its data, on the same port."""
-        raise NotImplementedError
+        self._process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and answers nothing."""
+        self._process.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process.send(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         """Start."""
-        raise NotImplementedError
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop."""
-        raise NotImplementedError
+        self.stop()
