@@ -1,1 +1,49 @@
 """The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""
+
+from hightide_broker.storage.data_directory import DataDirectory, PartitionKey
+from hightide_broker.storage.errors import (
+    AppendOutOfOrder,
+    CorruptFile,
+    DirectoryLocked,
+    DiskFull,
+    LogClosed,
+    OffsetOutOfRange,
+    StorageError,
+    StorageFailed,
+    UnknownLog,
+    WrongBroker,
+    WrongCluster,
+)
+from hightide_broker.storage.leader_epochs import EpochEnd, LeaderEpochs
+from hightide_broker.storage.log import AppendInfo, Log, TimestampFound
+from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates, Rejected, Verdict
+from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
+
+__all__ = [
+    "AppendInfo",
+    "AppendOutOfOrder",
+    "CorruptFile",
+    "DataDirectory",
+    "DirectoryLocked",
+    "DirectorySettings",
+    "DiskFull",
+    "DuplicateOf",
+    "EpochEnd",
+    "Flush",
+    "Fresh",
+    "LeaderEpochs",
+    "Log",
+    "LogClosed",
+    "LogSettings",
+    "OffsetOutOfRange",
+    "PartitionKey",
+    "ProducerStates",
+    "Rejected",
+    "StorageError",
+    "StorageFailed",
+    "TimestampFound",
+    "UnknownLog",
+    "Verdict",
+    "WrongBroker",
+    "WrongCluster",
+]

@@ -1,0 +1,60 @@
+"""What a topic's settings and a broker's configuration say to storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["DirectorySettings", "Flush", "LogSettings"]
+
+_MIB = 1024 * 1024
+_DAY_MS = 24 * 60 * 60 * 1000
+# Positions in a segment are 32 bits wide, with the sign bit kept free.
+SEGMENT_BYTES_MAX = 2**31 - 1
+
+
+class Flush(Enum):
+    """When an append counts as done (the topic's setting `flush`)."""
+
+    # When every in-sync replica has it in memory or on disk: outlives the loss of all but one of them.
+    REPLICATED = "replicated"
+    # When every in-sync replica has it on disk: outlives a power cut of all of them.
+    FSYNC = "fsync"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Settings of one log, from the topic's. -1 in a retention means for ever."""
+
+    segment_bytes: int = 512 * _MIB
+    segment_ms: int = 7 * _DAY_MS
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = 4 * _MIB
+    index_interval_bytes: int = 4096
+    flush: Flush = Flush.REPLICATED
+
+    def __post_init__(self) -> None:
+        assert 0 < self.segment_bytes <= SEGMENT_BYTES_MAX, self.segment_bytes
+        assert self.segment_ms > 0, self.segment_ms
+        assert self.retention_ms >= -1, self.retention_ms
+        assert self.retention_bytes >= -1, self.retention_bytes
+        assert self.max_message_bytes > 0, self.max_message_bytes
+        assert self.index_interval_bytes > 0, self.index_interval_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySettings:
+    """Limits that all logs of a data directory share."""
+
+    open_files_max: int = 512
+    tail_bytes_max: int = 64 * _MIB
+    tail_bytes_per_log_max: int = 8 * _MIB
+    producers_per_log_max: int = 5_000
+    producer_expiry_ms: int = _DAY_MS
+    quarantine_grace_ms: int = _DAY_MS
+
+    def __post_init__(self) -> None:
+        assert self.open_files_max > 0, self.open_files_max
+        assert 0 <= self.tail_bytes_per_log_max <= self.tail_bytes_max, self.tail_bytes_max
+        assert self.producers_per_log_max > 0, self.producers_per_log_max
