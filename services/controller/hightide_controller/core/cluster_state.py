@@ -52,6 +52,8 @@ class StoreInFlight:
 
     changes: tuple[Change, ...]
     cause: str
+    bounced: frozenset[int]
+    """The brokers that the decisions in it took for bounced."""
 
 
 @dataclass(slots=True)
@@ -61,10 +63,12 @@ class Waiter:
     request_id: int
     topic: Topic | None
     """The topic being created; None for a controlled shutdown."""
+    cause: str
+    """What its effects are told to follow from."""
     broker_id: int | None
     """The broker that shuts down; None for a topic."""
     undecided: set[TopicPartition]
-    """Partitions whose decision is not in ZooKeeper yet."""
+    """Partitions that are not settled: not known yet, being written, or being read again."""
     unacknowledged: dict[int, int] = field(default_factory=dict)
     """Broker id to the sequence that it must acknowledge."""
 
@@ -98,13 +102,14 @@ class ClusterState:
     """Partitions whose ISR is smaller than AR, in the order in which they are read again."""
     stores: dict[int, StoreInFlight] = field(default_factory=dict)
     """By store id."""
-    busy: set[TopicPartition] = field(default_factory=set)
-    """Partitions that are being written, or read again after a write failed."""
+    storing: set[TopicPartition] = field(default_factory=set)
+    """Partitions with a write under way."""
+    rereading: set[TopicPartition] = field(default_factory=set)
+    """Partitions that are read again because their write failed."""
     again: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """Busy partitions to decide again when they are free, with the brokers that bounced meanwhile."""
+    """Partitions to decide again when they are free of both, with the brokers that bounced meanwhile."""
     waiters: dict[int, Waiter] = field(default_factory=dict)
-    topics_in_creation: dict[int, tuple[Topic, str]] = field(default_factory=dict)
-    """By request id: StoreTopic is under way for it, with its cause."""
+    """By request id, in the order of arrival."""
     next_store_id: int = 1
     next_sequence: int = 1
 
@@ -116,6 +121,12 @@ class ClusterState:
     def live_brokers(self) -> tuple[Broker, ...]:
         """The live brokers by id."""
         return tuple(self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.is_live(broker_id))
+
+    def take_sequence(self) -> int:
+        """The sequence of the next send effect."""
+        sequence = self.next_sequence
+        self.next_sequence += 1
+        return sequence
 
     def become(self, role: Role) -> None:
         """Change the role; an illegal change is a fault of the caller."""

@@ -1,4 +1,4 @@
-"""What the controller wants done. The shell performs effects in the order given; that order is the durability order.
+"""What the controller wants done. The shell performs effects in the order given, the durability order.
 
 A decision is in ZooKeeper before any broker hears of it: SendLeaderAndIsr only ever follows from the
 StoreCommitted (or the StatesRead) that proves it. Stores are independent of each other and may run
@@ -54,8 +54,8 @@ class Refusal(Enum):
 class Campaign:
     """Run the election: one multi that creates /controller and sets /controller_epoch.
 
-    `stale_controller_epoch`: the znode of a controller of this epoch, whose process is dead, is deleted in the
-    same multi; None where no znode stands. Answered by Elected or CampaignLost.
+    `stale_controller_epoch`: the znode of a controller of this epoch, whose process is dead, is deleted
+    in the same multi; None where no znode stands. Answered by Elected or CampaignLost.
     """
 
     stale_controller_epoch: int | None = None
@@ -84,7 +84,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class StoreLeaderAndIsr:
-    """One multi: check /controller_epoch at the version given (None: no check, tests only), then the changes."""
+    """One multi: check /controller_epoch at the version given (None: no check; tests only), and the changes."""
 
     store_id: int
     controller_epoch_version: int | None
@@ -130,8 +130,8 @@ class SendLeaderAndIsr:
     """Tell one broker, in one RPC, to lead or to follow.
 
     Repeated until that life of the broker answers or ends; a later decision about the same partition
-    replaces one that was not delivered yet. `sequence` grows with each send effect of a controller; BrokerAcknowledged names
-    the highest one below which a broker has everything.
+    replaces one that was not delivered yet. `sequence` grows with each send effect of a controller;
+    BrokerAcknowledged names the highest one up to which a broker has everything.
     """
 
     broker_id: int

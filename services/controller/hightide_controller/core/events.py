@@ -146,7 +146,7 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class StoreRefused:
-    """A znode of the multi had another version than expected (or was there, or was not): all is rolled back."""
+    """A znode of the multi was not as expected (version, or existence): all of it is rolled back."""
 
     store_id: int
 

@@ -18,11 +18,11 @@ class Mends:
     fenced_writes: bool = True
     """6.3: every write checks /controller_epoch. Off: a deposed controller still writes."""
     clean_elections: bool = True
-    """6.5: only an ISR member leads, unless the topic's setting asks otherwise. Off: V3 A.3.2, any live replica."""
+    """6.5: only an ISR member leads, unless the topic asks otherwise. Off: V3 A.3.2, any live replica."""
     last_isr_remembered: bool = True
     """6.5: the ISR stays when its last member dies. Off: it becomes empty."""
     new_is_not_offline: bool = True
-    """6.5: a partition is initialised only where it has no znode. Off: V3 D.6, leaderless ones start again."""
+    """6.5: only a partition without a znode is initialised. Off: V3 D.6, leaderless ones start again."""
 
 
 ALL_MENDS = Mends()

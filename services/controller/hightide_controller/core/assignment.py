@@ -1,0 +1,39 @@
+"""Where the replicas of a new topic go: rack-unaware, balanced within one.
+
+Brokers stand in a ring. Partition p takes the next `replication_factor` places on it, so that replicas
+are spread within one. Which place of its window leads moves on each time the windows come round to the
+same places, so that leaders are spread within one as well. After as many partitions as there are brokers all
+is exactly even; the ring is then dealt in another order, so that the partitions that one broker leads do
+not all have the same successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+__all__ = ["assign"]
+
+
+def assign(
+    broker_ids: Sequence[int], partition_count: int, replication_factor: int, start: int
+) -> tuple[tuple[int, ...], ...]:
+    """AR of each partition, the leader-to-be first. `start` says which broker leads partition 0."""
+    count = len(broker_ids)
+    assert partition_count >= 1
+    assert 1 <= replication_factor <= count
+    assert len(set(broker_ids)) == count
+    steps = [step for step in range(1, count) if gcd(step, count) == 1] or [1]
+    shared = gcd(replication_factor, count)
+    assignment = []
+    for partition in range(partition_count):
+        deal, place = divmod(partition, count)
+        step = steps[deal % len(steps)]
+        ring_at = place * replication_factor
+        leads = (place // (count // shared)) % shared
+        replicas = []
+        for turn in range(replication_factor):
+            within = (leads + turn) % replication_factor
+            replicas.append(broker_ids[(start + (ring_at + within) * step) % count])
+        assignment.append(tuple(replicas))
+    return tuple(assignment)

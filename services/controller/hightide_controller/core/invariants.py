@@ -1,0 +1,75 @@
+"""What must hold of a ClusterState between any two events. Tests check it after each; O(total)."""
+
+from __future__ import annotations
+
+from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.partition import NO_LEADER, PartitionState, TopicPartition
+
+__all__ = ["check"]
+
+
+def check(state: ClusterState) -> None:
+    """Raise AssertionError naming what does not hold."""
+    if state.role is not Role.ACTIVE:
+        assert not state.partitions
+        assert not state.brokers
+        assert not state.waiters
+    _check_partitions(state)
+    _check_indexes(state)
+    _check_stores(state)
+    for broker_id in (*state.dead, *state.shutting_down):
+        assert broker_id in state.brokers, f"{broker_id} is marked but not registered"
+
+
+def _check_partitions(state: ClusterState) -> None:
+    assert {name.topic for name in state.partitions} == set(state.topics)
+    for name, partition in state.partitions.items():
+        assert partition.name == name
+        assert partition.replicas == state.topics[name.topic].assignment[name.partition]
+        known = partition.leader_and_isr
+        if known is None:
+            assert partition.state is PartitionState.NEW
+            continue
+        assert len(set(known.isr)) == len(known.isr), f"{name} has a broker twice in its ISR"
+        offline = known.leader == NO_LEADER
+        assert (partition.state is PartitionState.OFFLINE) == offline, name
+        if not offline:
+            assert known.leader in known.isr, f"LeaderInIsr: {name} {known}"
+        if state.mends.last_isr_remembered:
+            assert known.isr, f"{name} has an empty ISR"
+
+
+def _check_indexes(state: ClusterState) -> None:
+    replicas_on: dict[int, set[TopicPartition]] = {}
+    led_by: dict[int, set[TopicPartition]] = {}
+    in_sync_on: dict[int, set[TopicPartition]] = {}
+    unled, under_replicated = set(), set()
+    for name, partition in state.partitions.items():
+        for broker_id in partition.replicas:
+            replicas_on.setdefault(broker_id, set()).add(name)
+        known = partition.leader_and_isr
+        if known is None or known.leader == NO_LEADER:
+            unled.add(name)
+        else:
+            led_by.setdefault(known.leader, set()).add(name)
+        if known is not None:
+            for broker_id in known.isr:
+                in_sync_on.setdefault(broker_id, set()).add(name)
+            if len(known.isr) < len(partition.replicas):
+                under_replicated.add(name)
+    for kept, recomputed in (
+        (state.replicas_on, replicas_on),
+        (state.led_by, led_by),
+        (state.in_sync_on, in_sync_on),
+    ):
+        assert {broker_id: names for broker_id, names in kept.items() if names} == recomputed
+    assert state.unled == unled
+    assert set(state.under_replicated) == under_replicated
+
+
+def _check_stores(state: ClusterState) -> None:
+    in_stores = [change.name for store in state.stores.values() for change in store.changes]
+    assert len(set(in_stores)) == len(in_stores), "a partition has two writes under way"
+    assert state.storing == set(in_stores)
+    assert not state.storing & state.rereading
+    assert set(state.again) <= state.storing | state.rereading, "a partition waits for nothing"

@@ -1,0 +1,84 @@
+"""What one broker has still to be told: the latest decision about each partition wins.
+
+Pure; the shell holds one for each broker and has at most one RPC of it in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.partition import TopicPartition
+
+__all__ = ["Delivery", "Outbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What goes out next: LeaderAndISR first, then UpdateMetadata."""
+
+    decisions: dict[TopicPartition, Decision]
+    metadata: dict[TopicPartition, None]
+    """Partitions to tell about; what is told is read from the state when it is sent."""
+    deleted_topic_ids: tuple[str, ...]
+    has_metadata: bool
+    full: bool
+    sequence: int
+    cause: str
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Bounded by the number of partitions, however long the broker does not answer."""
+
+    decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
+    metadata: dict[TopicPartition, None] = field(default_factory=dict)
+    deleted_topic_ids: dict[str, None] = field(default_factory=dict)
+    has_metadata: bool = False
+    full: bool = False
+    sequence: int = 0
+    cause: str = ""
+
+    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+        """Take an effect in; what it says replaces what waits about the same partitions."""
+        assert effect.sequence > self.sequence, "send effects come in order"
+        self.sequence = effect.sequence
+        self.cause = effect.cause or self.cause
+        if isinstance(effect, SendLeaderAndIsr):
+            for decision in effect.decisions:
+                self.decisions[TopicPartition(decision.topic, decision.partition)] = decision
+            return
+        self.has_metadata = True
+        self.full = self.full or effect.full
+        self.metadata.update(dict.fromkeys(effect.names))
+        self.deleted_topic_ids.update(dict.fromkeys(effect.deleted_topic_ids))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the broker has everything."""
+        return not self.decisions and not self.has_metadata
+
+    def take(self) -> Delivery:
+        """Everything that waits, for one attempt; it must be put back where the attempt fails."""
+        delivery = Delivery(
+            self.decisions,
+            self.metadata,
+            tuple(self.deleted_topic_ids),
+            self.has_metadata,
+            self.full,
+            self.sequence,
+            self.cause,
+        )
+        self.decisions, self.metadata, self.deleted_topic_ids = {}, {}, {}
+        self.has_metadata = self.full = False
+        self.cause = ""
+        return delivery
+
+    def put_back(self, delivery: Delivery) -> None:
+        """An attempt failed: what it carried waits again, except where something newer came meanwhile."""
+        self.decisions = {**delivery.decisions, **self.decisions}
+        self.metadata = {**delivery.metadata, **self.metadata}
+        self.deleted_topic_ids = {**dict.fromkeys(delivery.deleted_topic_ids), **self.deleted_topic_ids}
+        self.has_metadata = self.has_metadata or delivery.has_metadata
+        self.full = self.full or delivery.full
+        self.cause = self.cause or delivery.cause

@@ -1,0 +1,36 @@
+"""Keeping the cache warm where it can have gone stale: leaders let followers in without the controller."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from hightide_controller.core.cluster_state import ClusterState
+from hightide_controller.core.effects import Effect
+from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.stores import READS_MAX, candidates_of, read_again
+
+__all__ = ["on_ticked"]
+
+
+def on_ticked(state: ClusterState) -> list[Effect]:
+    """Read again, at most READS_MAX a tick, partitions whose missing replicas are alive to have come back.
+
+    Costs what is not well, not what exists; and it makes the next failover's optimistic writes succeed.
+    """
+    candidates = candidates_of(state)
+    looked_at = list(islice(state.under_replicated, READS_MAX))
+    names = [name for name in looked_at if _may_have_grown(state, name, candidates.live)]
+    for name in looked_at:
+        # To the back of the queue, so that a partition that stays small does not hold up the others.
+        del state.under_replicated[name]
+        state.under_replicated[name] = None
+    return read_again(names, cause="")
+
+
+def _may_have_grown(state: ClusterState, name: TopicPartition, live: frozenset[int]) -> bool:
+    if name in state.storing or name in state.rereading or name in state.unled:
+        return False
+    partition = state.partitions[name]
+    assert partition.leader_and_isr is not None
+    isr = partition.leader_and_isr.isr
+    return any(broker_id in live and broker_id not in isr for broker_id in partition.replicas)

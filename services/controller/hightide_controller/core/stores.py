@@ -1,0 +1,283 @@
+"""From a set of partitions to multis, and from what became of the multis to what brokers are told.
+
+Each partition has at most one write under way. What happens to it meanwhile is remembered in
+`state.again` and decided when the write is answered, on what ZooKeeper then holds.
+
+One stale version rolls back its whole multi, and ZooKeeper names only the first culprit: so the multi
+that was refused, and nothing else, is read again in one multiRead and decided anew. Two rounds mend
+any number of stale versions in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from hightide_controller.core.cluster_state import ClusterState, StoreInFlight
+from hightide_controller.core.effects import (
+    Change,
+    Decision,
+    Effect,
+    ReadStates,
+    Report,
+    SendLeaderAndIsr,
+    SendUpdateMetadata,
+    StoreLeaderAndIsr,
+)
+from hightide_controller.core.elections import Candidates, decide
+from hightide_controller.core.events import StatesRead, StoreCommitted, StoreRefused, StoreUnknown
+from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from hightide_controller.core.topic_configs import allows_unclean
+
+__all__ = [
+    "OPERATIONS_MAX",
+    "READS_MAX",
+    "candidates_of",
+    "on_committed",
+    "on_failed",
+    "on_states_read",
+    "read_again",
+    "reconsider",
+    "send_decisions",
+    "send_metadata",
+]
+
+OPERATIONS_MAX: Final = 1_000
+"""Of one multi, the epoch check included. Beyond the packet limit ZooKeeper drops the connection."""
+BYTES_MAX: Final = 400_000
+READS_MAX: Final = 1_000
+_BYTES_BESIDE_NAMES: Final = 330
+"""Of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
+_BYTES_A_REPLICA: Final = 6
+
+
+def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) -> Candidates:
+    """The brokers that can lead now."""
+    return Candidates(
+        live=frozenset(broker.broker_id for broker in state.live_brokers()),
+        leaving=frozenset(state.shutting_down),
+        bounced=bounced,
+    )
+
+
+def reconsider(
+    state: ClusterState,
+    names: Collection[TopicPartition],
+    cause: str,
+    bounced: frozenset[int] = frozenset(),
+) -> list[Effect]:
+    """Decide about each partition and store what changes; the busy ones are decided later.
+
+    Elections come before mere shrinks, because clients wait for the former.
+    """
+    candidates = candidates_of(state, bounced)
+    elections: list[Change] = []
+    shrinks: list[Change] = []
+    effects: list[Effect] = []
+    for name in sorted(names):
+        if name in state.storing or name in state.rereading:
+            state.again[name] = state.again.get(name, frozenset()) | bounced
+            continue
+        partition = state.partitions[name]
+        unclean = allows_unclean(state.topics[name.topic].configs)
+        decided = decide(partition, candidates, state.controller_epoch, state.mends, unclean)
+        if decided is None:
+            continue
+        known = partition.leader_and_isr
+        change = Change(name, None if known is None else known.partition_epoch, decided)
+        if known is None or decided.leader_epoch != known.leader_epoch:
+            elections.append(change)
+        else:
+            shrinks.append(change)
+        if known is not None and decided.leader != NO_LEADER and decided.leader not in known.isr:
+            effects.append(Report(_unclean_message(name, known, decided)))
+    for changes in (elections, shrinks):
+        effects.extend(_store(state, changes, cause, bounced))
+    return effects
+
+
+def _unclean_message(name: TopicPartition, known: LeaderAndIsr, decided: LeaderAndIsr) -> str:
+    return (
+        f"unclean election of {name.topic}-{name.partition}: broker {decided.leader} leads in epoch "
+        f"{decided.leader_epoch} though it was not in the ISR {list(known.isr)}; committed records that only "
+        "those held are lost"
+    )
+
+
+def _store(
+    state: ClusterState, changes: list[Change], cause: str, bounced: frozenset[int]
+) -> Iterable[StoreLeaderAndIsr]:
+    """Cut the changes into multis within ZooKeeper's limits."""
+    chunk: list[Change] = []
+    operations = 1
+    size_bytes = 0
+    for change in changes:
+        # A create needs the partition's own znode as a parent: two operations.
+        cost = 1 if change.expected_partition_epoch is not None else 2
+        weight = cost * (
+            _BYTES_BESIDE_NAMES + len(change.name.topic) + _BYTES_A_REPLICA * len(change.decided.isr)
+        )
+        if chunk and (operations + cost > OPERATIONS_MAX or size_bytes + weight > BYTES_MAX):
+            yield _multi(state, chunk, cause, bounced)
+            chunk, operations, size_bytes = [], 1, 0
+        chunk.append(change)
+        operations += cost
+        size_bytes += weight
+    if chunk:
+        yield _multi(state, chunk, cause, bounced)
+
+
+def _multi(
+    state: ClusterState, chunk: list[Change], cause: str, bounced: frozenset[int]
+) -> StoreLeaderAndIsr:
+    store_id = state.next_store_id
+    state.next_store_id += 1
+    changes = tuple(chunk)
+    state.stores[store_id] = StoreInFlight(changes, cause, bounced)
+    for change in changes:
+        assert change.name not in state.storing
+        state.storing.add(change.name)
+    version = state.controller_epoch_version if state.mends.fenced_writes else None
+    return StoreLeaderAndIsr(store_id, version, changes, cause)
+
+
+def on_committed(state: ClusterState, event: StoreCommitted) -> list[Effect]:
+    """The decisions are the truth now: brokers hear of them at once, without waiting for other multis."""
+    store = state.stores.pop(event.store_id)
+    names = []
+    for change in store.changes:
+        state.storing.discard(change.name)
+        if change.name in state.partitions:
+            state.record(change.name, change.decided)
+            names.append(change.name)
+    effects = send_decisions(state, names, store.cause)
+    effects += send_metadata(state, names, store.cause)
+    return effects + _decide_again(state, names, store.cause)
+
+
+def on_failed(state: ClusterState, event: StoreRefused | StoreUnknown) -> list[Effect]:
+    """Nothing of the multi holds, or nobody knows: read what ZooKeeper holds before anything is decided."""
+    store = state.stores.pop(event.store_id)
+    names = []
+    for change in store.changes:
+        state.storing.discard(change.name)
+        if change.name in state.partitions:
+            state.rereading.add(change.name)
+            state.again[change.name] = state.again.get(change.name, frozenset()) | store.bounced
+            names.append(change.name)
+    return read_again(names, store.cause)
+
+
+def read_again(names: list[TopicPartition], cause: str) -> list[Effect]:
+    """ReadStates for these partitions, in bounded pieces."""
+    return [
+        ReadStates(tuple(names[start : start + READS_MAX]), cause)
+        for start in range(0, len(names), READS_MAX)
+    ]
+
+
+def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
+    """Take over what ZooKeeper holds, tell brokers of what is new to them, and decide again.
+
+    A decision of this controller whose outcome was unknown shows here as a difference too, so it is
+    told like any other. A partition that is being written is left alone, and so is news that is older than
+    what is known, unless it was asked for because a write failed: then it is the truth.
+    """
+    changed: list[TopicPartition] = []
+    decidable: list[TopicPartition] = []
+    for name, read in event.states.items():
+        partition = state.partitions.get(name)
+        if partition is None or name in state.storing:
+            state.rereading.discard(name)
+            continue
+        known = partition.leader_and_isr
+        if name not in state.rereading and not _is_newer(read, known):
+            continue
+        state.rereading.discard(name)
+        decidable.append(name)
+        if read != known:
+            state.record(name, read)
+            if read is not None:
+                changed.append(name)
+    effects = send_decisions(state, changed, event.cause)
+    effects += send_metadata(state, changed, event.cause)
+    effects += _decide_again(state, decidable, event.cause)
+    return effects + reconsider(state, [n for n in decidable if n not in state.storing], event.cause)
+
+
+def _is_newer(read: LeaderAndIsr | None, known: LeaderAndIsr | None) -> bool:
+    if read is None or known is None:
+        return False
+    return read.partition_epoch > known.partition_epoch
+
+
+def _decide_again(state: ClusterState, names: list[TopicPartition], cause: str) -> list[Effect]:
+    """Decide what waited for these partitions to become free."""
+    waiting: dict[frozenset[int], list[TopicPartition]] = {}
+    for name in names:
+        bounced = state.again.pop(name, None)
+        if bounced is not None:
+            waiting.setdefault(bounced, []).append(name)
+    effects: list[Effect] = []
+    for bounced, group in waiting.items():
+        effects += reconsider(state, group, cause, bounced & frozenset(state.brokers))
+    return effects
+
+
+def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
+    """What a broker is told about a partition that has a znode."""
+    partition = state.partitions[name]
+    known = partition.leader_and_isr
+    assert known is not None, name
+    return Decision(
+        topic=name.topic,
+        topic_id=state.topics[name.topic].topic_id,
+        partition=name.partition,
+        leader=known.leader,
+        leader_epoch=known.leader_epoch,
+        isr=known.isr,
+        replicas=partition.replicas,
+        partition_epoch=known.partition_epoch,
+        controller_epoch=known.controller_epoch,
+    )
+
+
+def send_decisions(
+    state: ClusterState, names: Collection[TopicPartition], cause: str, only_to: int | None = None
+) -> list[Effect]:
+    """One SendLeaderAndIsr for each live broker that holds a replica of any of them."""
+    by_broker: dict[int, list[Decision]] = {}
+    live = candidates_of(state).live
+    if only_to is not None:
+        live &= {only_to}
+    for name in names:
+        decision = decision_of(state, name)
+        for broker_id in decision.replicas:
+            if broker_id in live:
+                by_broker.setdefault(broker_id, []).append(decision)
+    # New leaders first: writes wait for them, while followers only follow.
+    leaders = {decision.leader for decisions in by_broker.values() for decision in decisions}
+    effects: list[Effect] = []
+    for broker_id in sorted(by_broker, key=lambda candidate: (candidate not in leaders, candidate)):
+        sequence = state.take_sequence()
+        decisions = tuple(by_broker[broker_id])
+        epoch = state.brokers[broker_id].broker_epoch
+        effects.append(SendLeaderAndIsr(broker_id, epoch, sequence, decisions, cause))
+        for waiter in state.waiters.values():
+            if any(TopicPartition(d.topic, d.partition) in waiter.undecided for d in decisions):
+                waiter.unacknowledged[broker_id] = sequence
+    return effects
+
+
+def send_metadata(state: ClusterState, names: Collection[TopicPartition], cause: str) -> list[Effect]:
+    """Tell every live broker about these partitions; nothing where there are none."""
+    receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
+    if not names or not receivers:
+        return []
+    sequence = state.take_sequence()
+    for waiter in state.waiters.values():
+        if waiter.topic is not None and not waiter.undecided.isdisjoint(names):
+            # Whoever creates a topic asks any broker for it next, and its leaders first of all.
+            for broker_id in waiter.unacknowledged:
+                waiter.unacknowledged[broker_id] = sequence
+    return [SendUpdateMetadata(receivers, sequence, tuple(names), cause=cause)]

@@ -1,0 +1,124 @@
+"""How a controller becomes the active one, and stops being it (V3 D, with the epochs of DESIGN §6.3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.effects import (
+    AnswerControlledShutdown,
+    AnswerCreateTopic,
+    Campaign,
+    Effect,
+    Refusal,
+    RefuseRequest,
+    Report,
+    Resign,
+)
+from hightide_controller.core.events import ControllerSeen, Elected, Snapshot
+from hightide_controller.core.membership import tell_everything
+from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.stores import reconsider, send_decisions
+from hightide_controller.core.topics import add_topics
+
+__all__ = ["on_campaign_lost", "on_controller_seen", "on_elected", "resign"]
+
+_ANSWERS: Final = (AnswerCreateTopic, AnswerControlledShutdown, RefuseRequest)
+
+
+def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effect]:
+    """Campaign when nobody is active, resign when somebody else is."""
+    mine = event.controller_id == state.controller_id and event.controller_epoch == state.controller_epoch
+    effects: list[Effect] = []
+    if state.role is Role.ACTIVE and not mine:
+        effects += resign(state, f"/controller now names {event.controller_id}")
+    if state.role is not Role.STANDBY:
+        return effects
+    if event.controller_id is None:
+        state.become(Role.CAMPAIGNING)
+        effects.append(Campaign(None, event.cause))
+    elif event.process_died:
+        state.become(Role.CAMPAIGNING)
+        effects.append(Campaign(event.controller_epoch, event.cause))
+    return effects
+
+
+def on_campaign_lost(state: ClusterState) -> list[Effect]:
+    """Somebody else was quicker."""
+    if state.role is Role.CAMPAIGNING:
+        state.become(Role.STANDBY)
+    return []
+
+
+def on_elected(state: ClusterState, event: Elected) -> list[Effect]:
+    """D.3 to D.6: take everything in, tell every broker where things stand, then act on what is not well.
+
+    A partition that a decision is being written for is told when that is stored, not before: a
+    LeaderAndISR that names a dead leader helps nobody. A partition is initialised only where no znode
+    exists; one whose leader is merely gone is offline and keeps its ISR (DESIGN §6.5).
+    """
+    if state.role is not Role.CAMPAIGNING:
+        return []
+    state.become(Role.ACTIVE)
+    assert event.controller_epoch > state.controller_epoch, "a controller epoch never comes twice"
+    state.controller_epoch = event.controller_epoch
+    state.controller_epoch_version = event.controller_epoch_version
+    effects = _take_in(state, event.snapshot)
+    effects += tell_everything(state, list(state.live_brokers()), event.cause)
+    acts = reconsider(state, state.partitions.keys(), event.cause)
+    steady = [
+        name
+        for name, partition in state.partitions.items()
+        if partition.leader_and_isr is not None and name not in state.storing
+    ]
+    effects += send_decisions(state, steady, event.cause)
+    return effects + acts
+
+
+def _take_in(state: ClusterState, snapshot: Snapshot) -> list[Effect]:
+    assert not state.topics
+    assert not state.brokers
+    state.brokers = {broker.broker_id: broker for broker in snapshot.brokers}
+    _, effects = add_topics(state, snapshot.topics)
+    for name, leader_and_isr in snapshot.states.items():
+        if TopicPartition(*name) in state.partitions:
+            state.record(name, leader_and_isr)
+    return effects
+
+
+def resign(state: ClusterState, reason: str) -> list[Effect]:
+    """Forget everything: what is written under the old epoch is refused, so there is nothing to save."""
+    was_active = state.role is Role.ACTIVE
+    effects: list[Effect] = []
+    if was_active:
+        effects += [Report(f"resigning as controller: {reason}"), Resign(reason)]
+    effects += [
+        RefuseRequest(request_id, Refusal.NOT_CONTROLLER, f"this controller has just resigned: {reason}")
+        for request_id in state.waiters
+    ]
+    # Store ids and sequences go on, so that late answers to the old ones are recognised.
+    fresh = ClusterState(state.controller_id)
+    for field_name in _FORGOTTEN:
+        setattr(state, field_name, getattr(fresh, field_name))
+    state.become(Role.STANDBY)
+    return effects
+
+
+_FORGOTTEN: Final = (
+    "controller_epoch_version",
+    "brokers",
+    "dead",
+    "shutting_down",
+    "topics",
+    "partitions",
+    "replicas_on",
+    "led_by",
+    "in_sync_on",
+    "unled",
+    "under_replicated",
+    "stores",
+    "storing",
+    "rereading",
+    "again",
+    "waiters",
+)

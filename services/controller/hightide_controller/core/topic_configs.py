@@ -1,0 +1,82 @@
+"""The settings that a topic may have, and what values they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+__all__ = ["FLUSH", "MIN_INSYNC_REPLICAS", "UNCLEAN_LEADER_ELECTION", "allows_unclean", "config_fault"]
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+FLUSH: Final = "flush"
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A whole number from `least` to `most`."""
+
+    least: int
+    most: int
+
+    def fault(self, value: str) -> str | None:
+        digits = value.removeprefix("-")
+        if (
+            digits.isascii()
+            and digits.isdigit()
+            and len(digits) <= 19
+            and self.least <= int(value) <= self.most
+        ):
+            return None
+        return f"must be a whole number from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def fault(self, value: str) -> str | None:
+        return None if value in self.words else f"must be one of {', '.join(self.words)}"
+
+
+_INT64_MAX: Final = 2**63 - 1
+_RULES: Final[dict[str, _Whole | _OneOf]] = {
+    MIN_INSYNC_REPLICAS: _Whole(1, 1_000),
+    "retention.ms": _Whole(-1, _INT64_MAX),
+    "retention.bytes": _Whole(-1, _INT64_MAX),
+    "segment.bytes": _Whole(1_024, 2**31 - 1),
+    "segment.ms": _Whole(1, _INT64_MAX),
+    # One batch must fit into one RPC, whose limit is 16 MiB.
+    "max.message.bytes": _Whole(1, 15 * 1024 * 1024),
+    "index.interval.bytes": _Whole(1, 2**31 - 1),
+    FLUSH: _OneOf(("replicated", "fsync")),
+    UNCLEAN_LEADER_ELECTION: _OneOf(("true", "false")),
+}
+
+
+def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | None:
+    """What is wrong with these settings, as a sentence; None where nothing is."""
+    for name, value in sorted(configs.items()):
+        rule = _RULES.get(name)
+        if rule is None:
+            near = get_close_matches(name, _RULES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
+            return f"there is no topic setting {name!r}; {hint}"
+        fault = rule.fault(value)
+        if fault is not None:
+            return f"{name}={value!r}: {fault}"
+    if int(configs.get(MIN_INSYNC_REPLICAS, "1")) > replication_factor:
+        return (
+            f"{MIN_INSYNC_REPLICAS}={configs[MIN_INSYNC_REPLICAS]} can never be met by "
+            f"{replication_factor} replicas"
+        )
+    return None
+
+
+def allows_unclean(configs: Mapping[str, str]) -> bool:
+    """Whether the topic's settings prefer an unclean leader to none (DESIGN §6.5)."""
+    return configs.get(UNCLEAN_LEADER_ELECTION) == "true"
