@@ -61,10 +61,10 @@ class Waiter:
     """A request that is answered when its partitions are decided, stored and acknowledged."""
 
     request_id: int
-    topic: Topic | None
-    """The topic being created; None for a controlled shutdown."""
     cause: str
     """What its effects are told to follow from."""
+    topic: Topic | None
+    """The topic being created; None for a controlled shutdown."""
     broker_id: int | None
     """The broker that shuts down; None for a topic."""
     undecided: set[TopicPartition]

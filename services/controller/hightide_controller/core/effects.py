@@ -84,7 +84,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class StoreLeaderAndIsr:
-    """One multi: check /controller_epoch at the version given (None: no check; tests only), and the changes."""
+    """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and changes."""
 
     store_id: int
     controller_epoch_version: int | None

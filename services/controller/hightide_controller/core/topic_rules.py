@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Final
+
+from hightide_runtime.topic_names import is_legal_topic_name
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.topic_configs import config_fault
@@ -12,15 +13,13 @@ from hightide_controller.core.topic_configs import config_fault
 __all__ = ["PARTITIONS_PER_TOPIC_MAX", "assignment_fault", "name_fault", "request_fault"]
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 Fault = tuple[Refusal, str]
 
 
 def name_fault(name: str) -> str | None:
     """Whether the name can be a topic's."""
-    # fullmatch and not match: `$` would let a newline through at the end.
-    if _NAME.fullmatch(name) is None or name in (".", ".."):
+    if not is_legal_topic_name(name):
         return f"topic name {name[:260]!r} is not 1 to 249 characters of [a-zA-Z0-9._-], or is '.' or '..'"
     return None
 

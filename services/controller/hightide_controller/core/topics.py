@@ -73,7 +73,7 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     # The next topic goes on where this one stopped, so that many small topics are balanced too.
     state.seed += len(assignment)
     names = {TopicPartition(event.name, number) for number in range(len(assignment))}
-    state.waiters[event.request_id] = Waiter(event.request_id, topic, None, event.cause, names)
+    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, topic, None, names)
     version = state.controller_epoch_version if state.mends.fenced_writes else None
     return [StoreTopic(event.request_id, version, topic, event.cause)]
 

@@ -38,7 +38,7 @@ def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequest
     state.shutting_down[event.broker_id] = event.broker_epoch
     touched = state.led_by.get(event.broker_id, set()) | state.in_sync_on.get(event.broker_id, set())
     touched |= state.replicas_on.get(event.broker_id, set()) & (state.storing | state.rereading)
-    waiter = Waiter(event.request_id, None, event.broker_id, event.cause, set(touched))
+    waiter = Waiter(event.request_id, event.cause, None, event.broker_id, set(touched))
     state.waiters[event.request_id] = waiter
     return reconsider(state, touched, event.cause)
 
