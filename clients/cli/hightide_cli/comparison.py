@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Row(NamedTuple):
     """One record's key and value. A tuple, because the demo holds 336,776 of them."""
 
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Comparer:
             self._expected.setdefault(row, deque()).append(self._produced)
             self._produced += 1
         self._unsure = set(unsure)
-        self._latest: dict[bytes, int] = {}
+        self._latest: dict[bytes | None, int] = {}
         self._consumed = self._duplicated = self._reordered = self._foreign = 0
 
     def read_back(self, row: Row) -> None:

@@ -31,6 +31,10 @@ class DeliveryTimes:
         """Return how many acknowledgements there were."""
         return sum(map(len, self._times.values()))
 
+    def latest_ms(self) -> float:
+        """Return when the last acknowledgement of all came; 0 where none did."""
+        return max((times[-1] for times in self._times.values() if times), default=0.0)
+
     def acknowledged_since(self, at_ms: float) -> set[int]:
         """Return the partitions that have acknowledged something after this moment."""
         return {partition for partition, times in self._times.items() if times and times[-1] > at_ms}

@@ -7,11 +7,12 @@ import sys
 _FOR_THE_USER = (
     ("hightide.errors", "HightideError"),
     ("hightide.batch.header", "BatchError"),
-    ("hightide_local.errors", "LocalClusterError"),
+    ("hightide_local.errors", "ClusterError"),
     ("hightide_broker.storage.errors", "StorageError"),
-    ("hightide_cli.demonstration.flights", "FlightsMissing"),
-    ("hightide_cli.tracing.spans", "TraceUnreadable"),
-    ("hightide_cli.benchmarks.load_worker", "LoadFailed"),
+    ("hightide_cli.demonstration.flights", "FlightsMissingError"),
+    ("hightide_cli.demonstration.run", "DemoRunsAlreadyError"),
+    ("hightide_cli.demonstration.script", "ScriptError"),
+    ("hightide_cli.benchmarks.load_worker", "LoadFailedError"),
 )
 
 

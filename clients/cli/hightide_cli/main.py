@@ -18,16 +18,10 @@ COMMANDS = {
     "topic": LazyCommand("hightide_cli.topic", "topic", "Create, list, describe, write and read topics."),
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
-    "demo": LazyCommand(
-        "hightide_cli.demo", "demo", "Write real data, kill a leader, prove nothing is lost."
-    ),
-    "bench": LazyCommand(
-        "hightide_cli.bench", "bench", "Measure producing, consuming, latency and failover."
-    ),
+    "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),
+    "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
-    "dump-log": LazyCommand(
-        "hightide_cli.dump_log", "dump_log", "Print the record batches of a log on disk."
-    ),
+    "dump-log": LazyCommand("hightide_cli.dump_log", "dump_log", "Print the batches of a log on disk."),
 }
 
 _HELP = """Hightide: a replicated, partitioned commit log.

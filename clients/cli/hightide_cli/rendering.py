@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-Cell: TypeAlias = str | int | float | bool | None | Sequence[int]
-Json: TypeAlias = "str | int | float | bool | None | Sequence[Json] | Mapping[str, Json]"
+Cell: TypeAlias = str | int | float | bool | Sequence[int] | None
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 
 _GAP = "  "
 
@@ -16,9 +16,7 @@ _GAP = "  "
 def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """Align rows under headings, numbers to the right. Without rows, the headings stand alone."""
     texts = [[cell_text(cell) for cell in row] for row in rows]
-    assert all(len(row) == len(headings) for row in texts), (
-        "a row has not as many cells as there are headings"
-    )
+    assert all(len(row) == len(headings) for row in texts), "a row lacks a cell, or has one too many"
     widths = [max([len(heading), *(len(row[at]) for row in texts)]) for at, heading in enumerate(headings)]
     right = [
         bool(rows) and all(isinstance(row[at], int | float) and not isinstance(row[at], bool) for row in rows)

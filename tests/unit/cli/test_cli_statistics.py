@@ -17,9 +17,7 @@ def test_without_measurements_there_is_no_percentile() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.1, 100))
-def test_a_percentile_is_not_exceeded_by_that_share_of_the_values(
-    values: list[float], percent: float
-) -> None:
+def test_that_share_of_the_values_does_not_exceed_a_percentile(values: list[float], percent: float) -> None:
     found = percentile(values, percent)
     assert found is not None
     assert sum(value <= found for value in values) >= len(values) * percent / 100

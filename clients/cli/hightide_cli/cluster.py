@@ -1,0 +1,114 @@
+"""`hightide cluster`: what the active controller sees, and whether it is well."""
+
+import click
+from hightide import ClusterDescription
+
+from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.rendering import Json, json_line, properties, table
+
+EXIT_NOT_HEALTHY = 3
+
+
+@click.group()
+def cluster() -> None:
+    """Show the cluster and whether it is well."""
+
+
+common_options(cluster)
+
+
+@common_options
+@cluster.command()
+@click.pass_context
+def info(ctx: click.Context) -> None:
+    """Show the controller, the brokers, and what they hold."""
+    described = _describe(ctx)
+    if choices(ctx).output is OutputFormat.JSON:
+        click.echo(json_line(_document(described)))
+        return
+    click.echo(
+        properties(
+            [
+                ("cluster", described.cluster_id),
+                ("controller", f"{described.controller_id} at {described.controller_address}"),
+                ("controller epoch", described.controller_epoch),
+                ("topics", described.topic_count),
+                ("partitions", described.partition_count),
+            ]
+        )
+    )
+    click.echo()
+    rows = [
+        (each.broker_id, each.address, each.alive, each.leader_count, each.replica_count)
+        for each in described.brokers
+    ]
+    click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
+
+
+@common_options
+@cluster.command()
+@click.pass_context
+def health(ctx: click.Context) -> None:
+    """Say whether all is well; exit code 0 if so, 3 if not, 1 where the cluster does not answer."""
+    described = _describe(ctx)
+    problems = problems_of(described)
+    if choices(ctx).output is OutputFormat.JSON:
+        click.echo(json_line({"healthy": not problems, "problems": problems, **_counts(described)}))
+    else:
+        click.echo("\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy")
+    if problems:
+        ctx.exit(EXIT_NOT_HEALTHY)
+
+
+def problems_of(described: ClusterDescription) -> list[str]:
+    """Return what is not well, one sentence each, the worst first."""
+    dead = [str(each.broker_id) for each in described.brokers if not each.alive]
+    counted = [
+        (described.offline_partition_count, "without a leader"),
+        (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
+        (described.under_replicated_partition_count, "with a replica that is not in sync"),
+    ]
+    problems = [
+        f"{count} of {described.partition_count} partitions {what}" for count, what in counted if count
+    ]
+    return problems + ([f"broker {', '.join(dead)} is not alive"] if dead else [])
+
+
+def _describe(ctx: click.Context) -> ClusterDescription:
+    from hightide import Admin
+
+    with Admin(choices(ctx).address()) as admin:
+        return admin.describe_cluster()
+
+
+def _counts(described: ClusterDescription) -> dict[str, Json]:
+    return {
+        "topics": described.topic_count,
+        "partitions": described.partition_count,
+        "offline_partitions": described.offline_partition_count,
+        "under_replicated_partitions": described.under_replicated_partition_count,
+        "under_min_isr_partitions": described.under_min_isr_partition_count,
+    }
+
+
+def _document(described: ClusterDescription) -> dict[str, Json]:
+    return {
+        "cluster_id": described.cluster_id,
+        "controller": {
+            "id": described.controller_id,
+            "address": described.controller_address,
+            "epoch": described.controller_epoch,
+        },
+        "brokers": [
+            {
+                "id": each.broker_id,
+                "address": each.address,
+                "alive": each.alive,
+                "broker_epoch": each.broker_epoch,
+                "leads": each.leader_count,
+                "replicas": each.replica_count,
+            }
+            for each in described.brokers
+        ],
+        **_counts(described),
+    }

@@ -1,0 +1,121 @@
+"""What the demo found, as a table and as its last line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from hightide_local.traces import FailoverSummary
+
+from hightide_cli.comparison import Comparison
+from hightide_cli.demonstration.script import Failover, Return, Victim
+from hightide_cli.rendering import Cell, Json, table
+
+FAILOVERS_EXPECTED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFailover:
+    """One kill, with what the traces and the producer's acknowledgements say of it."""
+
+    failover: Failover
+    trace: FailoverSummary | None
+    waits_ms: Sequence[float]
+    """By partition, the longest time from the kill on without an acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings."""
+
+    rows_total: int
+    comparison: Comparison
+    failovers: Sequence[MeasuredFailover]
+    returns: Sequence[Return]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every row came back once, in order, over both failovers. The exit code says the same."""
+        return (
+            self.comparison.is_perfect
+            and self.comparison.produced == self.comparison.consumed == self.rows_total
+            and len(self.failovers) == FAILOVERS_EXPECTED
+        )
+
+    def last_line(self) -> str:
+        """Return the line that the demo ends with."""
+        found = self.comparison
+        return (
+            f"demo: produced={found.produced} consumed={found.consumed} lost={found.lost} "
+            f"duplicated={found.duplicated + found.foreign} reordered={found.reordered} "
+            f"failovers={len(self.failovers)} unavailable_ms_max={self.unavailable_ms_max:.0f}"
+        )
+
+    def table(self) -> str:
+        """Return the table of what happened; milliseconds count from the kill."""
+        headings = [
+            "killed", "at row", "leaders lost", "successor", "detected ms", "elected ms", "first commit ms",
+            "clients waited ms",
+        ]  # fmt: skip
+        return table(headings, [_cells(each) for each in self.failovers])
+
+    def remarks(self) -> str:
+        """Return what the table leaves out: the broker's return, and where to see more."""
+        lines = [
+            f"{each.name} was in sync again {each.in_sync_ms:.0f} ms after its start" for each in self.returns
+        ]
+        if self.comparison.foreign:
+            lines.append(f"{self.comparison.foreign} rows read back were never written")
+        return "\n".join([*lines, "every step of a failover: hightide trace show --last"])
+
+    def document(self) -> dict[str, Json]:
+        """Return everything for programs."""
+        found = self.comparison
+        kills: list[Json] = [
+            {
+                "killed": each.failover.name,
+                "rows_before": each.failover.rows_before,
+                "successor": each.failover.successor,
+                "recovered_ms": each.failover.recovered_ms,
+                "waits_ms": list(each.waits_ms),
+            }
+            for each in self.failovers
+        ]
+        return {
+            "produced": found.produced,
+            "consumed": found.consumed,
+            "lost": found.lost,
+            "duplicated": found.duplicated,
+            "reordered": found.reordered,
+            "foreign": found.foreign,
+            "failovers": len(self.failovers),
+            "unavailable_ms_max": self.unavailable_ms_max,
+            "kills": kills,
+        }
+
+    @property
+    def unavailable_ms_max(self) -> float:
+        """The longest that any partition acknowledged nothing, from a kill on."""
+        return max((wait for each in self.failovers for wait in each.waits_ms), default=0.0)
+
+
+def _cells(measured: MeasuredFailover) -> list[Cell]:
+    failover, trace = measured.failover, measured.trace
+    if failover.victim is Victim.BROKER:
+        detected = None if trace is None else trace.detect_ms
+        elected = None if trace is None else trace.elect_ms
+        commit = (
+            trace.first_commit_ms if trace is not None and trace.first_commit_ms else failover.recovered_ms
+        )
+    else:
+        # The standby is elected in the moment in which it notices, and its first act is the new topic.
+        detected = None if trace is None else trace.detect_ms
+        elected, commit = failover.active_ms, failover.recovered_ms
+    waits = f"max {max(measured.waits_ms):.0f}, median {median(measured.waits_ms):.0f}"
+    return [
+        failover.name, failover.rows_before, failover.led, failover.successor,
+        *(_ms(value) for value in (detected, elected, commit)), waits,
+    ]  # fmt: skip
+
+
+def _ms(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"

@@ -1,0 +1,169 @@
+"""The demo from end to end: start a cluster, load it, kill, read back, compare, report."""
+
+import fcntl
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from hightide import Admin, Consumer, Producer
+from hightide_local.cluster import LocalCluster
+from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hightide_cli.comparison import Comparer, Comparison, Row
+from hightide_cli.demonstration.flights import flights_file, read_flights
+from hightide_cli.demonstration.load import Load
+from hightide_cli.demonstration.report import MeasuredFailover, Report
+from hightide_cli.demonstration.script import Failover, Script
+
+TOPIC = "flights"
+PARTITIONS = 6
+REPLICAS = 3
+CONFIGS = {"min.insync.replicas": "2"}
+_SHOW_EVERY_ROWS = 2000
+
+
+class DemoRunsAlreadyError(Exception):
+    """Another demo uses the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """How much, how fast, and where. `rows` None means all flights."""
+
+    rows: int | None
+    duration_s: float
+    directory: Path
+
+
+def run_demo(settings: DemoSettings, console: Console) -> Report:
+    """Run the demo and return what it found; the caller prints it and chooses the exit code.
+
+    Whatever happens, also Ctrl-C and SIGTERM, no process is left behind and the data is deleted. Logs and
+    traces stay for `hightide trace show`. Raises DemoRunsAlreadyError, FlightsMissingError, ClusterError,
+    ScriptError, HightideError.
+    """
+    archive = flights_file()
+    with _alone(settings.directory), _interrupted_by_sigterm():
+        shutil.rmtree(settings.directory, ignore_errors=True)
+        settings.directory.mkdir(parents=True)
+        cluster = LocalCluster(settings.directory)
+        try:
+            with console.status("starting ZooKeeper, 2 controllers, 3 brokers"):
+                began_s = time.monotonic()
+                cluster.start()
+            took_s = time.monotonic() - began_s
+            console.print(f"cluster ready in {took_s:.1f} s: {', '.join(sorted(cluster.running()))}")
+            with console.status("reading the flights"):
+                rows = read_flights(archive, settings.rows)
+            return _load_and_compare(cluster, rows, settings.duration_s, console)
+        finally:
+            with console.status("stopping the cluster"):
+                cluster.stop()
+            _delete_data(settings.directory, keep={cluster.log_directory.name, cluster.trace_directory.name})
+
+
+def _load_and_compare(
+    cluster: LocalCluster, rows: Sequence[Row], duration_s: float, console: Console
+) -> Report:
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(TOPIC, PARTITIONS, REPLICAS, configs=CONFIGS)
+    load = Load(rows, TOPIC, PARTITIONS, duration_s)
+    with _progress(console) as progress:
+        script = Script(cluster, load, TOPIC, tell=progress.console.print)
+        writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
+        try:
+            with Producer(cluster.bootstrap, acks="all", idempotent=True) as producer:
+                script.start()
+                load.send_all(producer, lambda: progress.update(writing, completed=load.acknowledged))
+            if load.first_error is not None:
+                progress.console.print(f"not delivered: {load.first_error}")
+            progress.update(writing, completed=load.acknowledged)
+            script.wait()
+        finally:
+            script.cancel()
+        reading = progress.add_task("reading back, comparing", total=len(rows))
+        comparison = _read_back(cluster.bootstrap, load, progress, reading)
+    return Report(len(rows), comparison, _measure(cluster, load, script.failovers), tuple(script.returns))
+
+
+def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> Comparison:
+    comparer = Comparer(load.written(), load.unsure())
+    count = 0
+    with Consumer(bootstrap, topics=[TOPIC]) as consumer:
+        for count, record in enumerate(consumer.read_to_end(), 1):
+            comparer.read_back(Row(record.key, record.value))
+            if count % _SHOW_EVERY_ROWS == 0:
+                progress.update(task, completed=count)
+    progress.update(task, completed=count)
+    return comparer.result()
+
+
+def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:
+    """Join each kill with its trace and with the gaps between acknowledgements until the next kill."""
+    summaries = [
+        (trace.start_us / 1e6, trace)
+        for trace in sorted(failovers(cluster.trace_directory), key=lambda each: each.start_us)
+    ]
+    ends_ms = [*(each.killed_at_ms for each in found[1:]), load.times.latest_ms()]
+    measured = []
+    for failover, end_ms in zip(found, ends_ms, strict=True):
+        summary: FailoverSummary | None = next(
+            (
+                summarise_failover(trace, failover.killed_at_s)
+                for _, trace in summaries
+                if trace.end_us / 1e6 > failover.killed_at_s
+            ),
+            None,
+        )
+        waits = load.times.longest_waits_ms(failover.killed_at_ms, max(end_ms, failover.killed_at_ms))
+        measured.append(MeasuredFailover(failover, summary, tuple(waits.values())))
+    return measured
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold a lock beside the directory, so that a second demo does not delete the first one's data."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f"{directory.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoRunsAlreadyError(f"a demo is running in {directory} already") from error
+        yield
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the demo as Ctrl-C does, with all its cleaning up."""
+
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _delete_data(directory: Path, keep: set[str]) -> None:
+    for entry in directory.iterdir():
+        if entry.is_dir() and entry.name not in keep:
+            shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,189 @@
+"""What happens to the cluster while the load runs: a broker dies, comes back, then the controller dies."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from hightide import Admin, TopicDescription
+from hightide_local.cluster import LocalCluster
+
+from hightide_cli.demonstration.load import Load
+
+# Shares of the rows that are acknowledged when each thing happens.
+BROKER_DIES_AT = 0.30
+BROKER_RETURNS_AT = 0.50
+CONTROLLER_DIES_AT = 0.70
+_STEP_TIMEOUT_S = 60.0
+_LOOK_AGAIN_S = 0.01
+
+
+class Victim(Enum):
+    """What was killed."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """One kill and what followed. Milliseconds count from the kill."""
+
+    victim: Victim
+    name: str
+    killed_at_s: float
+    """Wall clock, to find the traces."""
+    killed_at_ms: float
+    """Monotonic clock, to find the acknowledgements."""
+    rows_before: int
+    led: int
+    """Partitions that the broker led; 0 for a controller."""
+    successor: str
+    recovered_ms: float
+    """Until every partition acknowledged again; until the new controller had created a topic."""
+    active_ms: float | None = None
+    """Until another controller answered as the active one; None for a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The broker's way back: from its start to its place in every ISR."""
+
+    name: str
+    rows_before: int
+    in_sync_ms: float
+
+
+class ScriptError(Exception):
+    """Something that had to happen did not happen in time."""
+
+
+class Script:
+    """Runs beside the load, in a thread of its own, and leaves its findings in `failovers` and `returns`."""
+
+    def __init__(self, cluster: LocalCluster, load: Load, topic: str, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._load = load
+        self._topic = topic
+        self._tell = tell
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="demo-script", daemon=True)
+        self.failovers: list[Failover] = []
+        self.returns: list[Return] = []
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """Begin; called once, just before the load."""
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the last step is done; raise what went wrong in any. Called after the load."""
+        self._thread.join(timeout=4 * _STEP_TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+
+    def cancel(self) -> None:
+        """End the thread at its next look. Called when the demo is interrupted or has failed."""
+        self._cancelled.set()
+
+    def _run(self) -> None:
+        try:
+            with Admin(self._cluster.bootstrap) as admin:
+                broker = self._kill_the_broker_that_leads_most(admin)
+                self._bring_back(admin, broker)
+                self._kill_the_active_controller(admin)
+        except Exception as error:  # noqa: BLE001 - the top of a thread; `wait` raises it in the main one
+            self.error = error
+            self._load.stop()
+
+    def _kill_the_broker_that_leads_most(self, admin: Admin) -> str:
+        self._wait_for_share(BROKER_DIES_AT)
+        led = Counter(part.leader for part in self._describe(admin).partitions if part.leader is not None)
+        ((broker_id, led_count),) = led.most_common(1)
+        name = f"broker-{broker_id}"
+        rows_before = self._load.acknowledged
+        killed_at_s, killed_at_ms = _kill(self._cluster, name)
+        self._tell(f"killed {name}, leader of {led_count} of {led.total()} partitions")
+
+        def has_recovered() -> bool:
+            """Every partition has acknowledged something since, and none is led by the dead any more."""
+            return len(self._load.times.acknowledged_since(killed_at_ms)) == led.total() and all(
+                part.leader not in (None, broker_id) for part in self._describe(admin).partitions
+            )
+
+        recovered_ms = self._until(
+            has_recovered,
+            f"every partition acknowledges again after the death of {name}",
+            since_ms=killed_at_ms,
+        )
+        moved = {f"broker-{part.leader}" for part in self._describe(admin).partitions}
+        self.failovers.append(
+            Failover(
+                Victim.BROKER, name, killed_at_s, killed_at_ms, rows_before, led_count,
+                ", ".join(sorted(moved)), recovered_ms,
+            )
+        )  # fmt: skip
+        return name
+
+    def _bring_back(self, admin: Admin, name: str) -> None:
+        self._wait_for_share(BROKER_RETURNS_AT)
+        rows_before = self._load.acknowledged
+        started_ms = time.monotonic() * 1000
+        self._tell(f"starting {name} again")
+        self._cluster.restart(name)
+        in_sync_ms = self._until(
+            lambda: all(set(part.isr) == set(part.replicas) for part in self._describe(admin).partitions),
+            f"{name} is in every ISR again",
+            since_ms=started_ms,
+        )
+        self.returns.append(Return(name, rows_before, in_sync_ms))
+
+    def _kill_the_active_controller(self, admin: Admin) -> None:
+        self._wait_for_share(CONTROLLER_DIES_AT)
+        before = admin.describe_cluster()
+        name = f"controller-{before.controller_id}"
+        rows_before = self._load.acknowledged
+        killed_at_s, killed_at_ms = _kill(self._cluster, name)
+        self._tell(f"killed {name}, the active controller")
+        active_ms = self._until(
+            lambda: admin.describe_cluster().controller_epoch > before.controller_epoch,
+            f"another controller takes over from {name}",
+            since_ms=killed_at_ms,
+        )
+        # Leaders need no controller, so the load shows nothing of this. A new topic needs one.
+        admin.create_topic(f"{self._topic}-after-controller-failover", 6, 3)
+        decided_ms = time.monotonic() * 1000 - killed_at_ms
+        successor = f"controller-{admin.describe_cluster().controller_id}"
+        self.failovers.append(
+            Failover(
+                Victim.CONTROLLER, name, killed_at_s, killed_at_ms, rows_before, 0, successor,
+                decided_ms, active_ms,
+            )
+        )  # fmt: skip
+
+    def _describe(self, admin: Admin) -> TopicDescription:
+        (described,) = admin.describe_topics([self._topic])
+        return described
+
+    def _wait_for_share(self, share: float) -> None:
+        wanted = int(self._load.rows_total * share)
+        self._until(lambda: self._load.acknowledged >= wanted, f"{wanted} rows are acknowledged")
+
+    def _until(self, happened: Callable[[], bool], what: str, since_ms: float | None = None) -> float:
+        """Wait until something has happened; return the milliseconds since the moment given, or since now."""
+        from_ms = time.monotonic() * 1000 if since_ms is None else since_ms
+        deadline_s = time.monotonic() + _STEP_TIMEOUT_S
+        while not happened():
+            if self._cancelled.wait(_LOOK_AGAIN_S):
+                raise ScriptError(f"interrupted before {what}")
+            if time.monotonic() > deadline_s:
+                raise ScriptError(f"it did not happen within {_STEP_TIMEOUT_S:.0f} s that {what}")
+        return time.monotonic() * 1000 - from_ms
+
+
+def _kill(cluster: LocalCluster, name: str) -> tuple[float, float]:
+    """SIGKILL a process; return when, by the wall clock in seconds and by the monotonic one in ms."""
+    killed_at_s = cluster.kill(name)
+    return killed_at_s, (time.monotonic() - (time.time() - killed_at_s)) * 1000

@@ -1,0 +1,83 @@
+"""`hightide dev`: a whole cluster on this machine that goes on running when the command has ended."""
+
+from pathlib import Path
+
+import click
+
+from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.rendering import json_line, table
+
+_DIRECTORY = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the cluster lives; a folder of your user account unless said.",
+)
+
+
+@click.group()
+def dev() -> None:
+    """Start, stop and watch a cluster on this machine: ZooKeeper, controllers, brokers, a process each."""
+
+
+common_options(dev)
+
+
+@common_options
+@dev.command()
+@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True)
+@click.option("--controllers", type=click.IntRange(1, 5), default=2, show_default=True)
+@_DIRECTORY
+@click.pass_context
+def up(ctx: click.Context, brokers: int, controllers: int, directory: Path | None) -> None:
+    """Start the cluster, or what is missing of it; ready when the command returns."""
+    from hightide_local import detached
+
+    cluster = detached.up(directory or detached.default_directory(), brokers=brokers, controllers=controllers)
+    if choices(ctx).output is OutputFormat.JSON:
+        click.echo(json_line({"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)}))
+        return
+    click.echo(f"ready: {brokers} brokers at {cluster.bootstrap}, logs in {cluster.log_directory}")
+    if directory is None:
+        click.echo("hightide commands find it by themselves; for everything else:")
+    click.echo(f"  export HIGHTIDE_BOOTSTRAP={cluster.bootstrap}")
+
+
+@common_options
+@dev.command()
+@click.option("--delete", is_flag=True, help="Delete its data, logs and traces as well.")
+@_DIRECTORY
+@click.pass_context
+def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
+    """Stop the cluster."""
+    from hightide_local import detached
+
+    stopped = detached.down(directory or detached.default_directory(), delete=delete)
+    if choices(ctx).output is OutputFormat.JSON:
+        click.echo(json_line({"stopped": stopped}))
+    else:
+        click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+@common_options
+@dev.command()
+@_DIRECTORY
+@click.pass_context
+def status(ctx: click.Context, directory: Path | None) -> None:
+    """Show the processes of the cluster; exit code 3 where one does not run."""
+    from hightide_local import detached
+
+    processes = detached.status(directory or detached.default_directory())
+    if choices(ctx).output is OutputFormat.JSON:
+        rows = [
+            {"name": each.name, "address": each.address, "pid": each.pid, "running": each.running}
+            for each in processes
+        ]
+        click.echo(json_line({"processes": rows}))
+    else:
+        cells = [
+            (each.name, each.address, each.pid or None, "running" if each.running else "stopped")
+            for each in processes
+        ]
+        click.echo(table(["process", "address", "pid", "state"], cells))
+    if not all(each.running for each in processes):
+        ctx.exit(3)

@@ -1,0 +1,57 @@
+"""Where to start reading, as users write it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+import click
+
+
+class Anchor(Enum):
+    """What a position counts from."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    BEFORE_END = "before the end"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to start reading each partition. `value` is an offset, a count, or microseconds; else 0."""
+
+    anchor: Anchor
+    value: int = 0
+
+
+def parse_position(text: str) -> Position:
+    """Parse `earliest`, `latest`, an offset, `-N`, or `@TIME`. Raises click.BadParameter."""
+    match text:
+        case "earliest" | "beginning" | "start":
+            return Position(Anchor.EARLIEST)
+        case "latest" | "end":
+            return Position(Anchor.LATEST)
+    if text.startswith("@"):
+        return Position(Anchor.TIMESTAMP, parse_moment(text[1:]))
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise click.BadParameter(
+            f"{text!r} is not earliest, latest, an offset, -N or @TIME", param_hint="--from"
+        )
+    return Position(Anchor.BEFORE_END if text.startswith("-") else Anchor.OFFSET, int(digits))
+
+
+def parse_moment(text: str) -> int:
+    """Parse a time in ISO 8601, UTC where it names no zone, into microseconds since 1970.
+
+    Raises click.BadParameter.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a time like 2013-01-01T05:00:00Z") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since_1970 = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since_1970.days * 86_400 + since_1970.seconds) * 1_000_000 + since_1970.microseconds

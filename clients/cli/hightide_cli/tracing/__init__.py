@@ -1,1 +1,0 @@
-"""Traces of failovers: read from the JSON lines of the services, measured, drawn as a waterfall."""
