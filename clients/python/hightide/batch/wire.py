@@ -20,6 +20,17 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from hightide.batch.errors import MalformedMessage
 from hightide.batch.header import Buffer
+from hightide.batch.protobuf_wire import (
+    BYTES,
+    VARINT,
+    bytes_field,
+    fields,
+    int32,
+    int64,
+    int_field,
+    length_prefix,
+    text,
+)
 
 __all__ = [
     "Buffers",
@@ -42,6 +53,7 @@ __all__ = [
 Buffers: TypeAlias = Sequence[Buffer]
 BatchesT = TypeVar("BatchesT", memoryview, Buffers)
 PARTITIONS_MAX: Final = 100_000
+_NOTHING: Final = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +121,170 @@ class ReplicaFetchResponse(Generic[BatchesT]):
 
 def parse_produce_request(message: bytes) -> ProduceRequest[memoryview]:
     """Read a ProduceRequest; called by the broker once a Produce. Raises MalformedMessage."""
-    raise NotImplementedError
+    acks = timeout_ms = 0
+    partitions: list[ProducePartition[memoryview]] = []
+    for number, kind, first, second in fields(message, 0, len(message)):
+        if number == 1 and kind == VARINT:
+            acks = int32(first)
+        elif number == 2 and kind == VARINT:
+            timeout_ms = int32(first)
+        elif number == 3 and kind == BYTES:
+            _check_room(len(partitions))
+            partitions.append(_parse_produce_partition(message, first, second))
+    return ProduceRequest(acks, timeout_ms, tuple(partitions))
+
+
+def _parse_produce_partition(message: bytes, at: int, end: int) -> ProducePartition[memoryview]:
+    topic_id = b""
+    numbers = [0] * 4
+    batches = _NOTHING
+    for number, kind, first, second in fields(message, at, end, depth=1):
+        if kind == VARINT and 2 <= number <= 3:
+            numbers[number] = first
+        elif kind == BYTES and number == 1:
+            topic_id = message[first:second]
+        elif kind == BYTES and number == 4:
+            batches = memoryview(message)[first:second]
+    return ProducePartition(topic_id, int32(numbers[2]), int32(numbers[3]), batches)
 
 
 def serialise_produce_request(request: ProduceRequest[Buffers]) -> bytes:
     """Write a ProduceRequest; called by the SDK once a Produce."""
-    raise NotImplementedError
+    pieces: list[Buffer] = [int_field(1, request.acks) + int_field(2, request.timeout_ms)]
+    for partition in request.partitions:
+        small = (
+            bytes_field(1, partition.topic_id)
+            + int_field(2, partition.partition)
+            + int_field(3, partition.leader_epoch)
+        )
+        _add_partition(pieces, 3, small, 4, partition.batches)
+    return b"".join(pieces)
 
 
 def parse_fetch_response(message: bytes) -> FetchResponse[memoryview]:
     """Read a FetchResponse; called by the SDK once a Fetch. Raises MalformedMessage."""
-    raise NotImplementedError
+    partitions: list[FetchPartitionResult[memoryview]] = []
+    for number, kind, first, second in fields(message, 0, len(message)):
+        if number == 1 and kind == BYTES:
+            _check_room(len(partitions))
+            partitions.append(_parse_fetch_partition(message, first, second))
+    return FetchResponse(tuple(partitions))
+
+
+def _parse_fetch_partition(message: bytes, at: int, end: int) -> FetchPartitionResult[memoryview]:
+    topic_id = b""
+    error_message = ""
+    numbers = [0] * 9
+    batches = _NOTHING
+    for number, kind, first, second in fields(message, at, end, depth=1):
+        if kind == VARINT and 2 <= number <= 8:
+            if number != 4:
+                numbers[number] = first
+        elif kind == BYTES and number == 1:
+            topic_id = message[first:second]
+        elif kind == BYTES and number == 4:
+            error_message = text(message, first, second)
+        elif kind == BYTES and number == 9:
+            batches = memoryview(message)[first:second]
+    return FetchPartitionResult(
+        topic_id=topic_id,
+        partition=int32(numbers[2]),
+        error_code=int32(numbers[3]),
+        error_message=error_message,
+        high_watermark=int64(numbers[5]),
+        log_start_offset=int64(numbers[6]),
+        current_leader=int32(numbers[7]),
+        current_leader_epoch=int32(numbers[8]),
+        batches=batches,
+    )
 
 
 def serialise_fetch_response(response: FetchResponse[Buffers]) -> bytes:
     """Write a FetchResponse; called by the broker once a Fetch."""
-    raise NotImplementedError
+    pieces: list[Buffer] = []
+    for result in response.partitions:
+        small = b"".join(
+            (
+                bytes_field(1, result.topic_id),
+                int_field(2, result.partition),
+                int_field(3, result.error_code),
+                bytes_field(4, result.error_message.encode()),
+                int_field(5, result.high_watermark),
+                int_field(6, result.log_start_offset),
+                int_field(7, result.current_leader),
+                int_field(8, result.current_leader_epoch),
+            )
+        )
+        _add_partition(pieces, 1, small, 9, result.batches)
+    return b"".join(pieces)
 
 
 def parse_replica_fetch_response(message: bytes) -> ReplicaFetchResponse[memoryview]:
     """Read a ReplicaFetchResponse; called by the follower once a ReplicaFetch. Raises MalformedMessage."""
-    raise NotImplementedError
+    session_id = 0
+    partitions: list[ReplicaFetchPartitionResult[memoryview]] = []
+    for number, kind, first, second in fields(message, 0, len(message)):
+        if number == 1 and kind == VARINT:
+            session_id = int64(first)
+        elif number == 2 and kind == BYTES:
+            _check_room(len(partitions))
+            partitions.append(_parse_replica_fetch_partition(message, first, second))
+    return ReplicaFetchResponse(session_id, tuple(partitions))
+
+
+def _parse_replica_fetch_partition(
+    message: bytes, at: int, end: int
+) -> ReplicaFetchPartitionResult[memoryview]:
+    topic_id = b""
+    numbers = [0] * 7
+    batches = _NOTHING
+    for number, kind, first, second in fields(message, at, end, depth=1):
+        if kind == VARINT and 2 <= number <= 6:
+            numbers[number] = first
+        elif kind == BYTES and number == 1:
+            topic_id = message[first:second]
+        elif kind == BYTES and number == 7:
+            batches = memoryview(message)[first:second]
+    return ReplicaFetchPartitionResult(
+        topic_id=topic_id,
+        partition=int32(numbers[2]),
+        error_code=int32(numbers[3]),
+        leader_epoch=int32(numbers[4]),
+        high_watermark=int64(numbers[5]),
+        log_start_offset=int64(numbers[6]),
+        batches=batches,
+    )
 
 
 def serialise_replica_fetch_response(response: ReplicaFetchResponse[Buffers]) -> bytes:
     """Write a ReplicaFetchResponse; called by the leader once a ReplicaFetch."""
-    raise NotImplementedError
+    pieces: list[Buffer] = [int_field(1, response.session_id)]
+    for result in response.partitions:
+        small = b"".join(
+            (
+                bytes_field(1, result.topic_id),
+                int_field(2, result.partition),
+                int_field(3, result.error_code),
+                int_field(4, result.leader_epoch),
+                int_field(5, result.high_watermark),
+                int_field(6, result.log_start_offset),
+            )
+        )
+        _add_partition(pieces, 2, small, 7, result.batches)
+    return b"".join(pieces)
+
+
+def _add_partition(
+    pieces: list[Buffer], number: int, small: bytes, batches_number: int, batches: Buffers
+) -> None:
+    """Add one partition's message: its small fields, then its batches, the field with the highest number."""
+    batches_size = sum(map(len, batches))
+    prefix = length_prefix(batches_number, batches_size) if batches_size else b""
+    pieces.append(length_prefix(number, len(small) + len(prefix) + batches_size) + small + prefix)
+    pieces.extend(batches)
+
+
+def _check_room(count: int) -> None:
+    """A message is bounded by its size already; this bounds what a small one can make of itself."""
+    if count >= PARTITIONS_MAX:
+        raise MalformedMessage(f"the message has more than {PARTITIONS_MAX} partitions")
