@@ -7,19 +7,116 @@ Rules of this file:
 
 Theory of operation. The controller decides who leads (`LeaderAndIsrDecided`); each decision has a leader
 epoch. A leader appends, learns from fetches how far its followers are, and moves the high watermark to the
-smallest end over the maximal ISR. A follower first finds out where its log parts from the leader's, cuts
-it there, then copies. Every message carries the leader epoch: an older one is fenced, a newer one means
-that *this* replica is stale.
+smallest end over the maximal ISR. A follower first finds out where its log parts from the leader's, cuts it
+there, then copies. Every message carries the leader epoch: an older one is fenced, a newer one means that
+*this* replica is stale.
 """
 
 from __future__ import annotations
 
-from hightide_broker.core.effects import Effects
-from hightide_broker.core.events import Event
-from hightide_broker.core.replica import Replica
+from dataclasses import replace
+from typing import assert_never
+
+from hightide_broker.core import decisions, follower, leader
+from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, StopFetching
+from hightide_broker.core.events import (
+    BatchesReceived,
+    EpochEndAsked,
+    EpochEndReceived,
+    Event,
+    FetchRefused,
+    FollowerFetched,
+    FsyncDone,
+    IsrStored,
+    IsrStoreRefused,
+    IsrStoreUnknown,
+    LeaderAndIsrDecided,
+    LeaderAndIsrRead,
+    LogStartMoved,
+    ProduceArrived,
+    SettingsChanged,
+    StopRequested,
+    StorageFailed,
+    Ticked,
+)
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Replica, Role, enter
 
 
 def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
-    """The replica after `event`, and what the shell must do, in order. Called by the shell for every
-    event."""
-    raise NotImplementedError
+    """The replica after `event`, and what the shell must do, in order.
+
+    Called by the shell for every event of the partition, one at a time. Never raises for what comes from
+    outside: that is answered by Refuse, or dropped where it is an echo of the past. The frequent events
+    come first.
+    """
+    match event:
+        case ProduceArrived():
+            return leader.produce(replica, event)
+        case FollowerFetched():
+            return leader.fenced_follower_fetch(replica, event)
+        case BatchesReceived():
+            return follower.batches_received(replica, event)
+        case FsyncDone():
+            return leader.fsync_done(replica, event)
+        case Ticked():
+            return leader.tick(replica, event.now_ms)
+        case LeaderAndIsrDecided():
+            return decisions.leader_and_isr_decided(replica, event)
+        case EpochEndAsked():
+            return leader.epoch_end(replica, event)
+        case EpochEndReceived():
+            return follower.epoch_end_received(replica, event)
+        case FetchRefused():
+            return follower.fetch_refused(replica, event)
+        case IsrStored():
+            return leader.isr_stored(replica, event)
+        case IsrStoreRefused() | IsrStoreUnknown():
+            return leader.isr_store_failed(replica, event)
+        case LeaderAndIsrRead():
+            return leader.leader_and_isr_read(replica, event)
+        case StopRequested():
+            return decisions.stop_requested(replica, event)
+        case LogStartMoved():
+            return log_start_moved(replica, event)
+        case SettingsChanged():
+            return settings_changed(replica, event)
+        case StorageFailed():
+            return storage_failed(replica)
+        case _:
+            assert_never(event)
+
+
+def log_start_moved(replica: Replica, event: LogStartMoved) -> tuple[Replica, Effects]:
+    """Retention moved the log start. It must not pass the high watermark: what is not committed is not
+    old."""
+    assert event.log_start_offset <= replica.log_end_offset
+    if event.log_start_offset <= replica.log_start_offset:
+        return replica, ()
+    assert event.log_start_offset <= replica.high_watermark, "retention stays below the high watermark"
+    epochs = replica.epochs.begin_at(event.log_start_offset)
+    return replica.with_log(epochs=epochs, log_start_offset=event.log_start_offset), ()
+
+
+def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica, Effects]:
+    """The topic's settings changed; going over to flush=replicated may commit what only waited for the
+    disk."""
+    settings = replace(
+        replica.settings,
+        min_insync_replicas=event.min_insync_replicas,
+        flush_on_disk=event.flush_on_disk,
+    )
+    changed = replace(replica, settings=settings)
+    if changed.leading is None:
+        return changed, ()
+    return leader.leader_inc_high_watermark(changed, changed.leading)
+
+
+def storage_failed(replica: Replica) -> tuple[Replica, Effects]:
+    """The log directory failed: serve nothing, follow nobody, until the broker is started again."""
+    effects: list[Effect] = []
+    if replica.is_leader:
+        effects.append(AbandonWaiters(Refusal.STORAGE_FAILED))
+    if replica.is_follower:
+        effects.append(StopFetching())
+    return enter(replica, Role.FAILED, replica.decision), tuple(effects)

@@ -110,6 +110,15 @@ class Leading:
     """One for each assigned replica but this one, by replica id."""
     epoch_start_offset: int
     """The log end offset at which this replica became leader."""
+    waiting: tuple[int, ...] = ()
+    """Followers that a fetch qualified for the ISR while a write of it was under way."""
+
+    def progress_of(self, replica_id: int) -> FollowerProgress | None:
+        """The progress of one follower; None where it is not an assigned replica."""
+        for progress in self.progress:
+            if progress.replica_id == replica_id:
+                return progress
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +204,52 @@ class Replica:
         if self.role is not Role.FETCHING or self.reliable_end_offset < self.log_end_offset:
             return None
         return self.log_end_offset
+
+    def with_leading(self, leading: Leading, high_watermark: int, log_end_offset: int = -1) -> Replica:
+        """The leader after a produce or a fetch. By hand, because `replace` costs thrice as much."""
+        return Replica(
+            self.settings,
+            self.role,
+            self.decision,
+            self.epochs,
+            self.log_start_offset,
+            self.log_end_offset if log_end_offset == -1 else log_end_offset,
+            self.durable_end_offset,
+            high_watermark,
+            self.spent_epoch,
+            leading,
+        )
+
+    def with_log(
+        self,
+        *,
+        epochs: EpochLineage | None = None,
+        log_start_offset: int | None = None,
+        log_end_offset: int | None = None,
+        durable_end_offset: int | None = None,
+        high_watermark: int | None = None,
+    ) -> Replica:
+        """The replica with another log."""
+        return Replica(
+            self.settings,
+            self.role,
+            self.decision,
+            self.epochs if epochs is None else epochs,
+            self.log_start_offset if log_start_offset is None else log_start_offset,
+            self.log_end_offset if log_end_offset is None else log_end_offset,
+            self.durable_end_offset if durable_end_offset is None else durable_end_offset,
+            self.high_watermark if high_watermark is None else high_watermark,
+            self.spent_epoch,
+            self.leading,
+        )
+
+    def with_role(self, role: Role) -> Replica:
+        """The follower in its other phase."""
+        return enter(self, role, self.decision)
+
+    def with_decision(self, decision: Decision) -> Replica:
+        """The replica in the same role under a newer decision about the ISR or the assignment."""
+        return replace(self, decision=decision)
 
 
 def enter(replica: Replica, role: Role, decision: Decision, leading: Leading | None = None) -> Replica:

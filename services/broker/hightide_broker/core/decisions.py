@@ -1,0 +1,136 @@
+"""What a replica does with the controller's commands (V3 C, E): fence, then change its role.
+
+Rules of this file: the fencing ladder comes first and in one order: controller epoch, leader epoch,
+partition epoch, then sense. A command that was obeyed before is obeyed again without effect.
+"""
+
+from __future__ import annotations
+
+from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse, ReplicaStopped, StopFetching
+from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
+from hightide_broker.core.follower import become_follower_and_truncate, fetch_on
+from hightide_broker.core.isr import Committed
+from hightide_broker.core.leader import adopt_isr, become_leader, progress_of
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import NO_LEADER, Decision, Leading, Replica, Role, enter
+
+Step = tuple[Replica, Effects]
+
+
+def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step:
+    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
+    refusal = refuse_decision(replica, event)
+    if refusal is not None:
+        return replica, (Refuse(refusal),)
+    decision = Decision(
+        event.controller_epoch,
+        event.leader,
+        event.leader_epoch,
+        tuple(sorted(event.isr)),
+        event.replicas,
+        event.partition_epoch,
+    )
+    if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
+        return same_leader_again(replica, decision, event.now_ms)
+    if event.leader == NO_LEADER:
+        return become_offline(replica, decision)
+    if event.leader == replica.settings.broker_id:
+        return become_leader(replica, decision, event.now_ms)
+    return become_follower_and_truncate(replica, decision)
+
+
+def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
+    """The fencing ladder for decisions: an older controller or leader epoch is fenced, then the sense is
+    checked."""
+    known = replica.decision
+    me = replica.settings.broker_id
+    if replica.role is Role.FAILED:
+        return Refusal.STORAGE_FAILED
+    if replica.settings.mends.fence_by_epoch:
+        if event.controller_epoch < known.controller_epoch:
+            return Refusal.STALE_CONTROLLER_EPOCH
+        if event.leader_epoch < known.leader_epoch:
+            return Refusal.FENCED_LEADER_EPOCH
+        if event.leader_epoch == known.leader_epoch:
+            if event.partition_epoch < known.partition_epoch:
+                return Refusal.FENCED_LEADER_EPOCH
+            if replica.role in (Role.STOPPED, Role.SUPERSEDED):
+                return Refusal.FENCED_LEADER_EPOCH
+            if event.leader not in (known.leader, NO_LEADER):
+                return Refusal.INVALID_DECISION  # One epoch has one leader.
+    if me not in event.replicas:
+        return Refusal.NOT_ASSIGNED
+    if event.leader == me and (me not in event.isr or event.leader_epoch < replica.epochs.latest_epoch):
+        return Refusal.INVALID_DECISION
+    if (
+        event.leader == me
+        and event.leader_epoch <= replica.spent_epoch
+        and replica.settings.mends.spent_epochs
+    ):
+        return Refusal.FENCED_LEADER_EPOCH  # Led in by an earlier life, whose last records may be lost.
+    return None
+
+
+def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step:
+    """The leader and its epoch are known; the ISR or the assignment may be news (partition epoch).
+
+    A leader adopts the ISR that the controller stored: the znode's version has passed the one that a write
+    of its own would need, so that write cannot happen any more. A follower that was taken out of the ISR
+    names its position again: only a fetch lets it back in, and its position alone may have no reason to
+    move.
+    """
+    if replica.role is Role.FETCHING:
+        follower = replica.with_decision(decision)
+        if replica.settings.broker_id in decision.isr:
+            return follower, ()
+        return fetch_on(follower)
+    leading = replica.leading
+    if leading is None:
+        return replica.with_decision(decision), ()
+    if decision.leader not in decision.isr:
+        return replica, (Refuse(Refusal.INVALID_DECISION),)
+    progress = leading.progress
+    if decision.replicas != replica.decision.replicas:
+        progress = progress_of(replica, decision.replicas, progress, now_ms)
+    leading = Leading(leading.isr, progress, leading.epoch_start_offset, leading.waiting)
+    led = enter(replica, Role.LEADER, decision, leading)
+    if decision.partition_epoch <= leading.isr.partition_epoch:
+        return led, ()
+    return adopt_isr(led, Committed(decision.isr, decision.partition_epoch))
+
+
+def become_offline(replica: Replica, decision: Decision) -> Step:
+    """No member of the ISR is alive: wait, with the log as it is (DESIGN §6.5)."""
+    effects: list[Effect] = []
+    if replica.is_leader:
+        effects.append(AbandonWaiters(Refusal.PARTITION_OFFLINE))
+    if replica.is_follower:
+        effects.append(StopFetching())
+    return enter(replica, Role.OFFLINE, decision), tuple(effects)
+
+
+def stop_requested(replica: Replica, event: StopRequested) -> Step:
+    """Obey a StopReplica, or refuse it: a late one must not stop a replica that was decided on since
+    (KIP-570)."""
+    known = replica.decision
+    if replica.settings.mends.fence_by_epoch:
+        if event.controller_epoch < known.controller_epoch:
+            return replica, (Refuse(Refusal.STALE_CONTROLLER_EPOCH),)
+        if event.leader_epoch < known.leader_epoch:
+            return replica, (Refuse(Refusal.FENCED_LEADER_EPOCH),)
+    if replica.role is Role.FAILED:
+        return replica, (Refuse(Refusal.STORAGE_FAILED),)
+    effects: list[Effect] = []
+    if replica.is_leader:
+        effects.append(AbandonWaiters(Refusal.NOT_LEADER))
+    if replica.is_follower:
+        effects.append(StopFetching())
+    stopped = Decision(
+        max(event.controller_epoch, known.controller_epoch),
+        NO_LEADER,
+        max(event.leader_epoch, known.leader_epoch),
+        known.isr,
+        known.replicas,
+        known.partition_epoch,
+    )
+    return enter(replica, Role.STOPPED, stopped), (*effects, ReplicaStopped(event.delete))

@@ -1,0 +1,218 @@
+"""What a follower does (V3 becomeFollower and section G, the follower's side).
+
+Rules of this file: a follower acts on an answer only if it comes from the leader that it follows, asked
+under the epoch in which it follows; any other answer is an echo of the past and is dropped without a word.
+
+Theory of operation (KIP-101, KIP-279; Kip320, rules 1 and 2). Two logs that hold a record of the same epoch
+at the same offset are equal up to there, because one leader wrote that epoch. So the follower asks where
+its newest epoch ended in the leader's log, cuts what lies beyond, and asks again while the leader does not
+know the epoch that remains. Only then does it fetch. The high watermark plays no part in it.
+"""
+
+from __future__ import annotations
+
+from hightide_broker.core.effects import (
+    AbandonWaiters,
+    AdvanceHighWatermark,
+    AppendFetched,
+    AskEpochEnd,
+    Effect,
+    Effects,
+    PersistEpoch,
+    StartFetching,
+    TruncateAndStartAt,
+    TruncateTo,
+)
+from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.lineage import NO_EPOCH, EpochLineage
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Decision, Replica, Role, enter
+
+Step = tuple[Replica, Effects]
+
+
+def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
+    """Follow another leader, or the same one in a new epoch (V3 becomeFollower, BecomeFollowerAndTruncate).
+
+    An empty log has nothing to part from the leader's, so it is fetched into at once.
+    """
+    assert decision.leader != replica.settings.broker_id
+    effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
+    if not replica.settings.mends.truncate_by_epoch:
+        return _truncate_to_high_watermark(replica, decision, effects)
+    if not replica.epochs.entries:
+        assert replica.log_end_offset == replica.log_start_offset, "every record has an epoch"
+        following, fetching = fetch_on(enter(replica, Role.FETCHING, decision))
+        return following, (*effects, *fetching)
+    following, asking = _ask(enter(replica, Role.TRUNCATING, decision))
+    return following, (*effects, *asking)
+
+
+def _truncate_to_high_watermark(replica: Replica, decision: Decision, effects: Effects) -> Step:
+    """V3 to the letter: cut at the high watermark, unless the broker follows this leader already. Tests
+    only."""
+    already = replica.role is Role.FETCHING and replica.leader == decision.leader
+    following = enter(replica, Role.FETCHING, decision)
+    if not already and following.high_watermark < following.log_end_offset:
+        following, cut = _truncate(following, following.high_watermark)
+        effects += cut
+    following, fetching = fetch_on(following)
+    return following, (*effects, *fetching)
+
+
+def is_echo(replica: Replica, leader: int, leader_epoch: int) -> bool:
+    """Whether an answer belongs to a leader or an epoch that this replica does not follow (any more)."""
+    if not replica.is_follower or leader != replica.leader:
+        return True
+    return leader_epoch != replica.leader_epoch and replica.settings.mends.fence_by_epoch
+
+
+def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
+    """The leader told where an epoch ended in its log: cut there, and fetch or ask on (KIP-279)."""
+    if replica.role is not Role.TRUNCATING or is_echo(replica, event.leader, event.leader_epoch):
+        return replica, ()
+    if event.epoch > replica.epochs.latest_epoch:
+        return replica, ()  # Answers an earlier question; what it was about is cut already.
+    matches, offset = parting_point(replica, event)
+    cut, effects = _truncate(replica, min(offset, replica.log_end_offset))
+    if matches or not cut.epochs.entries:
+        fetching, more = fetch_on(cut.with_role(Role.FETCHING))
+    else:
+        fetching, more = _ask(cut)
+    return fetching, (*effects, *more)
+
+
+def parting_point(replica: Replica, event: EpochEndReceived) -> tuple[bool, int]:
+    """Where this log parts from the leader's as far as the answer tells, and whether that is the end of
+    it."""
+    if event.epoch == NO_EPOCH:
+        # The leader's log begins with newer epochs than any here: from its start on nothing of this log is
+        # in it.
+        return True, event.end_offset
+    mine = replica.epochs.end_offset_for(event.epoch, replica.log_start_offset, replica.log_end_offset)
+    if mine.epoch == event.epoch:
+        return True, min(mine.end_offset, event.end_offset)
+    # This log has no record of that epoch. What it has of newer ones the leader does not have; ask about
+    # the rest.
+    assert mine.epoch < event.epoch
+    return False, mine.end_offset
+
+
+def batches_received(replica: Replica, event: BatchesReceived) -> Step:
+    """The leader answered a fetch: append, and take min(leader's HW, own end) as high watermark (V3 G).
+
+    Batches that are here already (an answer sent twice) are skipped; after a gap the fetch starts anew.
+    """
+    if replica.role is not Role.FETCHING or is_echo(replica, event.leader, event.leader_epoch):
+        return replica, ()
+    log_end_offset = replica.log_end_offset
+    spans = event.spans
+    if spans and spans[0].base_offset < log_end_offset:
+        spans = tuple(span for span in spans if span.base_offset >= log_end_offset)
+    if spans and (spans[0].base_offset != log_end_offset or not is_lineage(replica, spans)):
+        return fetch_on(replica)
+    effects: list[Effect] = []
+    epochs = replica.epochs
+    for span in spans:
+        assert span.record_count > 0
+        if span.leader_epoch > epochs.latest_epoch:
+            epochs = epochs.assign(span.leader_epoch, span.base_offset)
+            effects.append(PersistEpoch(span.leader_epoch, span.base_offset))
+    if spans:
+        new_end = spans[-1].end_offset
+        effects.append(AppendFetched(log_end_offset, new_end))
+        log_end_offset = new_end
+    high_watermark = min(event.high_watermark, log_end_offset)
+    if replica.settings.mends.high_watermark_never_falls:
+        high_watermark = max(high_watermark, replica.high_watermark)
+    if high_watermark != replica.high_watermark:
+        effects.append(AdvanceHighWatermark(high_watermark))
+    if not effects:
+        return replica, ()
+    appended = replica.with_log(epochs=epochs, log_end_offset=log_end_offset, high_watermark=high_watermark)
+    return appended, tuple(effects)
+
+
+def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
+    """Whether the spans follow on one another and their epochs do not fall."""
+    if not replica.settings.mends.truncate_by_epoch:
+        return True  # V3 knows no epochs in a log.
+    epoch = replica.epochs.latest_epoch
+    end_offset = spans[0].base_offset
+    for span in spans:
+        if span.base_offset != end_offset or span.leader_epoch < epoch:
+            return False
+        end_offset, epoch = span.end_offset, span.leader_epoch
+    return True
+
+
+def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
+    """The leader refused. Only an offset out of range is for the follower to mend; the rest waits for news.
+
+    Below the leader's log start: nothing here is of use, begin anew there. Beyond its end: its log and this
+    one part somewhere, which the epochs will tell (KAFKA-7414: never fatal, never from zero).
+    """
+    if is_echo(replica, event.leader, event.leader_epoch):
+        return replica, ()
+    if event.refusal is not Refusal.OFFSET_OUT_OF_RANGE or replica.role is not Role.FETCHING:
+        return replica, ()
+    if replica.log_end_offset < event.log_start_offset:
+        return truncate_and_start_at(replica, event.log_start_offset)
+    if not replica.settings.mends.truncate_by_epoch or not replica.epochs.entries:
+        return fetch_on(replica)
+    return _ask(replica.with_role(Role.TRUNCATING))
+
+
+def truncate_and_start_at(replica: Replica, offset: int) -> Step:
+    """Throw everything away and begin at the leader's log start: what lies between was deleted by retention.
+
+    The leader deletes only below its high watermark, so all below `offset` was committed: so is the new HW.
+    """
+    assert offset > replica.log_end_offset
+    restarted = replica.with_log(
+        epochs=EpochLineage(),
+        log_start_offset=offset,
+        log_end_offset=offset,
+        durable_end_offset=offset,
+        high_watermark=offset,
+    )
+    fetching, effects = fetch_on(restarted)
+    return fetching, (TruncateAndStartAt(offset), AdvanceHighWatermark(offset), *effects)
+
+
+def _truncate(replica: Replica, offset: int) -> Step:
+    """Cut the log back to `offset`; nothing to do where it ends there already and no empty epoch begins
+    there."""
+    assert 0 <= offset <= replica.log_end_offset
+    if offset < replica.log_start_offset:
+        # The leader's log ends before this one begins: only after an unclean election or a lost disk.
+        restarted = replica.with_log(
+            epochs=EpochLineage(),
+            log_start_offset=offset,
+            log_end_offset=offset,
+            durable_end_offset=offset,
+            high_watermark=offset,
+        )
+        return restarted, (TruncateAndStartAt(offset),)
+    epochs = replica.epochs.truncate_to(offset)
+    if offset == replica.log_end_offset and epochs is replica.epochs:
+        return replica, ()
+    cut = replica.with_log(
+        epochs=epochs,
+        log_end_offset=offset,
+        durable_end_offset=min(replica.durable_end_offset, offset),
+        high_watermark=min(replica.high_watermark, offset),
+    )
+    return cut, (TruncateTo(offset, offset < replica.high_watermark),)
+
+
+def _ask(replica: Replica) -> Step:
+    assert replica.role is Role.TRUNCATING
+    question = AskEpochEnd(replica.leader, replica.leader_epoch, replica.epochs.latest_epoch)
+    return replica, (question,)
+
+
+def fetch_on(replica: Replica) -> Step:
+    """Fetch from the end of the log, or name that position once more."""
+    assert replica.role is Role.FETCHING
+    return replica, (StartFetching(replica.leader, replica.leader_epoch, replica.log_end_offset),)
