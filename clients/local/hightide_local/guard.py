@@ -1,5 +1,6 @@
 """The supervisor's side of the watchdog."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -53,8 +54,6 @@ class Guard:
     def _close(self) -> None:
         pipe = self._process.stdin
         assert pipe is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             pipe.close()
-        except BrokenPipeError:
-            pass
         self._process.wait(timeout=10)

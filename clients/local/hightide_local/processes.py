@@ -20,8 +20,8 @@ _KILL_WAIT_S = 10.0
 class ManagedProcess:
     """A program with its log file; it can run several times, one at a time.
 
-    It leads its own session and process group, so that Ctrl-C reaches the supervisor alone. After `adopt`, the
-    process may be one that an earlier supervisor started (a detached cluster).
+    It leads its own session and process group, so that Ctrl-C reaches the supervisor alone. After `adopt`,
+    the process may be one that an earlier supervisor started (a detached cluster).
     """
 
     def __init__(

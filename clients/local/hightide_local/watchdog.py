@@ -10,7 +10,6 @@ import contextlib
 import os
 import select
 import signal
-import sys
 
 _POLL_S = 1.0
 
@@ -53,4 +52,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(main())
+    main()

@@ -31,7 +31,7 @@ Attribute: TypeAlias = str | int | float | bool
 
 
 class Span:
-    """One span. Ends once, by `end` or by leaving its with-block; costs next to nothing when tracing is off."""
+    """One span. Ends once, by `end` or by leaving its with-block; it costs nothing when tracing is off."""
 
     @property
     def traceparent(self) -> str:
@@ -85,8 +85,8 @@ class Telemetry:
     ) -> Span:
         """Start a span, now or at a wall-clock time that has passed.
 
-        `parent` is a traceparent; None means the current span of this task (or what the caller of the RPC sent),
-        "" means a new trace. Use it as a with-block, or keep it and call `end`.
+        `parent` is a traceparent; None means the current span of this task (or what the caller of the RPC
+        sent), "" means a new trace. Use it as a with-block, or keep it and call `end`.
         """
         raise NotImplementedError
 

@@ -231,7 +231,7 @@ class LeaderAndIsrZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the content; raises ZnodeGarbage. A traceparent that is none is left out: it decides nothing."""
+        """Read the content; raises ZnodeGarbage. What is no traceparent is left out: it decides nothing."""
         fields = _Fields("…/leaderAndISR", data)
         traceparent = fields.optional_text("traceparent")
         isr = fields.broker_ids(fields.value("isr"), "isr")
@@ -264,12 +264,13 @@ class TopicConfigZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the content; raises ZnodeGarbage. Whether the settings make sense is the controller's to say."""
+        """Read the content; raises ZnodeGarbage. The controller says whether the settings make sense."""
         fields = _Fields("/config/topics/…", data)
         configs = fields.mapping("configs")
-        if not all(isinstance(value, str) for value in configs.values()):
+        texts = {name: value for name, value in configs.items() if isinstance(value, str)}
+        if len(texts) != len(configs):
             raise fields.garbage("a setting's value is not a string")
-        return cls(dict(configs))
+        return cls(texts)
 
 
 @dataclass(frozen=True, slots=True)

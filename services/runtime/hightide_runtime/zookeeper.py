@@ -5,11 +5,25 @@ failed raises; the cache is a hint, the conditional write is the truth.
 """
 
 import asyncio
+import contextlib
 import enum
+import itertools
+import logging
+import threading
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol import serialization
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from hightide_runtime import znodes
 from hightide_runtime.zookeeper_errors import (
     BadVersion,
     ConnectionLost,
@@ -20,8 +34,25 @@ from hightide_runtime.zookeeper_errors import (
     ZooKeeperError,
     ZooKeeperRefused,
     ZooKeeperUnreachable,
+    typed_error,
 )
-from hightide_runtime.zookeeper_operations import Check, Create, Delete, Operation, SetData, multis_of
+from hightide_runtime.zookeeper_operations import (
+    MAX_MULTI_BYTES,
+    MAX_MULTI_OPERATIONS,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    multis_of,
+)
+from hightide_runtime.zookeeper_protocol import (
+    ROLLED_BACK,
+    RUNTIME_INCONSISTENCY,
+    MultiReadRequest,
+    MultiRequest,
+    OperationFailed,
+)
 
 __all__ = [
     "BadVersion",
@@ -48,6 +79,15 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger(__name__)
+# kazoo reports every attempt to connect; this module says what matters of it.
+_kazoo_log = logging.getLogger("kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+_CONNECT_LOG_S = 5.0
+_CLOSE_S = 3.0
+
+
 class SessionState(enum.Enum):
     """Where the session stands."""
 
@@ -57,6 +97,13 @@ class SessionState(enum.Enum):
     SUSPENDED = "suspended"
     #: The session expired: ephemeral znodes are gone. A new session comes by itself, as CONNECTED.
     LOST = "lost"
+
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +136,32 @@ class Znode:
 
 
 class ZooKeeperSession:
-    """One session. Mains open it first and close it last.
+    """One session. Mains open it first, by `connect`, and close it last.
 
     `events` delivers session states and watches, in order, on the loop. It needs no bound: a watch
     fires once for each read that set it. One task of the shell reads it, from the time of `connect`.
-    Every method that talks to ZooKeeper raises ConnectionLost or SessionExpired, beside what it names.
+    Every method that talks to ZooKeeper raises ConnectionLost or SessionExpired, beside what it names;
+    while the session is not CONNECTED it does so at once, and nothing was sent.
     """
 
-    events: asyncio.Queue[ZooKeeperEvent]
+    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+        """For `connect`; a session that is not connected yet."""
+        self._addresses, slash, chroot = hosts.partition("/")
+        self._chroot = (slash + chroot).rstrip("/")
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._state = SessionState.SUSPENDED
+        self._session_id = 0
+        self._closing = False
+        self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
+        self._client = KazooClient(
+            self._addresses,
+            timeout=session_timeout_ms / 1000,
+            # For ever, and never more than a quarter of a second apart: a failover waits for it.
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25),
+            logger=_kazoo_log,
+        )
+        self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
     async def connect(
@@ -104,78 +169,275 @@ class ZooKeeperSession:
     ) -> "ZooKeeperSession":
         """Open a session with `host:port[,host:port…][/chroot]`; the chroot is created where it is missing.
 
-        Keeps trying, and logs the address every 5 s. Raises ZooKeeperUnreachable, whose message is fit to be
-        printed as the one line with which a main exits.
+        Keeps trying, and logs the address every 5 s. Raises ZooKeeperUnreachable, whose message is fit to
+        be printed as the one line with which a main exits.
         """
-        raise NotImplementedError
+        try:
+            session = cls(hosts, session_timeout_ms)
+        except ValueError as error:
+            raise ZooKeeperUnreachable(f"{hosts!r} is no ZooKeeper address ({error})") from None
+        deadline = session._loop.time() + connect_timeout_ms / 1000
+        session._client.start_async()
+        try:
+            while not session._connected.is_set():
+                left_s = deadline - session._loop.time()
+                if left_s <= 0:
+                    raise ZooKeeperUnreachable(
+                        f"no ZooKeeper answers at {session._addresses} within {connect_timeout_ms} ms; "
+                        "start it, or say with --zookeeper where it is"
+                    )
+                try:
+                    await asyncio.wait_for(session._connected.wait(), min(left_s, _CONNECT_LOG_S))
+                except TimeoutError:
+                    _log.warning("no ZooKeeper answers at %s yet; trying on", session._addresses)
+            if session._chroot:
+                await session._ensure_chroot()
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     @property
     def state(self) -> SessionState:
         """The state as last delivered."""
-        raise NotImplementedError
+        return self._state
 
     @property
     def session_id(self) -> int:
         """The id of the present session; Znode.ephemeral_owner of what it created."""
-        raise NotImplementedError
-
-    @property
-    def session_timeout_ms(self) -> int:
-        """The session timeout that ZooKeeper granted; at least 2 of its ticks, whatever was asked."""
-        raise NotImplementedError
+        return self._session_id
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Read a znode; NoNode where it is missing (a watch is then not set: use `exists`)."""
-        raise NotImplementedError
+        request = serialization.GetData(self._absolute(path), self._on_kazoo_watch if watch else None)
+        data, stat = await self._submit(request, path, writes=False)
+        return Znode(path, data or b"", stat.version, stat.czxid, stat.ephemeralOwner)
 
     async def exists(self, path: str, *, watch: bool = False) -> Znode | None:
-        """The znode without its content (`data` is empty), or None where it is not there; the watch holds both ways."""
-        raise NotImplementedError
+        """The znode with `data` empty, or None where it is missing. A watch holds both ways."""
+        request = serialization.Exists(self._absolute(path), self._on_kazoo_watch if watch else None)
+        stat = await self._submit(request, path, writes=False)
+        if stat is None:
+            return None
+        return Znode(path, b"", stat.version, stat.czxid, stat.ephemeralOwner)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """The names of the children, sorted; NoNode."""
-        raise NotImplementedError
+        request = serialization.GetChildren(self._absolute(path), self._on_kazoo_watch if watch else None)
+        names: list[str] = await self._submit(request, path, writes=False)
+        return sorted(names)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Znode:
         """Create a znode and return it, with its czxid; NodeExists, NoNode (no parent)."""
-        raise NotImplementedError
+        flags = 1 if ephemeral else 0
+        request = serialization.Create2(self._absolute(path), data, OPEN_ACL_UNSAFE, flags)
+        _, stat = await self._submit(request, path, writes=True)
+        return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner)
 
     async def ensure_path(self, path: str) -> None:
         """Make sure that a persistent znode and its parents exist, empty where they are new."""
-        raise NotImplementedError
+        if await self.exists(path) is not None:
+            return
+        names = path.strip("/").split("/")
+        for parent in itertools.accumulate(names, lambda above, name: f"{above}/{name}", initial=""):
+            if parent and await self.exists(parent) is None:
+                try:
+                    await self.create(parent, b"")
+                except NodeExists:
+                    continue
 
     async def set(self, path: str, data: bytes, version: int) -> int:
         """Replace the content if the version matches; the new version. BadVersion, NoNode."""
-        raise NotImplementedError
+        request = serialization.SetData(self._absolute(path), data, version)
+        stat = await self._submit(request, path, writes=True)
+        new_version: int = stat.version
+        return new_version
 
     async def delete(self, path: str, version: int = -1) -> None:
         """Delete a znode; BadVersion, NoNode, NotEmpty."""
-        raise NotImplementedError
+        await self._submit(serialization.Delete(self._absolute(path), version), path, writes=True)
 
     def submit_multi(self, operations: Sequence[Operation]) -> asyncio.Future[tuple[int, ...]]:
         """Send a multi now, and have its result later: this is how several are pipelined.
 
-        ZooKeeper applies them in the order of the calls. The result is the version after each operation: 0 for
-        Create, the new one for SetData, the checked one for Check, -1 for Delete. Where any operation fails,
-        nothing is applied, and the future raises the typed error of the operation that did.
+        ZooKeeper applies them in the order of the calls. The result is the version after each operation:
+        0 for Create, the new one for SetData, the checked one for Check, -1 for Delete. Where any operation
+        fails, nothing is applied, and the future raises the typed error of the operation that did.
         """
-        raise NotImplementedError
+        assert 0 < len(operations) <= MAX_MULTI_OPERATIONS, len(operations)
+        assert sum(operation.size_bytes for operation in operations) <= MAX_MULTI_BYTES
+        outcome: asyncio.Future[tuple[int, ...]] = self._loop.create_future()
+        request = MultiRequest(tuple(operations), self._chroot)
+        reply = self._submit(request, operations[0].path, writes=True)
+        reply.add_done_callback(partial(_settle_multi, request.operations, outcome))
+        return outcome
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[int, ...]:
         """Apply all or nothing; as `submit_multi`, awaited."""
-        raise NotImplementedError
+        return await self.submit_multi(operations)
 
     async def multi_read(self, paths: Iterable[str]) -> dict[str, Znode]:
         """Read any number of znodes in few round trips (multiRead, opcode 22); missing ones are absent.
 
-        Not one snapshot: each chunk of paths is read at one moment, chunks follow each other. No watches.
+        Not one snapshot: each thousand is read at one moment, and they follow each other. No watches.
         """
-        raise NotImplementedError
+        pending = iter(paths)
+        chunks = []
+        while chunk := list(itertools.islice(pending, MAX_MULTI_OPERATIONS)):
+            request = MultiReadRequest(chunk, self._chroot)
+            chunks.append((chunk, self._submit(request, chunk[0], writes=False)))
+        found: dict[str, Znode] = {}
+        # Gathered, so that no reply is left behind with an error that nobody looked at.
+        for (chunk, _), results in zip(chunks, await asyncio.gather(*(r for _, r in chunks)), strict=True):
+            for path, result in zip(chunk, results, strict=True):
+                if not isinstance(result, OperationFailed):
+                    found[path] = Znode(
+                        path, result.data, result.version, result.czxid, result.ephemeral_owner
+                    )
+                elif not isinstance(error := typed_error(result.error, path), NoNode):
+                    raise error
+        return found
 
     async def ensure_cluster_id(self) -> str:
         """The cluster's id; whoever comes first makes one up. Also creates `znodes.PARENTS`."""
-        raise NotImplementedError
+        for parent in znodes.PARENTS:
+            await self.ensure_path(parent)
+        path = znodes.ClusterIdZnode.path()
+        with contextlib.suppress(NodeExists):
+            await self.create(path, znodes.ClusterIdZnode(uuid.uuid4().hex).encode())
+        return znodes.ClusterIdZnode.decode((await self.get(path)).data).cluster_id
 
     async def close(self) -> None:
-        """End the session: its ephemeral znodes are gone at once. Never raises; call it once, last."""
-        raise NotImplementedError
+        """End the session: its ephemeral znodes are gone at once. Never raises; may be called twice."""
+        if self._closing:
+            return
+        self._closing = True
+        closed = asyncio.Event()
+        # kazoo joins its threads, for up to 10 s where ZooKeeper is stuck. A daemon thread waits for
+        # them, so that they can hold up neither the loop nor the end of the process.
+        threading.Thread(target=self._close_client, args=(closed,), name="zk-close", daemon=True).start()
+        try:
+            await asyncio.wait_for(closed.wait(), _CLOSE_S)
+        except TimeoutError:
+            _log.warning("ZooKeeper does not confirm the end of the session; it will expire by itself")
+
+    def _close_client(self, closed: asyncio.Event) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except (KazooException, OSError, AttributeError) as error:
+            # AttributeError: kazoo's own socket pair, where it never started.
+            _log.debug("while closing the session: %s", error)
+        except Exception:  # noqa: BLE001 - the top of a thread; kazoo raises bare exceptions in close()
+            _log.exception("while closing the session")
+        self._hand_over(closed.set)
+
+    async def _ensure_chroot(self) -> None:
+        chroot, self._chroot = self._chroot, ""
+        await self.ensure_path(chroot)
+        self._chroot = chroot
+
+    def _absolute(self, path: str) -> str:
+        assert path.startswith("/"), path
+        return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _submit(self, request: Any, path: str, *, writes: bool) -> "asyncio.Future[Any]":
+        """Queue a request for kazoo's connection thread; the future has the response, or a typed error."""
+        reply = _Reply(self, path, writes=writes)
+        if self._closing:
+            reply.future.set_exception(ConnectionLost("the session is closed", outcome_unknown=False))
+        elif self._state is SessionState.LOST:
+            reply.future.set_exception(SessionExpired("the ZooKeeper session expired"))
+        elif self._state is SessionState.SUSPENDED:
+            reply.future.set_exception(
+                ConnectionLost(f"no connection to ZooKeeper at {self._addresses}", outcome_unknown=False)
+            )
+        else:
+            self._client._call(request, reply)
+        return reply.future
+
+    def _hand_over(self, callback: Any, *arguments: Any) -> None:
+        """From kazoo's threads to the loop; the loop may be gone when the process is ending."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            return
+
+    def _on_kazoo_watch(self, event: WatchedEvent) -> None:
+        # NONE only says that the connection broke and took the watches with it; the state says so too.
+        if event.type != EventType.NONE:
+            self._hand_over(self.events.put_nowait, WatchFired(event.path[len(self._chroot) :] or "/"))
+
+    def _on_kazoo_state(self, state: str) -> None:
+        self._hand_over(self._state_arrived, _STATES[state], self._client._session_id or 0)
+
+    def _state_arrived(self, state: SessionState, session_id: int) -> None:
+        if self._closing or state is self._state is SessionState.LOST:
+            return
+        self._state = state
+        if state is SessionState.CONNECTED:
+            self._session_id = session_id
+            self._connected.set()
+        _log.log(
+            logging.INFO if state is SessionState.CONNECTED else logging.WARNING,
+            "ZooKeeper session %#x with %s is %s",
+            *(self._session_id, self._addresses, state.value),
+        )
+        self.events.put_nowait(SessionStateChanged(state, self._session_id))
+
+
+class _Reply:
+    """What kazoo is told to put a response into: it settles an asyncio future on the loop.
+
+    kazoo's own AsyncResult would take one more thread on the way.
+    """
+
+    __slots__ = ("_path", "_session", "_writes", "future")
+
+    def __init__(self, session: ZooKeeperSession, path: str, *, writes: bool) -> None:
+        self._session = session
+        self._path = path
+        self._writes = writes
+        self.future: asyncio.Future[Any] = session._loop.create_future()
+
+    def set(self, value: object = None) -> None:
+        """Called on kazoo's connection thread."""
+        self._session._hand_over(self._settle, value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Called on kazoo's connection thread, or by the caller's when the session is over."""
+        self._session._hand_over(self._settle, None, error)
+
+    def _settle(self, value: object, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(typed_error(error, self._path, writes=self._writes))
+
+
+def _settle_multi(
+    operations: Sequence[Operation],
+    outcome: asyncio.Future[tuple[int, ...]],
+    reply: "asyncio.Future[list[int | OperationFailed]]",
+) -> None:
+    """Turn the reply to a multi into versions, or into the error of the operation that failed."""
+    if outcome.done() or reply.cancelled():
+        outcome.cancel()
+        return
+    if (error := reply.exception()) is not None:
+        outcome.set_exception(error)
+        return
+    failures = [
+        (index, result.error)
+        for index, result in enumerate(reply.result())
+        if isinstance(result, OperationFailed)
+    ]
+    if not failures:
+        outcome.set_result(tuple(result for result in reply.result() if isinstance(result, int)))
+        return
+    # The others only say that they were rolled back, or not tried, because of this one.
+    culprits = [failure for failure in failures if failure[1] not in (ROLLED_BACK, RUNTIME_INCONSISTENCY)]
+    index, number = culprits[0] if culprits else failures[0]
+    outcome.set_exception(typed_error(number, operations[index].path, index=index, writes=True))

@@ -1,5 +1,7 @@
 """What can go wrong with ZooKeeper, typed. kazoo's own exceptions never leave `hightide_runtime`."""
 
+from kazoo import exceptions as kazoo_errors
+
 
 class ZooKeeperError(Exception):
     """Anything that ZooKeeper, or the way to it, answers instead of a result."""
@@ -15,7 +17,7 @@ class NodeExists(ZooKeeperError):
 
 
 class NoNode(ZooKeeperError):
-    """The znode, or the parent of one to be created, is not there. `index`: its place in the multi, else 0."""
+    """The znode, or the parent of one to be created, is not there. `index`: its place in its multi."""
 
     def __init__(self, path: str, index: int = 0) -> None:
         super().__init__(f"znode {path}, or its parent, does not exist")
@@ -66,3 +68,30 @@ class ZooKeeperRefused(ZooKeeperError):
 
 class ZooKeeperUnreachable(ZooKeeperError):
     """No connection within the time given at start. The message names the addresses."""
+
+
+def typed_error(
+    error: BaseException | int, path: str, *, index: int = 0, writes: bool = False
+) -> ZooKeeperError:
+    """The typed error for one of kazoo's, or for an error number of ZooKeeper. For the session only."""
+    if isinstance(error, int):
+        known = kazoo_errors.EXCEPTIONS.get(error)
+        error = known() if known else kazoo_errors.UnknownError(f"error {error}")
+    match error:
+        case kazoo_errors.NoNodeError():
+            return NoNode(path, index)
+        case kazoo_errors.NodeExistsError():
+            return NodeExists(path, index)
+        case kazoo_errors.BadVersionError():
+            return BadVersion(path, index)
+        case kazoo_errors.NotEmptyError():
+            return NotEmpty(path, index)
+        # Before SessionExpiredError, of which kazoo makes ConnectionClosedError a kind.
+        case kazoo_errors.ConnectionLoss() | kazoo_errors.ConnectionClosedError():
+            unknown = "; it may have been applied or not" if writes else ""
+            return ConnectionLost(
+                f"the connection to ZooKeeper broke during a request on {path}{unknown}",
+                outcome_unknown=writes,
+            )
+        case _:
+            return ZooKeeperRefused(f"ZooKeeper refused a request on {path}: {error!r}")

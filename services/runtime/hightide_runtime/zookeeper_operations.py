@@ -81,7 +81,7 @@ def multis_of(groups: Iterable[Sequence[Operation]], fence: Check | None) -> lis
         group_bytes = sum(operation.size_bytes for operation in group)
         if len(opening) + len(group) > MAX_MULTI_OPERATIONS or opening_bytes + group_bytes > MAX_MULTI_BYTES:
             raise ValueError(
-                f"{len(group)} operations of {group_bytes} bytes, the first on {group[0].path}, do not fit a multi"
+                f"{len(group)} operations of {group_bytes} bytes, from {group[0].path} on, do not fit a multi"
             )
         too_many = len(current) + len(group) > MAX_MULTI_OPERATIONS
         if too_many or current_bytes + group_bytes > MAX_MULTI_BYTES:
