@@ -1,0 +1,202 @@
+"""Clients that go on working while a test breaks things, and write down everything they see."""
+
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from hightide import Consumer, Delivery, HightideError, Producer, TopicPartition
+from hightide.errors import (
+    DeliveryTimeoutError,
+    NotEnoughReplicasError,
+    RecordTooLargeError,
+)
+from hightide.producer import Acks
+
+from histories.history import EndSeen, History, Outcome, Place, Read, Send
+
+_KEYS = 31
+_WINDOW = 400
+_BURST = 20
+_PAUSE_S = 0.01
+_VALUE_PADDING = b"." * 150
+
+
+class Load:
+    """One idempotent producer that sends unique records without pause, at most so many at a time.
+
+    A with-block; it ends when every record is acknowledged or failed. `errors` are the failures that the application
+    would have seen. The rate is bounded, some 2,000 records/s, so that the load is not the fault.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        history: History,
+        *,
+        name: str = "load",
+        acks: Acks = "all",
+        idempotent: bool = True,
+        delivery_timeout_ms: int = 60_000,
+        request_timeout_ms: int = 5_000,
+    ) -> None:
+        self.errors: list[HightideError] = []
+        self.slowest_ms = 0.0
+        self._topic, self._history, self._name = topic, history, name
+        self._producer = Producer(
+            bootstrap,
+            acks=acks,
+            idempotent=idempotent,
+            linger_ms=1,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+        )
+        self._window = threading.Semaphore(_WINDOW)
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        self._acknowledged = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records are acknowledged by now."""
+        return self._acknowledged
+
+    def wait_for_acknowledged(self, more: int, timeout_s: float) -> None:
+        """Wait until so many more records are acknowledged than now."""
+        with self._changed:
+            goal = self._acknowledged + more
+            reached = self._changed.wait_for(lambda: self._acknowledged >= goal, timeout_s)
+        assert reached, (
+            f"{goal - self._acknowledged} of {more} records not acknowledged within {timeout_s:g} s; "
+            f"errors: {self.errors[:3]}"
+        )
+
+    def stop(self) -> None:
+        """Send no more, and wait until all that was sent is acknowledged or failed."""
+        self._stopped.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive(), "the producer blocks in send()"
+        self._producer.close(90)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopped.is_set():
+            for _ in range(_BURST):
+                while not self._window.acquire(timeout=0.1):
+                    if self._stopped.is_set():
+                        return
+                self._send(number)
+                number += 1
+            self._stopped.wait(_PAUSE_S)
+
+    def _send(self, number: int) -> None:
+        key = f"{self._name}-{number % _KEYS}".encode()
+        value = f"{self._name}-{number}".encode() + _VALUE_PADDING
+        sent_ns = time.monotonic_ns()
+        try:
+            delivery = self._producer.send(self._topic, value, key)
+        except HightideError as error:
+            self._note(number, key, value, sent_ns, error, None)
+            return
+        delivery.add_done_callback(lambda done: self._completed(number, key, value, sent_ns, done))
+
+    def _completed(self, number: int, key: bytes, value: bytes, sent_ns: int, delivery: Delivery) -> None:
+        error = delivery.exception(0)
+        place = None
+        if error is None:
+            where = delivery.result(0)
+            place = Place(where.topic, where.partition, where.offset) if where.offset >= 0 else None
+        self._note(number, key, value, sent_ns, error, place)
+
+    def _note(
+        self, number: int, key: bytes, value: bytes, sent_ns: int, error: HightideError | None, place: Place | None
+    ) -> None:
+        now_ns = time.monotonic_ns()
+        send = Send(self._name, number, key, value, outcome_of(error), place, now_ns)
+        with self._changed:
+            self._history.sends.append(send)
+            if error is None:
+                self._acknowledged += 1
+                self.slowest_ms = max(self.slowest_ms, (now_ns - sent_ns) / 1e6)
+            else:
+                self.errors.append(error)
+            self._changed.notify_all()
+        self._window.release()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            # The test failed already: its error is the news, not what is undelivered because of it.
+            self._stopped.set()
+
+
+def outcome_of(error: HightideError | None) -> Outcome:
+    """What an application knows of a record by the way its delivery ended."""
+    if error is None:
+        return Outcome.ACKNOWLEDGED
+    if isinstance(error, NotEnoughReplicasError | RecordTooLargeError):
+        return Outcome.REFUSED
+    if isinstance(error, DeliveryTimeoutError) and not error.maybe_appended:
+        return Outcome.REFUSED
+    return Outcome.UNKNOWN
+
+
+class EndWatch:
+    """Asks for the high watermark of some partitions over and over, and writes down each answer."""
+
+    def __init__(self, bootstrap: str, partitions: Iterable[TopicPartition], history: History) -> None:
+        self._partitions = list(partitions)
+        self._history = history
+        self._consumer = Consumer(bootstrap, request_timeout_ms=2_000, unavailable_timeout_ms=60_000)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="end-watch", daemon=True)
+        self.errors: list[HightideError] = []
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.05):
+            asked_ns = time.monotonic_ns()
+            try:
+                ends = self._consumer.end_offsets(self._partitions)
+            except HightideError as error:
+                self.errors.append(error)
+                continue
+            answered_ns = time.monotonic_ns()
+            for partition, offset in ends.items():
+                place = Place(partition.topic, partition.partition, offset)
+                self._history.ends.append(EndSeen("end-watch", place, asked_ns, answered_ns))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join(70)
+        assert not self._thread.is_alive(), "the watcher's request never ends"
+        self._consumer.close()
+
+
+def read_everything(bootstrap: str, topic: str, history: History, *, reader: str) -> None:
+    """One pass over all partitions of a topic, from the first offset to the end as it is now."""
+    with Consumer(bootstrap, topics=topic) as consumer:
+        for record in consumer.read_to_end():
+            history.reads.append(
+                Read(
+                    reader,
+                    Place(record.topic, record.partition, record.offset),
+                    record.key or b"",
+                    record.value or b"",
+                )
+            )
