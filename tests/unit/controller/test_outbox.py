@@ -1,0 +1,55 @@
+"""What a broker has still to be told: the latest decision about each partition wins."""
+
+from __future__ import annotations
+
+from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.outbox import Outbox
+from hightide_controller.core.partition import TopicPartition
+
+
+def decision(partition: int, leader_epoch: int) -> Decision:
+    return Decision("flights", "0" * 32, partition, 1, leader_epoch, (1,), (1, 2), leader_epoch, 1)
+
+
+def sent(sequence: int, *decisions: Decision) -> SendLeaderAndIsr:
+    return SendLeaderAndIsr(1, 101, sequence, decisions)
+
+
+def test_a_later_decision_replaces_one_that_was_not_delivered() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, decision(0, 1), decision(1, 1)))
+    outbox.put(sent(2, decision(0, 2)))
+    delivery = outbox.take()
+    assert [d.leader_epoch for d in delivery.decisions.values()] == [2, 1]
+    assert delivery.sequence == 2
+    assert outbox.is_empty
+
+
+def test_what_failed_is_sent_again_but_never_over_something_newer() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, decision(0, 1), decision(1, 1)))
+    delivery = outbox.take()
+    outbox.put(sent(2, decision(0, 2)))
+    outbox.put_back(delivery)
+    again = outbox.take()
+    assert again.decisions[TopicPartition("flights", 0)].leader_epoch == 2
+    assert again.decisions[TopicPartition("flights", 1)].leader_epoch == 1
+
+
+def test_metadata_melts_into_one_and_full_outlives_a_delta() -> None:
+    outbox = Outbox()
+    outbox.put(SendUpdateMetadata(((1, 101),), 1, full=True))
+    outbox.put(SendUpdateMetadata(((1, 101),), 2, (TopicPartition("flights", 0),), ("a",)))
+    delivery = outbox.take()
+    assert delivery.full
+    assert delivery.has_metadata
+    assert list(delivery.metadata) == [TopicPartition("flights", 0)]
+    assert delivery.deleted_topic_ids == ("a",)
+    outbox.put_back(delivery)
+    assert outbox.take() == delivery
+
+
+def test_the_list_of_brokers_alone_is_something_to_send() -> None:
+    outbox = Outbox()
+    outbox.put(SendUpdateMetadata(((1, 101),), 1))
+    assert not outbox.is_empty
