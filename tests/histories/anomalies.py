@@ -1,8 +1,8 @@
 """Judging a history: each way in which a log can break its promises, by name.
 
-The names follow those of the published Kafka checkers (lost write, unseen, duplicate, inconsistent offsets, aborted
-read, poll skip, nonmonotonic poll, nonmonotonic send), without transactions. What is read must be complete: one pass,
-at least, has to go from the first offset to the end, after the last send was answered.
+The names follow those of the published Kafka checkers (lost write, unseen, duplicate, inconsistent offsets,
+aborted read, poll skip, nonmonotonic poll, nonmonotonic send), without transactions. What is read must be
+complete: one pass, at least, has to go from the first offset to the end, after the last send was answered.
 """
 
 from collections import defaultdict
@@ -76,7 +76,8 @@ def _lost_or_unseen(history: History) -> Iterator[Anomaly]:
         place = send.place
         passed = place is not None and furthest.get((place.topic, place.partition), -1) >= place.offset
         yield Anomaly(
-            Kind.LOST if passed else Kind.UNSEEN, f"{send.value!r} of {send.producer}, acknowledged at {place}"
+            Kind.LOST if passed else Kind.UNSEEN,
+            f"{send.value!r} of {send.producer}, acknowledged at {place}",
         )
 
 
@@ -144,7 +145,8 @@ def _not_as_sent(history: History) -> Iterator[Anomaly]:
             yield Anomaly(Kind.PHANTOM, f"{read.value!r} at {read.place}")
         elif send.key != read.key:
             yield Anomaly(
-                Kind.CHANGED, f"{read.value!r} sent under {send.key!r}, read under {read.key!r} at {read.place}"
+                Kind.CHANGED,
+                f"{read.value!r} sent under {send.key!r}, read under {read.key!r} at {read.place}",
             )
         elif send.outcome is Outcome.REFUSED:
             yield Anomaly(Kind.RESURRECTED, f"{read.value!r} at {read.place}")
@@ -160,7 +162,8 @@ def _scattered(history: History) -> Iterator[Anomaly]:
 
 
 def _passes(history: History) -> Iterator[Anomaly]:
-    """Offsets are dense here: no transaction markers, no compaction. So a pass has neither gaps nor steps back."""
+    """Offsets are dense here: no transaction markers, no compaction. So a pass has neither gaps nor steps
+    back."""
     last: dict[tuple[str, str, int], Read] = {}
     for read in history.reads:
         where = (read.reader, read.place.topic, read.place.partition)
@@ -191,11 +194,14 @@ def _ends_went_back(history: History) -> Iterator[Anomaly]:
 
 
 def _ends_behind_acknowledged(history: History) -> Iterator[Anomaly]:
-    """Only for acks=all: acknowledged means committed, and committed means below every later high watermark."""
+    """Only for acks=all: acknowledged means committed, and committed means below every later high
+    watermark."""
     acknowledged: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for send in history.acknowledged():
         if send.place is not None:
-            acknowledged[send.place.topic, send.place.partition].append((send.completed_ns, send.place.offset))
+            acknowledged[send.place.topic, send.place.partition].append(
+                (send.completed_ns, send.place.offset)
+            )
     for where, ends in _by_partition(history.ends).items():
         promises = sorted(acknowledged[where])
         highest, at = -1, 0
@@ -218,9 +224,7 @@ def _by_partition(ends: list[EndSeen]) -> dict[tuple[str, int], list[EndSeen]]:
 
 
 def _listed(places: set[Place]) -> str:
-    return ", ".join(
-        map(str, sorted(places, key=lambda place: (place.topic, place.partition, place.offset)))
-    )
+    return ", ".join(map(str, sorted(places, key=lambda place: (place.topic, place.partition, place.offset))))
 
 
 CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (

@@ -1,7 +1,7 @@
 """What clients saw of a cluster: every send and its outcome, every record read, every offset answered.
 
-A history is only data; `anomalies` judges it. Times are nanoseconds of one monotonic clock, so that "this answer came
-before that question was asked" can be told across threads.
+A history is only data; `anomalies` judges it. Times are nanoseconds of one monotonic clock, so that "this
+answer came before that question was asked" can be told across threads.
 """
 
 from collections.abc import Iterable
@@ -33,8 +33,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record as a producer sent it. `number` is its turn among all sends of that producer, and `value` is
-    unique in the history. `place` is what the acknowledgement said; None without one, or without an offset."""
+    """One record as a producer sent it. `number` is its turn among all sends of that producer, and `value`
+    is unique in the history. `place` is what the acknowledgement said; None without one, or without an
+    offset."""
 
     producer: str
     number: int

@@ -13,7 +13,6 @@ from hightide.errors import (
     RecordTooLargeError,
 )
 from hightide.producer import Acks
-
 from histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 _KEYS = 31
@@ -26,8 +25,9 @@ _VALUE_PADDING = b"." * 150
 class Load:
     """One idempotent producer that sends unique records without pause, at most so many at a time.
 
-    A with-block; it ends when every record is acknowledged or failed. `errors` are the failures that the application
-    would have seen. The rate is bounded, some 2,000 records/s, so that the load is not the fault.
+    A with-block; it ends when every record is acknowledged or failed. `errors` are the failures that the
+    application would have seen. The rate is bounded, some 2,000 records/s, so that the load is not the
+    fault.
     """
 
     def __init__(
@@ -112,7 +112,13 @@ class Load:
         self._note(number, key, value, sent_ns, error, place)
 
     def _note(
-        self, number: int, key: bytes, value: bytes, sent_ns: int, error: HightideError | None, place: Place | None
+        self,
+        number: int,
+        key: bytes,
+        value: bytes,
+        sent_ns: int,
+        error: HightideError | None,
+        place: Place | None,
     ) -> None:
         now_ns = time.monotonic_ns()
         send = Send(self._name, number, key, value, outcome_of(error), place, now_ns)

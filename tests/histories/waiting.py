@@ -11,12 +11,15 @@ _POLL_S = 0.02
 
 
 def wait_until(what: str, condition: Callable[[], T], timeout_s: float) -> T:
-    """Ask until the answer is true, and give it; AssertionError that says `what` and the last answer if it never is."""
+    """Ask until the answer is true, and give it; AssertionError that says `what` and the last answer if it
+    never is."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
         answer = condition()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
+        assert time.monotonic() < deadline, (
+            f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
+        )
         pause.wait(_POLL_S)

@@ -1,4 +1,5 @@
-"""The checker is checked first: each anomaly by hand-made histories that have exactly it, and good ones that have none."""
+"""The checker is checked first: by bad histories that show exactly one thing, and good ones that show
+none."""
 
 import pytest
 from histories.anomalies import CHECKS, Kind, find_anomalies, summary
@@ -108,7 +109,11 @@ GOOD: dict[str, Story] = {
     .read("b", 1, reader="s"),
     "ends that rise": Story().end(0).end(5).end(5).end(7),
     "an older end answered later, but asked at the same time": Story().end(9).end(5, asked=1),
-    "an end asked for before the acknowledgement came": Story().end(0).sent("a", 0).read("a", 0).end(0, asked=1),
+    "an end asked for before the acknowledgement came": Story()
+    .end(0)
+    .sent("a", 0)
+    .read("a", 0)
+    .end(0, asked=1),
 }
 
 # A history, and all the kinds that it shows, no more and no fewer.

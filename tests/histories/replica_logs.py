@@ -1,0 +1,98 @@
+"""Comparing the logs of all replicas of a partition, byte by byte, as they lie on disk.
+
+It reads the segments by itself, not through the broker's storage: what a broker gets wrong when it writes
+must not be hidden by the same mistake when it reads.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hightide.batch.header import HEADER_SIZE_BYTES, BatchError, parse, verify_crc
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """One batch with all its bytes: base offset and leader epoch as the leader stamped them, header and
+    body."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    content: bytes
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.base_offset}, {self.next_offset}) epoch {self.leader_epoch}, {len(self.content)} bytes"
+        )
+
+
+def partition_directory(data_directory: Path, topic_id: bytes, partition: int) -> Path:
+    """Where a broker keeps one partition."""
+    return data_directory / f"{topic_id.hex()}-{partition}"
+
+
+def stored_batches(directory: Path, high_watermark: int) -> Iterator[StoredBatch]:
+    """The batches of one replica below the high watermark, in order, each with a good CRC. Raises
+    BatchError at the first that is not whole. Whatever stands behind them may be torn.
+    """
+    reached = 0
+    for segment in sorted(directory.glob("*.log")):
+        content = memoryview(segment.read_bytes())
+        at = 0
+        while at < len(content) and reached < high_watermark:
+            header = parse(content, at)
+            verify_crc(content, at, header)
+            size = header.size_bytes
+            assert size >= HEADER_SIZE_BYTES
+            yield StoredBatch(
+                header.base_offset, header.next_offset, header.leader_epoch, bytes(content[at : at + size])
+            )
+            at += size
+            reached = header.next_offset
+
+
+def read_below(directory: Path, high_watermark: int) -> tuple[list[StoredBatch], list[str]]:
+    """The batches of one replica below the high watermark, and what is wrong with them by themselves."""
+    batches: list[StoredBatch] = []
+    faults: list[str] = []
+    try:
+        for batch in stored_batches(directory, high_watermark):
+            if batches and batch.base_offset != batches[-1].next_offset:
+                faults.append(f"{directory}: {batches[-1]} is followed by {batch}")
+            if batches and batch.leader_epoch < batches[-1].leader_epoch:
+                faults.append(f"{directory}: the leader epoch falls from {batches[-1]} to {batch}")
+            batches.append(batch)
+    except BatchError as error:
+        faults.append(f"{directory}: behind offset {batches[-1].next_offset if batches else 0}: {error}")
+    end = batches[-1].next_offset if batches else 0
+    if end < high_watermark:
+        faults.append(f"{directory}: it ends at {end}, below the high watermark {high_watermark}")
+    if end > high_watermark:
+        faults.append(f"{directory}: the high watermark {high_watermark} is inside of {batches[-1]}")
+    return batches, faults
+
+
+def differences(replicas: Mapping[int, Path], high_watermark: int) -> list[str]:
+    """How the replicas of one partition differ below the high watermark; empty where they are
+    byte-identical.
+
+    `replicas` is the partition's directory on each broker. What retention has deleted on some of them is
+    not compared.
+    """
+    if high_watermark == 0:
+        return []
+    read = {broker_id: read_below(directory, high_watermark) for broker_id, directory in replicas.items()}
+    found = [fault for _, faults in read.values() for fault in faults]
+    logs = {broker_id: batches for broker_id, (batches, _) in read.items() if batches}
+    start = max((batches[0].base_offset for batches in logs.values()), default=0)
+    first_broker, *others = logs or [-1]
+    expected = [batch for batch in logs.get(first_broker, []) if batch.base_offset >= start]
+    for broker_id in others:
+        actual = [batch for batch in logs[broker_id] if batch.base_offset >= start]
+        if actual == expected:
+            continue
+        pair = next(((a, b) for a, b in zip(expected, actual, strict=False) if a != b), None)
+        where = f"{pair[0]} and {pair[1]}" if pair else f"{len(expected)} and {len(actual)} batches"
+        found.append(f"brokers {first_broker} and {broker_id} differ ({replicas[broker_id].name}): {where}")
+    return found
