@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import json_line, table
+from hightide_cli.rendering import Json, json_line, table
 
 _DIRECTORY = click.option(
     "--directory",
@@ -68,7 +68,7 @@ def status(ctx: click.Context, directory: Path | None) -> None:
 
     processes = detached.status(directory or detached.default_directory())
     if choices(ctx).output is OutputFormat.JSON:
-        rows = [
+        rows: list[Json] = [
             {"name": each.name, "address": each.address, "pid": each.pid, "running": each.running}
             for each in processes
         ]

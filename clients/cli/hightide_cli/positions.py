@@ -27,11 +27,10 @@ class Position:
 
 def parse_position(text: str) -> Position:
     """Parse `earliest`, `latest`, an offset, `-N`, or `@TIME`. Raises click.BadParameter."""
-    match text:
-        case "earliest" | "beginning" | "start":
-            return Position(Anchor.EARLIEST)
-        case "latest" | "end":
-            return Position(Anchor.LATEST)
+    if text in {"earliest", "beginning", "start"}:
+        return Position(Anchor.EARLIEST)
+    if text in {"latest", "end"}:
+        return Position(Anchor.LATEST)
     if text.startswith("@"):
         return Position(Anchor.TIMESTAMP, parse_moment(text[1:]))
     digits = text.removeprefix("-")

@@ -114,6 +114,10 @@ def _json_of(record: Record) -> bytes:
     return json_line(document).encode() + b"\n"
 
 
+def _constant(literal: bytes) -> Callable[[Record], bytes]:
+    return lambda record: literal
+
+
 def _formatter(form: str) -> Callable[[Record], bytes]:
     parts: list[Callable[[Record], bytes]] = []
     for match in _TOKEN.finditer(form):
@@ -127,6 +131,5 @@ def _formatter(form: str) -> Callable[[Record], bytes]:
                 raise FormatError(
                     f"\\{escape} is no escape; there are " + ", ".join(f"\\{each}" for each in _ESCAPES)
                 )
-            literal = _ESCAPES[escape] if escape is not None else text.encode()
-            parts.append(lambda _, literal=literal: literal)
+            parts.append(_constant(_ESCAPES[escape] if escape is not None else text.encode()))
     return lambda record: b"".join([part(record) for part in parts])

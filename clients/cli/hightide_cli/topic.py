@@ -162,21 +162,26 @@ def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
 @click.pass_context
 def produce(
-    ctx: click.Context, name: str, as_json: bool, acks: str, compression: str, **line: object
+    ctx: click.Context,
+    name: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    as_json: bool,
+    acks: str,
+    compression: str,
 ) -> None:
     """Write each line of standard input as a record."""
     from hightide_cli.line_producer import LineForm, produce_lines
 
-    key, separator, partition = line["key"], line["key_separator"], line["partition"]
-    headers = line["headers"]
-    assert isinstance(headers, tuple)
-    if key is not None and separator is not None:
+    if key is not None and key_separator is not None:
         raise click.UsageError("say either --key or --key-separator, not both", ctx)
     form = LineForm(
-        key=key.encode() if isinstance(key, str) else None,
-        key_separator=separator.encode() if isinstance(separator, str) else None,
+        key=None if key is None else key.encode(),
+        key_separator=None if key_separator is None else key_separator.encode(),
         headers=tuple((header, value.encode()) for header, value in _pairs(headers, "--header").items()),
-        partition=partition if isinstance(partition, int) else None,
+        partition=partition,
         as_json=as_json,
     )
     outcome = produce_lines(
@@ -210,13 +215,13 @@ def consume(
     exit_at_end: bool,
     form: str | None,
 ) -> None:
-    r"""Print records: values line by line, JSON with -o json, or what --format says.
+    """Print records: values line by line, JSON with -o json, or what --format says.
 
     \b
     POSITION  earliest, latest, an offset, -N for the last N of each partition,
               or @TIME with a time as in @2013-01-01T05:00:00Z
     FORMAT    %t topic, %p partition, %o offset, %T timestamp in ms, %k key,
-              %v value (also %s), %h headers, %% a percent sign; \n, \t, \0
+              %v value (also %s), %h headers, %% a percent sign; \\n, \\t, \\0
     """
     from hightide_cli.positions import parse_position
     from hightide_cli.record_printer import FormatError, RecordPrinter, consume_records

@@ -41,7 +41,11 @@ def test_brokers_on_another_machine_have_no_processor_time() -> None:
 
 
 def test_rounds_become_their_median_figure_by_figure() -> None:
-    rounds = [{"a": 1.0, "b": 9.0}, {"a": 3.0, "b": None}, {"a": 2.0, "b": 7.0}]
+    rounds: list[dict[str, float | None]] = [
+        {"a": 1.0, "b": 9.0},
+        {"a": 3.0, "b": None},
+        {"a": 2.0, "b": 7.0},
+    ]
     assert medians(rounds) == {"a": 2.0, "b": 8.0}
     assert medians([{"a": None}]) == {"a": None}
 

@@ -20,7 +20,8 @@ class Load:
     """
 
     def __init__(self, rows: Sequence[Row], topic: str, partitions: int, duration_s: float) -> None:
-        assert rows and duration_s > 0
+        assert rows
+        assert duration_s > 0
         self._rows = rows
         self._topic = topic
         self._rows_per_s = len(rows) / duration_s

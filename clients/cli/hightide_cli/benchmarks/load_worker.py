@@ -1,0 +1,97 @@
+"""Starts a load as a process of its own, with the memory settings that services have too."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from hightide_runtime.process_environment import service_environment
+
+READY = "ready"
+_ENDS_WITHIN_S = 5.0
+
+
+class LoadFailedError(Exception):
+    """A load ended without a result. The message is the last line that it wrote to stderr."""
+
+
+class LoadWorker:
+    """One load process, `python -m <module> <configuration as JSON>`; a with-block ends it in any case.
+
+    The process prints `ready` when it is warm, and its result as one line of JSON when it has done its
+    work, or when `stop` told it that it is enough.
+    """
+
+    def __init__(self, module: str, configuration: Mapping[str, object]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(configuration)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=service_environment(os.environ),
+        )
+
+    def wait_until_ready(self) -> None:
+        """Return when the load is warm. Raises LoadFailedError where it ended before."""
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != READY:
+            raise self._failure()
+
+    def stop(self) -> None:
+        """Tell a load that runs until told otherwise that it is enough."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the result. Raises LoadFailedError where there is none."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                document = json.loads(line)
+                assert isinstance(document, dict)
+                return document
+        raise self._failure()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process: it has ended by itself where all went well."""
+        try:
+            self._process.wait(timeout=_ENDS_WITHIN_S if kind is None else 0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+    def _failure(self) -> LoadFailedError:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return LoadFailedError(lines[-1] if lines else f"the load ended with code {self._process.returncode}")
+
+
+def run_load(module: str, configuration: Mapping[str, object]) -> dict[str, Any]:
+    """Run a load to its end and return its result."""
+    with LoadWorker(module, configuration) as worker:
+        return worker.result()
+
+
+def load_main(run: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
+    """Be the load process: read the configuration, run, print the result. Called by each load's main."""
+    print(json.dumps(run(json.loads(sys.argv[1]))), flush=True)
+
+
+def say_ready() -> None:
+    """Tell the parent that the load is warm. Called in the load process."""
+    print(READY, flush=True)

@@ -1,0 +1,74 @@
+"""The cluster that is measured: the one that runs, or one that is started for the benchmark."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+from hightide import Admin
+from hightide_local.cluster import ClusterError, LocalCluster
+from hightide_local.detached import default_directory, find
+
+from hightide_cli.dev_cluster import bench_directory
+
+# Benchmarks write gigabytes and topics cannot be deleted yet: old segments go while it runs.
+RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to send the load. `cluster` is None where the brokers run elsewhere."""
+
+    bootstrap: str
+    cluster: LocalCluster | None
+
+    def broker_pids(self) -> list[int]:
+        """Return the processes whose time is counted as the brokers'."""
+        if self.cluster is None:
+            return []
+        return [pid for name, pid in self.cluster.running().items() if name.startswith("broker-")]
+
+    def create_topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> str:
+        """Create a topic for one benchmark, with as many replicas as can be, at most 3; return its name."""
+        name = f"bench-{purpose}-{time.time_ns() // 1_000_000}-{os.getpid()}"
+        with Admin(self.bootstrap) as admin:
+            alive = sum(broker.alive for broker in admin.describe_cluster().brokers)
+            admin.create_topic(name, partitions, min(3, alive), configs=configs or {})
+        return name
+
+
+@contextmanager
+def bench_target(bootstrap: str | None) -> Iterator[Target]:
+    """Give the cluster at the address, else the one of `dev up`, else one that lives as long as the block."""
+    running = _running_dev_cluster()
+    if running is not None and (bootstrap is None or _same(bootstrap, running.bootstrap.split(","))):
+        yield Target(running.bootstrap, running)
+    elif bootstrap is not None:
+        yield Target(bootstrap, None)
+    else:
+        directory = bench_directory()
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        click.echo("no cluster runs; starting one for this benchmark", err=True)
+        try:
+            with LocalCluster(directory) as cluster:
+                yield Target(cluster.bootstrap, cluster)
+        finally:
+            for entry in directory.iterdir():
+                if entry.name not in {"logs", "traces"} and entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def _running_dev_cluster() -> LocalCluster | None:
+    try:
+        cluster = find(default_directory())
+    except ClusterError:
+        return None
+    return cluster if any(name.startswith("broker-") for name in cluster.running()) else None
+
+
+def _same(bootstrap: str, addresses: Sequence[str]) -> bool:
+    return any(address.strip() in addresses for address in bootstrap.split(","))

@@ -1,0 +1,125 @@
+"""`bench produce`, `consume` and `e2e`: several rounds of a load, and the median of their figures."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from hightide_cli.benchmarks.load_worker import LoadWorker, run_load
+from hightide_cli.benchmarks.statistics import latency_figures, medians, rate_figures
+from hightide_cli.benchmarks.target import RETENTION, Target
+
+Figures = dict[str, float | None]
+_WARM_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePlan:
+    """What `bench produce` sends."""
+
+    record_bytes: int
+    api: Literal["send", "send_arrow"]
+    acks: Literal["all", 1, 0]
+    compression: Literal["lz4", "zstd"] | None
+    linger_ms: float
+    partitions: int
+    measured_s: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumePlan:
+    """What `bench consume` reads: so many bytes of values, written just before."""
+
+    record_bytes: int
+    size_mb: int
+    partitions: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlan:
+    """What `bench e2e` sends: few records, evenly, so that nothing ever waits for another."""
+
+    record_bytes: int
+    records_per_s: float
+    measured_s: float
+    partitions: int
+    rounds: int
+
+
+def measure_produce(target: Target, plan: ProducePlan) -> Figures:
+    """Send as fast as one process can, each round to the same topic, whose old segments go meanwhile."""
+    topic = target.create_topic("produce", plan.partitions, RETENTION)
+    configuration = {**asdict(plan), **_where(target, topic), "warm_s": _WARM_S, "records": None}
+    return _rounds(plan.rounds, lambda: run_load("hightide_cli.benchmarks.produce_load", configuration))
+
+
+def measure_consume(target: Target, plan: ConsumePlan, forms: list[str]) -> dict[str, Figures]:
+    """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll()."""
+    topic = target.create_topic("consume", plan.partitions)
+    records = plan.size_mb * 1_000_000 // plan.record_bytes
+    fill = ProducePlan(
+        record_bytes=plan.record_bytes,
+        api="send_arrow",
+        acks="all",
+        compression=None,
+        linger_ms=5,
+        partitions=plan.partitions,
+        measured_s=0,
+        rounds=1,
+    )
+    configuration = {**asdict(fill), **_where(target, topic), "warm_s": 0.0, "records": records}
+    run_load("hightide_cli.benchmarks.produce_load", configuration)
+    reading = {
+        **_where(target, topic),
+        "records": records,
+        "record_bytes": plan.record_bytes,
+        "warm_s": _WARM_S,
+    }
+    return {
+        form: _rounds(
+            plan.rounds,
+            lambda form=form: run_load("hightide_cli.benchmarks.consume_load", {**reading, "as": form}),
+        )
+        for form in forms
+    }
+
+
+def measure_latency(target: Target, plan: LatencyPlan) -> Figures:
+    """Send single records evenly and time each from send() to the moment another process has it."""
+    topic = target.create_topic("e2e", plan.partitions)
+    return _rounds(plan.rounds, lambda: _latency_round(target, topic, plan))
+
+
+def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
+    warm = int(plan.records_per_s * _WARM_S)
+    measured = max(int(plan.records_per_s * plan.measured_s), 1)
+    configuration = {
+        **_where(target, topic),
+        "records": warm + measured,
+        "warm_records": warm,
+        "record_bytes": plan.record_bytes,
+        "records_per_s": plan.records_per_s,
+    }
+    module = "hightide_cli.benchmarks.latency_load"
+    with LoadWorker(module, {**configuration, "role": "consume"}) as consumer:
+        consumer.wait_until_ready()
+        sent = run_load(module, {**configuration, "role": "produce"})
+        received = consumer.result()
+    # Processor time was counted over all records, the warm ones too.
+    rates = rate_figures(
+        records=warm + measured,
+        size_bytes=(warm + measured) * plan.record_bytes,
+        elapsed_s=sent["elapsed_s"],
+        client_cpu_s=sent["client_cpu_s"] + received["client_cpu_s"],
+        broker_cpu_s=received["broker_cpu_s"],
+    )
+    return {**rates, **latency_figures(received["latencies_ms"])}
+
+
+def _where(target: Target, topic: str) -> Mapping[str, object]:
+    return {"bootstrap": target.bootstrap, "topic": topic, "broker_pids": target.broker_pids()}
+
+
+def _rounds(count: int, measure: Callable[[], Figures]) -> Figures:
+    return medians([measure() for _ in range(count)])
