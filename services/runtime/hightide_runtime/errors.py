@@ -7,13 +7,18 @@ their body instead (DESIGN §3).
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
 from hightide.v1.errors_pb2 import ErrorCode
 
 DOMAIN = "hightide"
+#: All metadata of an answer together must stay below 8 KiB, or clients see nothing but a protocol error.
+_MAX_MESSAGE_CHARACTERS = 1000
+_MAX_VALUE_CHARACTERS = 200
 INTERNAL_ERROR_MESSAGE = "the server failed in a way that has no code of its own; its log has the details"
 
 _S = grpc.StatusCode
@@ -96,13 +101,21 @@ class ServiceError(Exception):
 
     def to_rich_status(self) -> status_pb2.Status:
         """The error as google.rpc.Status with one ErrorInfo (AIP-193). The error interceptor sends it."""
-        info = error_details_pb2.ErrorInfo(
-            reason=reason_of(self.code), domain=DOMAIN, metadata=dict(self.metadata)
-        )
+        metadata = {name: value[:_MAX_VALUE_CHARACTERS] for name, value in self.metadata.items()}
+        info = error_details_pb2.ErrorInfo(reason=reason_of(self.code), domain=DOMAIN, metadata=metadata)
         detail = any_pb2.Any()
         detail.Pack(info)
         number: int = self.status.value[0]
-        return status_pb2.Status(code=number, message=self.message, details=[detail])
+        message = self.message
+        if len(message) > _MAX_MESSAGE_CHARACTERS:
+            message = message[:_MAX_MESSAGE_CHARACTERS] + "…"
+        return status_pb2.Status(code=number, message=message, details=[detail])
+
+
+async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: ServiceError) -> NoReturn:
+    """End an RPC with this error. Only interceptors call it; it raises grpc.aio.AbortError."""
+    await context.abort_with_status(rpc_status.to_status(error.to_rich_status()))
+    raise AssertionError("abort_with_status raises")
 
 
 class StartupError(Exception):

@@ -1,0 +1,63 @@
+"""grpc.health.v1, by service name. Its Watch streams end when the server stops: they delay nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+SERVICE_NAME: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+_Status = health_pb2.HealthCheckResponse
+
+
+class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """Answers whether a service takes requests. The controller holds a Watch stream to each broker."""
+
+    def __init__(self, services: list[str]) -> None:
+        self._status: dict[str, int] = dict.fromkeys(["", *services], _Status.NOT_SERVING)
+        self._changed = asyncio.Condition()
+        self._stopping = False
+
+    async def set(self, serving: bool, service: str | None) -> None:
+        """Set one service, or all of them where `service` is None. Ignored once the server is stopping."""
+        if self._stopping:
+            return
+        status = _Status.SERVING if serving else _Status.NOT_SERVING
+        async with self._changed:
+            for name in self._status if service is None else (service,):
+                self._status[name] = status
+            self._changed.notify_all()
+
+    async def stop(self) -> None:
+        """Say NOT_SERVING to everybody, then end the Watch streams."""
+        await self.set(False, None)
+        async with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    async def Check(  # noqa: N802
+        self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]"
+    ) -> Any:
+        """The status now; NOT_FOUND for a service that is not here."""
+        status = self._status.get(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service[:200]!r} here")
+        return _Status(status=status)
+
+    async def Watch(  # noqa: N802
+        self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]"
+    ) -> AsyncIterator[Any]:
+        """The status now, and again whenever it changes; SERVICE_UNKNOWN for a service that is not here."""
+        last = None
+        while True:
+            status = self._status.get(request.service, _Status.SERVICE_UNKNOWN)
+            if status != last:
+                last = status
+                yield _Status(status=status)
+                continue
+            if self._stopping:
+                return
+            async with self._changed:
+                if self._status.get(request.service, _Status.SERVICE_UNKNOWN) == last and not self._stopping:
+                    await self._changed.wait()

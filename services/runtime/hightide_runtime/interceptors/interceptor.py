@@ -1,0 +1,37 @@
+"""What an interceptor is."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import grpc
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+#: A method with one response. The request is bytes, or an async iterator of them for a stream.
+UnaryCall: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
+#: A method with a stream of responses.
+StreamCall: TypeAlias = Callable[[Any, Context], AsyncIterator[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The method that is wrapped."""
+
+    service: str
+    name: str
+    needs_deadline: bool = True
+
+    def __str__(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
+class Interceptor(Protocol):
+    """Wraps methods when the server is built. `call` is what comes further inside."""
+
+    def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
+        """Wrap a method with one response."""
+        ...
+
+    def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
+        """Wrap a method with a stream of responses; it iterates `call`, since errors come midway, too."""
+        ...

@@ -1,0 +1,76 @@
+"""Refuses calls without a deadline, and more calls at a time than the server holds."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_runtime.errors import ServiceError, abort
+from hightide_runtime.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
+
+
+class LimitsInterceptor:
+    """Counts what is in flight over all methods of a server. A parked call is one of them.
+
+    It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
+    """
+
+    def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int) -> None:
+        self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._max_deadline_ms = max_deadline_ms
+        self._in_flight = 0
+
+    def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
+        """Wrap a method with one response."""
+
+        async def limited(request: Any, context: Context) -> Any:
+            if (refusal := self._refusal(method, context)) is not None:
+                await abort(context, refusal)
+            self._in_flight += 1
+            try:
+                return await call(request, context)
+            finally:
+                self._in_flight -= 1
+
+        return limited
+
+    def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
+        """Wrap a method with a stream of responses."""
+
+        async def limited(request: Any, context: Context) -> AsyncIterator[Any]:
+            if (refusal := self._refusal(method, context)) is not None:
+                await abort(context, refusal)
+            self._in_flight += 1
+            try:
+                async for response in call(request, context):
+                    yield response
+            finally:
+                self._in_flight -= 1
+
+        return limited
+
+    def _refusal(self, method: Method, context: Context) -> ServiceError | None:
+        if self._in_flight >= self._max_concurrent_rpcs:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_OVERLOADED,
+                f"the server has {self._in_flight} calls in hand, the most it takes; try again after a pause",
+                {"max_concurrent_rpcs": str(self._max_concurrent_rpcs)},
+            )
+        if not method.needs_deadline:
+            return None
+        # The stubs do not know it, but without a deadline this is None.
+        remaining_s = cast(float | None, context.time_remaining())
+        if remaining_s is None:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+                f"{method} was called without a deadline; set one, of at most {self._max_deadline_ms} ms "
+                "(grpcurl: -max-time 10; buf curl: -H 'grpc-timeout: 10S')",
+                {"max_deadline_ms": str(self._max_deadline_ms)},
+            )
+        if remaining_s * 1000 > self._max_deadline_ms:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+                f"the deadline of {method} is {remaining_s:.0f} s away; at most {self._max_deadline_ms} ms",
+                {"max_deadline_ms": str(self._max_deadline_ms)},
+            )
+        return None
