@@ -1,0 +1,168 @@
+"""A fetch session costs what moved: both sides joined, and what happens when a round is lost."""
+
+from __future__ import annotations
+
+from hightide_broker.core.fetch_session import (
+    Answer,
+    FollowerSession,
+    LeaderSession,
+    LeaderSessions,
+    Position,
+    SessionFault,
+)
+
+Key = str
+
+
+def opened(follower: FollowerSession[Key], sessions: LeaderSessions[Key]) -> LeaderSession[Key]:
+    """The first round of a session."""
+    request = follower.next_request()
+    session = sessions.open(2, 7)
+    session.receive(request.moved, request.forgotten)
+    follower.answered(session.session_id)
+    return session
+
+
+def round_trip(follower: FollowerSession[Key], sessions: LeaderSessions[Key]) -> LeaderSession[Key]:
+    request = follower.next_request()
+    session = sessions.find(request.session_id, 2, 7, request.round)
+    assert isinstance(session, LeaderSession)
+    session.receive(request.moved, request.forgotten)
+    follower.answered(session.session_id)
+    return session
+
+
+def answers(session: LeaderSession[Key], end: int, high_watermark: int, epoch: int = 1) -> list[Answer[Key]]:
+    found = []
+    for key in session.touched():
+        answer = session.examine(key, leader_epoch=epoch, log_end_offset=end, high_watermark=high_watermark)
+        if answer is not None:
+            session.told(answer, high_watermark)
+            found.append(answer)
+    return found
+
+
+def test_the_first_round_names_everything_and_later_ones_what_moved() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    follower.place("p1", Position(1, 5))
+    opened(follower, sessions)
+    follower.place("p1", Position(1, 6))
+    request = follower.next_request()
+    assert (request.round, request.moved, request.forgotten) == (1, (("p1", Position(1, 6)),), ())
+    assert not follower.has_news
+
+
+def test_answered_batches_are_not_sent_again_until_the_partition_is_named() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    session = opened(follower, sessions)
+    assert answers(session, end=3, high_watermark=0) == [Answer("p0", 0, 1, True)]
+    assert sessions.touch("p0") == [], "more was appended, but the follower is still busy with the first part"
+    follower.place("p0", Position(1, 3))
+    assert answers(round_trip(follower, sessions), end=4, high_watermark=3) == [Answer("p0", 3, 1, True)]
+
+
+def test_a_new_high_watermark_alone_is_an_answer_once() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 3))
+    session = opened(follower, sessions)
+    assert answers(session, 3, 2) == [Answer("p0", 3, 1, False)]
+    assert answers(session, 3, 2) == []
+    assert sessions.touch("p0") == [session]
+    assert answers(session, 3, 3) == [Answer("p0", 3, 1, False)]
+
+
+def test_nothing_new_costs_nothing() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    for number in range(1000):
+        follower.place(f"p{number}", Position(1, 0))
+    session = opened(follower, sessions)
+    answers(session, 0, 0)
+    assert not session.is_touched
+    assert follower.next_request().moved == ()
+    sessions.touch("p500")
+    assert list(session.touched()) == ["p500"]
+
+
+def test_an_answer_that_found_no_room_is_the_first_of_the_next_round() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    follower.place("p1", Position(1, 0))
+    session = opened(follower, sessions)
+    first = session.examine("p0", leader_epoch=1, log_end_offset=9, high_watermark=0)
+    assert first is not None
+    session.told(first, 0)
+    assert session.examine("p1", leader_epoch=1, log_end_offset=9, high_watermark=0) is not None
+    assert list(session.touched()) == ["p1"]
+
+
+def test_a_partition_whose_leader_moved_on_is_answered_so_that_it_can_be_refused() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    session = opened(follower, sessions)
+    answers(session, 0, 0)
+    sessions.touch("p0")
+    assert answers(session, 0, 0, epoch=2) == [Answer("p0", 0, 1, False)]
+
+
+def test_a_forgotten_partition_is_not_answered() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    session = opened(follower, sessions)
+    follower.forget("p0")
+    round_trip(follower, sessions)
+    assert len(session) == 0
+    assert sessions.touch("p0") == []
+
+
+def test_a_partition_that_comes_back_before_it_was_forgotten_is_just_named() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    opened(follower, sessions)
+    follower.forget("p0")
+    follower.place("p0", Position(2, 4))
+    request = follower.next_request()
+    assert (request.moved, request.forgotten) == ((("p0", Position(2, 4)),), ())
+
+
+def test_a_lost_round_ends_the_session_and_the_next_one_names_everything() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 0))
+    opened(follower, sessions)
+    follower.place("p0", Position(1, 3))
+    follower.next_request()  # Never arrives.
+    follower.restart()
+    request = follower.next_request()
+    assert (request.session_id, request.round, request.moved) == (0, 0, (("p0", Position(1, 3)),))
+
+
+def test_a_session_fault_is_named() -> None:
+    sessions: LeaderSessions[Key] = LeaderSessions(10)
+    session = sessions.open(2, 7)
+    session.receive((), ())
+    assert sessions.find(9, 2, 7, 1) is SessionFault.UNKNOWN
+    assert sessions.find(10, 3, 7, 1) is SessionFault.UNKNOWN
+    assert sessions.find(10, 2, 8, 1) is SessionFault.UNKNOWN, "another life of the follower"
+    assert sessions.find(10, 2, 7, 1) is session
+    assert sessions.find(10, 2, 7, 5) is SessionFault.OUT_OF_TURN
+    assert sessions.find(10, 2, 7, 1) is SessionFault.UNKNOWN, "it ended with the fault"
+
+
+def test_a_follower_has_one_session_at_a_time() -> None:
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    first = sessions.open(2, 7)
+    second = sessions.open(2, 7)
+    assert list(sessions) == [second]
+    assert first.session_id != second.session_id
+    sessions.close(2)
+    assert list(sessions) == []
