@@ -1,11 +1,12 @@
 """What every service can be told: flags in kebab-case, or HIGHTIDE_<SERVICE>_<FIELD> in the environment."""
 
 import enum
-from collections.abc import Sequence
-from typing import Annotated, Self
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer
-from pydantic_settings import BaseSettings
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from hightide_runtime.addresses import HostPort
 
@@ -14,8 +15,8 @@ def _host_port(value: object) -> object:
     return HostPort.parse(value) if isinstance(value, str) else value
 
 
-#: A settings field that is written host:port.
-Address = Annotated[HostPort, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
+#: A settings field that is written host:port. NoDecode: pydantic-settings would expect JSON for a dataclass.
+Address = Annotated[HostPort, NoDecode, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
 
 
 class LogLevel(enum.StrEnum):
@@ -33,12 +34,20 @@ class ServiceSettings(BaseSettings):
     class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"): ...
     """
 
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True, cli_avoid_json=True, cli_hide_none_type=True, extra="ignore", frozen=True
+    )
+
     listen: Address = Field(description="host:port to listen on; loopback unless told otherwise")
     advertise: Address | None = Field(None, description="host:port that others are told; default: listen")
     zookeeper: str = Field("127.0.0.1:2181", description="host:port[,host:port…][/chroot] of ZooKeeper")
-    zookeeper_session_timeout_ms: int = Field(6000, ge=200, le=120_000)
-    zookeeper_connect_timeout_ms: int = Field(30_000, ge=100)
-    log_level: LogLevel = LogLevel.INFO
+    zookeeper_session_timeout_ms: int = Field(
+        6000, ge=200, le=120_000, description="ZooKeeper grants at least two of its ticks"
+    )
+    zookeeper_connect_timeout_ms: int = Field(
+        30_000, ge=100, description="how long to look for ZooKeeper at start before giving up"
+    )
+    log_level: LogLevel = Field(LogLevel.INFO, description="DEBUG, INFO, WARNING or ERROR; goes to stderr")
 
     @property
     def advertised(self) -> HostPort:
@@ -51,4 +60,25 @@ class ServiceSettings(BaseSettings):
 
         `--help` prints and exits with 0; a bad value exits with 2 and one line that names the flag.
         """
-        raise NotImplementedError
+        try:
+            return CliApp.run(cls, cli_args=list(sys.argv[1:] if arguments is None else arguments))
+        except ValidationError as error:
+            problems = "; ".join(_one_line(cls, problem) for problem in error.errors())
+        except SettingsError as error:
+            problems = str(error)
+        program = cls.model_config.get("cli_prog_name") or cls.__name__
+        print(f"{program}: error: {problems} (see {program} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def _one_line(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
+    name = ".".join(str(part) for part in problem["loc"][:1])
+    flag = "--" + name.replace("_", "-")
+    variable = f"{settings.model_config.get('env_prefix', '')}{name}".upper()
+    if problem["type"] == "missing":
+        return f"{flag} is missing; give it, or set {variable}"
+    message = str(problem["msg"])
+    if problem["type"] == "value_error":
+        # Our own sentence, which shows the value already.
+        return f"{flag} ({variable}): {message.removeprefix('Value error, ')}"
+    return f"{flag} ({variable}): {message}, not {str(problem['input'])[:100]!r}"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.trace_context import is_traceparent
 
 _Json: TypeAlias = Mapping[str, Any]
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -222,7 +222,7 @@ class LeaderAndIsrZnode:
         isr = ",".join(map(str, self.isr))
         trace = ""
         if self.traceparent:
-            assert _TRACEPARENT.fullmatch(self.traceparent), self.traceparent
+            assert is_traceparent(self.traceparent), self.traceparent
             trace = f',"traceparent":"{self.traceparent}"'
         return (
             f'{{"leader":{self.leader},"leader_epoch":{self.leader_epoch},"isr":[{isr}],'
@@ -242,7 +242,7 @@ class LeaderAndIsrZnode:
             fields.integer("leader_epoch"),
             isr,
             fields.integer("controller_epoch"),
-            traceparent if _TRACEPARENT.fullmatch(traceparent) else "",
+            traceparent if is_traceparent(traceparent) else "",
         )
 
 
