@@ -7,55 +7,53 @@ and not the producers. Rounds run on the data directory's own thread, never on t
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-log = logging.getLogger(__name__)
+from hightide_broker.storage import StorageError
+
+L = TypeVar("L", bound="Flushable")
 
 
 class Flushable(Protocol):
-    """A log, as seen from here."""
+    """A replica with its log, as seen from here."""
 
-    def flush(self) -> object:
+    def flush(self) -> None:
         """Put all that was appended before this call on disk. Thread-safe. A failure is final."""
         ...
 
 
-L = TypeVar("L", bound=Flushable)
-
-
-def _flush_all(logs: list[L]) -> list[tuple[L, OSError | None]]:
+def _flush_all(logs: list[L]) -> list[tuple[L, StorageError | None]]:
     """Flush each log; one that fails does not keep the others from their turn."""
-    outcome: list[tuple[L, OSError | None]] = []
+    outcome: list[tuple[L, StorageError | None]] = []
     for each in logs:
         try:
             each.flush()
-        except OSError as error:
+        except StorageError as error:
             outcome.append((each, error))
         else:
             outcome.append((each, None))
     return outcome
 
 
-class GroupCommit:
+class GroupCommit(Generic[L]):
     """The fsync rounds of one data directory. Belongs to the event loop's thread."""
 
     def __init__(
         self,
         executor: Executor,
-        on_flushed: Callable[[Flushable], None],
-        on_failed: Callable[[Exception], None],
+        on_flushed: Callable[[L], None],
+        on_failed: Callable[[StorageError], None],
     ) -> None:
         self._executor = executor
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        self._gathering: dict[Flushable, None] = {}
+        self._gathering: dict[L, None] = {}
         self._next_round: asyncio.Future[None] | None = None
         self._running = False
 
-    def cover(self, logs: Iterable[Flushable]) -> asyncio.Future[None]:
+    def cover(self, logs: Iterable[L]) -> asyncio.Future[None]:
         """Have these logs flushed in the next round; the future is done when that round is.
 
         `on_flushed` is called for each log before the future is resolved. A failed fsync calls
@@ -83,10 +81,10 @@ class GroupCommit:
         self,
         loop: asyncio.AbstractEventLoop,
         covered: asyncio.Future[None],
-        done: asyncio.Future[list[tuple[Flushable, OSError | None]]],
+        done: asyncio.Future[list[tuple[L, StorageError | None]]],
     ) -> None:
         self._running = False
-        failed: OSError | None = None
+        failed: StorageError | None = None
         for flushed, error in done.result():
             if error is None:
                 self._on_flushed(flushed)

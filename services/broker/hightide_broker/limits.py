@@ -15,7 +15,7 @@ WAIT_MS_MAX: Final = 30_000
 REQUEST_PARTITIONS_MAX: Final = 10_000
 """Partitions in one client request: as many as a topic may have."""
 
-FETCH_BYTES_MAX: Final = 15 * 1024 * 1024
+FETCH_BYTES_MAX: Final = 12 * 1024 * 1024
 """Bytes in one fetch answer beyond its first batch: below the 16 MiB that a gRPC message may have."""
 
 PLAIN_RECORDS_MAX: Final = 10_000

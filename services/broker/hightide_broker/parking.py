@@ -38,7 +38,7 @@ class ParkedProduce:
     def __init__(self) -> None:
         self._outstanding: dict[int, AckQueue] = {}
         self._future: asyncio.Future[None] | None = None
-        self.failures: dict[int, ErrorCode] = {}
+        self.failures: dict[int, ErrorCode.ValueType] = {}
         """Why a partition (its index in the request) was not acknowledged after its append."""
 
     def expect(self, index: int, queue: AckQueue, end_offset: int) -> None:
@@ -47,7 +47,7 @@ class ParkedProduce:
         self._outstanding[index] = queue
         queue.add(end_offset, self, index)
 
-    def settle(self, index: int, failure: ErrorCode | None = None) -> None:
+    def settle(self, index: int, failure: ErrorCode.ValueType | None = None) -> None:
         """Called by an `AckQueue` when the partition is committed, or when it cannot be any more."""
         del self._outstanding[index]
         if failure is not None:
@@ -88,7 +88,7 @@ class AckQueue:
         at = next(at for at, (queued, _, _) in enumerate(self._waiting) if queued > end_offset)
         self._waiting.insert(at, (end_offset, produce, index))
 
-    def release(self, high_watermark: int, failure: ErrorCode | None = None) -> None:
+    def release(self, high_watermark: int, failure: ErrorCode.ValueType | None = None) -> None:
         """Settle all that is committed below `high_watermark`.
 
         `failure` is set where the offsets are committed but by fewer replicas than asked for
@@ -98,7 +98,7 @@ class AckQueue:
             _, produce, index = self._waiting.popleft()
             produce.settle(index, failure)
 
-    def fail(self, failure: ErrorCode) -> None:
+    def fail(self, failure: ErrorCode.ValueType) -> None:
         """Settle all as failed: this broker no longer leads, or stops."""
         while self._waiting:
             _, produce, index = self._waiting.popleft()

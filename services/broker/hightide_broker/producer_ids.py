@@ -11,6 +11,7 @@ from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.znodes import ProducerIdsZnode
 from hightide_runtime.zookeeper import (
     BadVersion,
     ConnectionLost,
@@ -19,7 +20,6 @@ from hightide_runtime.zookeeper import (
     SessionExpired,
     ZooKeeperSession,
 )
-from hightide_runtime.znodes import ProducerIdsZnode
 
 ATTEMPTS: Final = 20
 """Each lost race means that another broker took a block; twenty in a row do not happen."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
+from hightide_runtime.znodes import BrokerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import (
     BadVersion,
     ConnectionLost,
@@ -24,7 +25,6 @@ from hightide_runtime.zookeeper import (
     Znode,
     ZooKeeperSession,
 )
-from hightide_runtime.znodes import BrokerZnode, ZnodeGarbage
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Registration:
         self._znode = znode
         self._known = asyncio.Event()
         self.broker_epoch = -1
-        """The czxid of the present registration; -1 while there is none."""
+        """The czxid of the last registration; followers speak under it also while a new one is made."""
 
     async def known(self, timeout_s: float) -> int:
         """Wait until there is a broker epoch: the controller can speak before the create is answered.
@@ -51,8 +51,7 @@ class Registration:
         return self.broker_epoch
 
     def lost(self) -> None:
-        """The session expired: the old broker epoch is void from here on."""
-        self.broker_epoch = -1
+        """The session expired: what a controller sends from here on is meant for the next broker epoch."""
         self._known.clear()
 
     async def register(self, patience_s: float) -> None:

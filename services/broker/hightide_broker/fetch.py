@@ -1,0 +1,134 @@
+"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7, DESIGN §5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from hightide.batch.header import Buffer
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+
+from hightide_broker import refused
+from hightide_broker.core.reads import ReadUpTo, consumer_fetch
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.data_calls import FetchCall, FetchFrom, Read, Refused
+from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
+from hightide_broker.metadata import MetadataCache
+from hightide_broker.parking import ParkedFetch
+from hightide_broker.storage import StorageError
+
+NOT_READ: Final[Sequence[Buffer]] = ()
+
+
+class Fetching:
+    """Answers Fetch. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self, broker_id: int, replicas: HostedReplicas, metadata: MetadataCache, parked_max: int
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._metadata = metadata
+        self._parked = Budget(parked_max)
+        self._waiting: set[ParkedFetch] = set()
+        self._closed = False
+
+    async def fetch(self, call: FetchCall) -> list[Read]:
+        """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
+        _check(call)
+        read, size_bytes = self._read(call)
+        wait_ms = bounded_wait_ms(call.max_wait_ms)
+        if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
+            return read
+        return await self._wait_and_read(call, read, wait_ms)
+
+    async def _wait_and_read(self, call: FetchCall, read: list[Read], wait_ms: int) -> list[Read]:
+        replicas = [found for each in call.partitions if (found := self._replicas.get(each.key)) is not None]
+        if not replicas or self._closed:
+            return read
+        if not self._parked.take(1):
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_OVERLOADED,
+                f"broker {self._broker_id} holds {self._parked.limit} waiting fetches, its limit; try again",
+            )
+        give_up_at = _now_s() + wait_ms / 1000
+        try:
+            while True:
+                left_ms = int((give_up_at - _now_s()) * 1000)
+                if left_ms <= 0 or self._closed:
+                    return read
+                await self._wait(replicas, left_ms)
+                read, size_bytes = self._read(call)
+                if size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
+                    return read
+        finally:
+            self._parked.give_back(1)
+
+    async def _wait(self, replicas: list[HostedReplica], wait_ms: int) -> None:
+        parked = ParkedFetch()
+        self._waiting.add(parked)
+        for replica in replicas:
+            replica.fetches.add(parked)
+        try:
+            await parked.wait(wait_ms)
+        finally:
+            self._waiting.discard(parked)
+            for replica in replicas:
+                replica.fetches.discard(parked)
+
+    def close(self) -> None:
+        """Answer all that wait, now: the broker stops."""
+        self._closed = True
+        for parked in tuple(self._waiting):
+            parked.wake()
+
+    def _read(self, call: FetchCall) -> tuple[list[Read], int]:
+        """Read each partition in turn while there is room; the first that has something always gives a batch."""
+        room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
+        total = 0
+        answer = []
+        for asked in call.partitions:
+            one = self._read_one(asked, room - total, must_fit=total > 0)
+            total += one.size_bytes
+            answer.append(one)
+        return answer, total
+
+    def _read_one(self, asked: FetchFrom, room: int, must_fit: bool) -> Read:
+        replica = self._replicas.get(asked.key)
+        if replica is None:
+            why = refused.not_hosted(self._broker_id, self._metadata, asked.key)
+            return Read(asked.key, -1, -1, NOT_READ, 0, why)
+        state = replica.state
+        allowed = consumer_fetch(state, asked.offset, asked.leader_epoch)
+        if isinstance(allowed, Refusal):
+            why = refused.by_core(replica, allowed)
+            return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+        batches: Sequence[Buffer] = NOT_READ
+        size_bytes = 0
+        if isinstance(allowed, ReadUpTo) and room > 0:
+            max_bytes = max(1, min(asked.max_bytes, room))
+            try:
+                batches = replica.log.read(asked.offset, max_bytes, allowed.end_offset)
+            except StorageError as error:
+                why = Refused(error.code, f"{replica}: {error}")
+                return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+            size_bytes = sum(map(len, batches))
+            if must_fit and size_bytes > room:
+                # One batch that is larger than what is left: it is read when its partition stands first.
+                batches, size_bytes = NOT_READ, 0
+        return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _check(call: FetchCall) -> None:
+    if len(call.partitions) > REQUEST_PARTITIONS_MAX:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"the request names {len(call.partitions)} partitions; at most {REQUEST_PARTITIONS_MAX} are taken",
+        )

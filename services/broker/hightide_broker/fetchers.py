@@ -1,0 +1,358 @@
+"""The follower's side of replication: one fetcher for each leader (V3 section G, "At the follower").
+
+Theory of operation. A fetcher keeps one ReplicaFetch under way for all partitions that it follows its
+leader in; while nothing is new the leader holds it. Where a partition joins meanwhile, the next round
+is sent beside the one that is parked, which makes the leader answer that one at once: a failover
+waits for no timer. Partitions that are to be truncated first ask where their epoch ended, all of them
+in one call. Whatever fails is repeated after a pause that doubles from 10 ms to a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from hightide.batch.errors import BatchError, MalformedMessage
+from hightide.batch.header import BatchHeader, iterate
+from hightide.batch.wire import (
+    ReplicaFetchPartitionResult,
+    ReplicaFetchResponse,
+    parse_replica_fetch_response,
+)
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.channels import open_channel
+
+from hightide_broker import convert
+from hightide_broker.core.effects import AskEpochEnd, StartFetching
+from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.fetch_session import FollowerSession, Position
+from hightide_broker.core.replica import Role
+from hightide_broker.decisions import PartitionKey
+from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_broker.shell import Payload, ReplicaShell
+from hightide_broker.storage import StorageError
+
+log = logging.getLogger(__name__)
+
+PAUSE_MIN_S: Final = 0.01
+PAUSE_MAX_S: Final = 1.0
+CALL_GRACE_S: Final = 10.0
+"""How long a leader may take beyond the wait that it was asked for."""
+ROUNDS_MAX: Final = 2
+"""Rounds under way: one that is parked, and one that brings news."""
+
+_FETCH: Final = "/hightide.v1.ReplicaService/ReplicaFetch"
+_EPOCH_ENDS: Final = "/hightide.v1.ReplicaService/EndOffsetForLeaderEpoch"
+_FAILURES: Final = (grpc.aio.AioRpcError, MalformedMessage, ConnectionError)
+
+Response = ReplicaFetchResponse[memoryview]
+Result = ReplicaFetchPartitionResult[memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What all fetchers of a broker share."""
+
+    max_wait_ms: int
+    max_bytes: int
+    follower: Callable[[], Follower]
+    """Who asks; the broker epoch changes when the broker registers anew."""
+    address_of: Callable[[int], HostPort | None]
+    """Where a leader is reached; None while that is not known."""
+
+
+class Fetchers:
+    """All fetchers of a broker, by leader; so at most one for each other broker of the cluster."""
+
+    def __init__(self, replicas: HostedReplicas, shell: ReplicaShell, settings: FetchSettings) -> None:
+        self._replicas = replicas
+        self._shell = shell
+        self._settings = settings
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._where: dict[PartitionKey, LeaderFetcher] = {}
+
+    def start(self, replica: HostedReplica, effect: StartFetching) -> None:
+        """Fetch the partition from its leader."""
+        self._move(replica, effect.leader).place(replica)
+
+    def stop(self, replica: HostedReplica) -> None:
+        """Fetch the partition no more."""
+        if (fetcher := self._where.pop(replica.key, None)) is not None:
+            fetcher.forget(replica.key)
+
+    def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
+        """Ask the leader where an epoch ended in its log, until it answers."""
+        self._move(replica, effect.leader).ask(replica, effect)
+
+    def resume(self, replica: HostedReplica) -> None:
+        """What was fetched is on disk: fetch on."""
+        if (fetcher := self._where.get(replica.key)) is not None:
+            fetcher.place(replica)
+
+    async def close(self) -> None:
+        """Stop all fetchers."""
+        await asyncio.gather(*(fetcher.close() for fetcher in self._by_leader.values()))
+        self._by_leader.clear()
+        self._where.clear()
+
+    def _move(self, replica: HostedReplica, leader: int) -> LeaderFetcher:
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = LeaderFetcher(leader, self._replicas, self._shell, self._settings)
+            self._by_leader[leader] = fetcher
+        before = self._where.get(replica.key)
+        if before is not None and before is not fetcher:
+            before.forget(replica.key)
+        self._where[replica.key] = fetcher
+        return fetcher
+
+
+class LeaderFetcher:
+    """Fetches from one leader, in one task."""
+
+    def __init__(
+        self, leader: int, replicas: HostedReplicas, shell: ReplicaShell, settings: FetchSettings
+    ) -> None:
+        self._leader = leader
+        self._replicas = replicas
+        self._shell = shell
+        self._settings = settings
+        self._session: FollowerSession[PartitionKey] = FollowerSession()
+        self._questions: dict[PartitionKey, EpochQuestion] = {}
+        self._repeat: set[PartitionKey] = set()
+        self._repeat_timer: asyncio.TimerHandle | None = None
+        self._pause_s = PAUSE_MIN_S
+        self._repeat_pause_s = PAUSE_MIN_S
+        self._stir = asyncio.Event()
+        self._rounds: deque[tuple[bool, asyncio.Future[bytes]]] = deque()
+        self._asking: asyncio.Future[bytes] | None = None
+        self._asked: Sequence[EpochQuestion] = ()
+        self._channel: grpc.aio.Channel | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch-from-{leader}")
+
+    def place(self, replica: HostedReplica) -> None:
+        """Fetch the partition from where its log ends, once that is on disk where it must be."""
+        state = replica.state
+        self._questions.pop(replica.key, None)
+        if (offset := state.fetch_offset) is not None and state.leader == self._leader:
+            self._session.place(replica.key, Position(state.leader_epoch, offset, state.log_start_offset))
+            self._stir.set()
+
+    def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
+        """Ask where an epoch ended; nothing is fetched until that is known."""
+        self._session.forget(replica.key)
+        self._questions[replica.key] = EpochQuestion(replica.key, effect.leader_epoch, effect.epoch)
+        self._stir.set()
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition has another leader, or none."""
+        self._questions.pop(key, None)
+        self._repeat.discard(key)
+        self._session.forget(key)
+
+    async def close(self) -> None:
+        """Stop, and wait until all is let go."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self._repeat_timer is not None:
+            self._repeat_timer.cancel()
+
+    # --- the conversation ------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._converse()
+                except _FAILURES as error:
+                    self._log_failure(error)
+                except Exception:
+                    # The top of a task: a bug in one round must not end replication for good.
+                    log.exception("fetching from broker %d failed", self._leader)
+                await self._begin_anew()
+                await asyncio.sleep(self._pause_s)
+                self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+                self._stir.set()
+        finally:
+            await self._begin_anew()
+
+    async def _converse(self) -> None:
+        """Send rounds and take their answers in turn, until something fails."""
+        while True:
+            await self._stir.wait()
+            self._stir.clear()
+            while self._rounds and self._rounds[0][1].done():
+                opening, answered = self._rounds.popleft()
+                self._take_round(opening, parse_replica_fetch_response(answered.result()))
+            if self._asking is not None and self._asking.done():
+                answered, self._asking = self._asking, None
+                self._take_epoch_ends(convert.epoch_answers_in(answered.result()))
+            if self._asking is None and self._questions:
+                self._send_questions()
+            if self._may_send():
+                self._send_round()
+
+    def _may_send(self) -> bool:
+        if not self._rounds:
+            return len(self._session) > 0 or self._session.has_news
+        # The first round of a session is answered at once; until then there is no session to go on with.
+        under_way = len(self._rounds)
+        return self._session.has_news and self._session.session_id != 0 and under_way < ROUNDS_MAX
+
+    def _send_round(self) -> None:
+        settings = self._settings
+        asked = self._session.next_request()
+        call = ReplicaFetchCall(settings.follower(), asked, settings.max_wait_ms, settings.max_bytes)
+        opening = asked.session_id == 0
+        if not opening:
+            # Rounds count when they are sent: the next one may leave before this one is answered.
+            self._session.answered(asked.session_id)
+        timeout_s = settings.max_wait_ms / 1000 + CALL_GRACE_S
+        self._rounds.append((opening, self._send(_FETCH, convert.replica_fetch_out(call), timeout_s)))
+
+    def _send_questions(self) -> None:
+        self._asked = tuple(self._questions.values())
+        request = convert.epoch_questions_out(self._settings.follower(), self._asked)
+        self._asking = self._send(_EPOCH_ENDS, request, CALL_GRACE_S)
+
+    def _send(self, method: str, request: bytes, timeout_s: float) -> asyncio.Future[bytes]:
+        if self._channel is None:
+            address = self._settings.address_of(self._leader)
+            if address is None:
+                raise ConnectionError(f"no address is known of broker {self._leader}")
+            self._channel = open_channel(address)
+        send = self._channel.unary_unary(method)
+        sent = asyncio.ensure_future(_outcome(send(request, timeout=timeout_s)))
+        sent.add_done_callback(lambda _: self._stir.set())
+        return sent
+
+    async def _begin_anew(self) -> None:
+        """After a failure: no call is under way, the session is new, the connection too."""
+        under_way = [call for _, call in self._rounds]
+        if self._asking is not None:
+            under_way.append(self._asking)
+        self._rounds.clear()
+        self._asking = None
+        for call in under_way:
+            call.cancel()
+        if under_way:
+            # Their outcomes are nobody's any more; looked at, so that none is reported as lost.
+            await asyncio.gather(*under_way, return_exceptions=True)
+        self._session.restart()
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close()
+
+    def _log_failure(self, error: BaseException) -> None:
+        said = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else error
+        level = logging.INFO if self._pause_s == PAUSE_MIN_S else logging.DEBUG
+        log.log(level, "fetching from broker %d is repeated: %s", self._leader, said)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _take_round(self, opening: bool, response: Response) -> None:
+        if opening:
+            if response.session_id <= 0:
+                raise MalformedMessage(f"broker {self._leader} opened a fetch session without an id")
+            self._session.answered(response.session_id)
+        self._pause_s = PAUSE_MIN_S
+        if not any(result.error_code for result in response.partitions):
+            self._repeat_pause_s = PAUSE_MIN_S
+        for result in response.partitions:
+            replica = self._replicas.get((result.topic_id, result.partition))
+            if replica is None:
+                self._session.forget((result.topic_id, result.partition))
+            elif result.error_code:
+                self._take_refusal(replica, result)
+            else:
+                self._take_batches(replica, result)
+
+    def _take_batches(self, replica: HostedReplica, result: Result) -> None:
+        try:
+            headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
+            spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
+            event = BatchesReceived(
+                self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
+            )
+            self._shell.feed(replica, event, Payload(result.batches, headers))
+        except (BatchError, StorageError) as error:
+            log.warning("%s: what broker %d sent is not appended: %s", replica, self._leader, error)
+            self._repeat_later(replica)
+            return
+        if headers:
+            self.place(replica)
+
+    def _take_refusal(self, replica: HostedReplica, result: Result) -> None:
+        asked = self._session.positions.get(replica.key)
+        if asked is None:
+            return
+        refusal = convert.refusal_of(result.error_code)
+        event = FetchRefused(self._leader, asked.leader_epoch, refusal, result.log_start_offset)
+        try:
+            effects = self._shell.feed(replica, event)
+        except StorageError as error:
+            log.warning("%s: starting again where broker %d starts failed: %s", replica, self._leader, error)
+            effects = ()
+        if not effects:
+            self._repeat_later(replica)
+
+    def _take_epoch_ends(self, answers: Sequence[EpochAnswer]) -> None:
+        asked, self._asked = self._asked, ()
+        if len(answers) != len(asked):
+            raise MalformedMessage(f"{len(asked)} epoch questions got {len(answers)} answers")
+        for question, answer in zip(asked, answers, strict=True):
+            replica = self._replicas.get(question.key)
+            if self._questions.get(question.key) != question or replica is None:
+                continue  # the partition has moved on meanwhile
+            del self._questions[question.key]
+            epoch = question.current_leader_epoch
+            try:
+                if answer.code:
+                    self._shell.feed(
+                        replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code))
+                    )
+                    self._repeat_later(replica)
+                else:
+                    end = answer.end
+                    self._shell.feed(
+                        replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset)
+                    )
+            except StorageError as error:
+                log.warning("%s: truncation failed: %s", replica, error)
+                self._repeat_later(replica)
+
+    def _repeat_later(self, replica: HostedReplica) -> None:
+        """Ask for the partition again after a pause: its leader may just not know yet that it leads."""
+        self._repeat.add(replica.key)
+        if self._repeat_timer is None:
+            loop = asyncio.get_running_loop()
+            self._repeat_timer = loop.call_later(self._repeat_pause_s, self._repeat_now)
+            self._repeat_pause_s = min(PAUSE_MAX_S, self._repeat_pause_s * 2)
+
+    def _repeat_now(self) -> None:
+        self._repeat_timer = None
+        keys, self._repeat = self._repeat, set()
+        for key in keys:
+            replica = self._replicas.get(key)
+            if replica is None or replica.state.leader != self._leader:
+                continue
+            state = replica.state
+            if state.role is Role.TRUNCATING:
+                self._questions.setdefault(
+                    key, EpochQuestion(key, state.leader_epoch, state.epochs.latest_epoch)
+                )
+                self._stir.set()
+            else:
+                self.place(replica)
+
+
+async def _outcome(call: grpc.aio.UnaryUnaryCall[bytes, bytes]) -> bytes:
+    response = await call
+    assert isinstance(response, bytes)
+    return response

@@ -1,0 +1,77 @@
+"""The replicas that this broker holds: for each, what its core decided, its log, and who waits for it.
+
+Made for ten thousand partitions that are idle: a replica costs one object, no task and no timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hightide_broker.core.replica import Replica
+from hightide_broker.decisions import PartitionKey
+from hightide_broker.parking import AckQueue, ParkedFetch
+from hightide_broker.topic_settings import TopicSettings
+
+if TYPE_CHECKING:
+    from hightide_broker.first_commit import FirstCommit
+    from hightide_broker.storage import Log
+
+
+class HostedReplica:
+    """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
+
+    __slots__ = ("acks", "deadline_ms", "fetches", "first_commit", "key", "log", "settings", "state", "topic")
+
+    def __init__(
+        self, key: PartitionKey, topic: str, settings: TopicSettings, state: Replica, log: Log
+    ) -> None:
+        self.key = key
+        self.topic = topic
+        self.settings = settings
+        self.state = state
+        self.log = log
+        self.acks = AckQueue()
+        self.fetches: set[ParkedFetch] = set()
+        self.deadline_ms: int | None = None
+        """When the shell's timer looks at this replica; kept by `deadlines.Deadlines`."""
+        self.first_commit: FirstCommit | None = None
+        """The trace of the failover that made this replica leader, until its first commit."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.key[1]}"
+
+    def flush(self) -> None:
+        """Put the log on disk. Called on the disk's thread."""
+        self.log.flush()
+
+    def wake_fetches(self) -> None:
+        """Something that consumers wait for has moved."""
+        for fetch in self.fetches:
+            fetch.wake()
+
+
+class HostedReplicas:
+    """All replicas of this broker, by topic id and partition. Belongs to the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[PartitionKey, HostedReplica] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[HostedReplica]:
+        return iter(tuple(self._by_key.values()))
+
+    def get(self, key: PartitionKey) -> HostedReplica | None:
+        """The replica, or None where this broker holds none."""
+        return self._by_key.get(key)
+
+    def add(self, replica: HostedReplica) -> None:
+        """Take in a new replica."""
+        assert replica.key not in self._by_key, replica
+        self._by_key[replica.key] = replica
+
+    def remove(self, replica: HostedReplica) -> None:
+        """Let go of a replica that was stopped for good."""
+        del self._by_key[replica.key]

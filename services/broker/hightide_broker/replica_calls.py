@@ -1,0 +1,48 @@
+"""What brokers ask of each other, as the broker's own dataclasses (V3 section G, DESIGN §6.1 and 6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_broker.core.fetch_session import SessionRequest
+from hightide_broker.core.lineage import EpochEnd
+from hightide_broker.decisions import PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Who asks: a broker of a cluster, in one of its lives."""
+
+    cluster_id: str
+    replica_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchCall:
+    """One ReplicaFetch."""
+
+    follower: Follower
+    session: SessionRequest[PartitionKey]
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuestion:
+    """One look-up of EndOffsetForLeaderEpoch."""
+
+    key: PartitionKey
+    current_leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnswer:
+    """The answer to it; `end` is only meant where `code` is ERROR_CODE_UNSPECIFIED."""
+
+    key: PartitionKey
+    code: ErrorCode.ValueType
+    end: EpochEnd
