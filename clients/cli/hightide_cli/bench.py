@@ -214,16 +214,11 @@ def _print(
     from hightide_cli.benchmarks.statistics import rounded
 
     documents = {name: rounded({key: each[key] for key in keys}) for name, each in figures.items()}
+    about: dict[str, Json] = {**setting, "load_average": round(os.getloadavg()[0], 2)}
     if as_json or choices(ctx).output is OutputFormat.JSON:
         (_, first), *others = documents.items()
-        surroundings: dict[str, Json] = {
-            "benchmark": ctx.info_name,
-            **setting,
-            "load_average": os.getloadavg()[0],
-        }
-        click.echo(json_line({**surroundings, **first, **dict(others)}))
+        click.echo(json_line({"benchmark": ctx.info_name, **about, **first, **dict(others)}))
         return
-    about = " ".join(f"{name}={value}" for name, value in setting.items())
-    click.echo(f"bench {ctx.info_name} {about} load_average={os.getloadavg()[0]:.2f}")
+    click.echo(f"bench {ctx.info_name} " + " ".join(f"{name}={value}" for name, value in about.items()))
     rows = [(name, *(each[key] for key in keys)) for name, each in documents.items()]
     click.echo(table(["", *(key.replace("_", " ") for key in keys)], rows))

@@ -228,6 +228,7 @@ def consume(
 
     if from_beginning and start != "earliest":
         raise click.UsageError("say either --from or --from-beginning, not both", ctx)
+    position = parse_position(start)
     try:
         printer = RecordPrinter(as_json=choices(ctx).output is OutputFormat.JSON, form=form)
     except FormatError as error:
@@ -237,7 +238,7 @@ def consume(
         printer,
         sys.stdout.buffer,
         bootstrap=choices(ctx).address(),
-        position=parse_position(start),
+        position=position,
         partitions=partitions,
         records_max=max_records,
         exit_at_end=exit_at_end,

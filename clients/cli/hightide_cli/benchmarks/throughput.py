@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 from hightide_cli.benchmarks.load_worker import LoadWorker, run_load
@@ -76,13 +77,8 @@ def measure_consume(target: Target, plan: ConsumePlan, forms: list[str]) -> dict
         "record_bytes": plan.record_bytes,
         "warm_s": _WARM_S,
     }
-    return {
-        form: _rounds(
-            plan.rounds,
-            lambda form=form: run_load("hightide_cli.benchmarks.consume_load", {**reading, "as": form}),
-        )
-        for form in forms
-    }
+    module = "hightide_cli.benchmarks.consume_load"
+    return {form: _rounds(plan.rounds, partial(run_load, module, {**reading, "as": form})) for form in forms}
 
 
 def measure_latency(target: Target, plan: LatencyPlan) -> Figures:

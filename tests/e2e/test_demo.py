@@ -1,0 +1,62 @@
+"""`hightide demo` keeps its promise, twice in a row, and leaves nothing behind when it is interrupted."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+ROWS = 20_000
+LAST_LINE = re.compile(
+    rf"demo: produced={ROWS} consumed={ROWS} lost=0 duplicated=0 reordered=0 failovers=2 "
+    r"unavailable_ms_max=\d+"
+)
+
+
+def demo_command(directory: Path, *, seconds: int) -> list[str]:
+    settings = ["--rows", str(ROWS), "--seconds", str(seconds), "--directory", str(directory)]
+    return [sys.executable, "-m", "hightide_cli.main", "demo", *settings]
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Return the command lines that name the demo's directory."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(directory) in line:
+            found.append(line)
+    return found
+
+
+def test_the_demo_loses_nothing_twice_in_a_row(tmp_path: Path) -> None:
+    for _ in range(2):
+        run = subprocess.run(
+            demo_command(tmp_path / "demo", seconds=8), capture_output=True, text=True, timeout=110
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert LAST_LINE.fullmatch(run.stdout.splitlines()[-1])
+        assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=lambda ending: ending.name)
+def test_an_interrupted_demo_leaves_no_process_and_no_data(tmp_path: Path, ending: signal.Signals) -> None:
+    with subprocess.Popen(
+        demo_command(tmp_path / "demo", seconds=60), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        for line in demo.stdout:
+            if line.startswith("cluster ready"):
+                break
+        assert processes_of(tmp_path) != []
+        demo.send_signal(ending)
+        error = demo.stderr.read()
+        assert demo.wait(timeout=60) == 130, error
+    assert error.strip().splitlines()[-1] == "error: interrupted"
+    assert processes_of(tmp_path) == []
+    assert {entry.name for entry in (tmp_path / "demo").iterdir() if entry.is_dir()} <= {"logs", "traces"}

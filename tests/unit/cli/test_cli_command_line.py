@@ -1,0 +1,92 @@
+"""Wrong arguments are one line and exit code 2; failures are one line and exit code 1; no traceback."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from hightide_cli.main import COMMANDS, EXIT_USAGE, cli, main
+from hightide_cli.options import OutputFormat, choices
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tpoic",),
+        ("topic", "creat"),
+        ("topic", "create"),
+        ("topic", "create", "t", "--partitions", "many"),
+        ("topic", "create", "t", "--config", "no-equals-sign"),
+        ("topic", "create", "t", "--assignment", "1,x"),
+        ("topic", "produce", "t", "--acks", "2"),
+        ("topic", "produce", "t", "--key", "k", "--key-separator", ":"),
+        ("topic", "consume", "t", "--from", "yesterday"),
+        ("topic", "consume", "t", "--from", "@yesterday"),
+        ("topic", "consume", "t", "--from", "latest", "--from-beginning"),
+        ("topic", "consume", "t", "--format", "%q"),
+        ("topic", "consume", "t", "--max-records", "0"),
+        ("topic", "ls", "-o", "xml"),
+        ("trace", "show", "abc", "--last"),
+        ("bench", "produce", "--rounds", "0"),
+        ("demo", "--rows", "1"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_argument_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == EXIT_USAGE
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_that_names_the_address(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, "trace", "show", "--directory", str(tmp_path))
+    assert (code, out) == (1, "")
+    assert err == "error: no failover was traced yet; `hightide demo` makes two\n"
+
+
+def test_every_command_of_the_table_is_there() -> None:
+    with click.Context(cli) as ctx:
+        for name in COMMANDS:
+            command = cli.get_command(ctx, name)
+            assert command is not None
+            assert command.name == name
+
+
+def test_the_innermost_choice_of_output_and_address_counts() -> None:
+    @click.command()
+    @click.pass_context
+    def probe(ctx: click.Context) -> None:
+        chosen = choices(ctx)
+        click.echo(json.dumps([chosen.bootstrap, chosen.output is OutputFormat.JSON]))
+
+    from click.testing import CliRunner
+    from hightide_cli.options import common_options
+
+    @click.group()
+    def root() -> None:
+        """Stand for the whole command line."""
+
+    root.add_command(common_options(probe))
+    runner = CliRunner(env={"HIGHTIDE_BOOTSTRAP": "environment:1"})
+    common_options(root)
+
+    def outcome(*arguments: str) -> object:
+        return json.loads(runner.invoke(root, arguments, catch_exceptions=False).output)
+
+    assert outcome("probe") == ["environment:1", False]
+    assert outcome("--bootstrap", "outer:1", "probe") == ["outer:1", False]
+    assert outcome("--bootstrap", "outer:1", "probe", "--bootstrap", "inner:1") == ["inner:1", False]
+    assert outcome("-o", "json", "probe") == ["environment:1", True]
+    assert outcome("-o", "json", "probe", "-o", "table") == ["environment:1", False]

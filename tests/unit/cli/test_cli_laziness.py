@@ -1,0 +1,55 @@
+"""Help comes at once: no command's module, and nothing that is slow to import, is loaded for it."""
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("grpc", "google", "rich", "kazoo", "pyarrow", "psutil", "pydantic", "opentelemetry", "asyncio")
+PROGRAM = """
+import sys
+from hightide_cli.main import main
+code = main({arguments!r})
+print("MODULES", *sorted(name for name in sys.modules if "." not in name or name.startswith("hightide")))
+sys.exit(code)
+"""
+
+
+def modules_after(*arguments: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(arguments=list(arguments))],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("MODULES"))
+    return set(line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("topic", "--help"),
+        ("topic", "consume", "--help"),
+        ("cluster", "--help"),
+        ("dev", "--help"),
+        ("bench", "produce", "--help"),
+        ("demo", "--help"),
+        ("trace", "--help"),
+        ("dump-log", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
+    assert modules_after(*arguments).isdisjoint(SLOW)
+
+
+def test_the_help_of_the_whole_command_imports_no_command() -> None:
+    assert {name for name in modules_after("--help") if name.startswith("hightide")} == {
+        "hightide_cli",
+        "hightide_cli.lazy_group",
+        "hightide_cli.main",
+        "hightide_cli.options",
+    }
