@@ -1,12 +1,16 @@
 """`hightide trace`: failovers as traces, listed and drawn as a waterfall."""
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from hightide_local.traces import Trace, failovers, read_spans, traces_of
 
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.rendering import Json, json_line, table
+
+if TYPE_CHECKING:
+    from hightide_local.traces import SpanRecord, Trace
 
 _DIRECTORY = click.option(
     "--directory",
@@ -74,7 +78,7 @@ def show(ctx: click.Context, trace_id: str | None, last: bool, directories: tupl
     click.echo(waterfall(chosen))
 
 
-def _choose(found: list[Trace], trace_id: str | None) -> Trace:
+def _choose(found: "list[Trace]", trace_id: str | None) -> "Trace":
     if trace_id is None:
         if not found:
             raise click.ClickException("no failover was traced yet; `hightide demo` makes two")
@@ -86,11 +90,10 @@ def _choose(found: list[Trace], trace_id: str | None) -> Trace:
     return matching[0]
 
 
-def _traces(directories: tuple[Path, ...], *, failovers_only: bool) -> list[Trace]:
-    found: list[Trace] = []
-    for directory in directories or _known_directories():
-        found += failovers(directory) if failovers_only else traces_of(read_spans(directory))
-    return sorted(found, key=lambda each: each.start_us)
+def _traces(directories: tuple[Path, ...], *, failovers_only: bool) -> "list[Trace]":
+    from hightide_cli.failover_traces import all_traces
+
+    return all_traces(directories or _known_directories(), failovers_only=failovers_only)
 
 
 def _known_directories() -> tuple[Path, ...]:
@@ -102,10 +105,5 @@ def _known_directories() -> tuple[Path, ...]:
     return tuple(path for path in (each / "traces" for each in known) if path.is_dir())
 
 
-def _span(span: object) -> dict[str, Json]:
-    from dataclasses import asdict
-
-    from hightide_local.traces import SpanRecord
-
-    assert isinstance(span, SpanRecord)
+def _span(span: "SpanRecord") -> dict[str, Json]:
     return asdict(span)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from hightide_local.traces import SpanNode, SpanRecord, Trace
 
+from hightide_cli.failover_traces import root_of
 from hightide_cli.rendering import table
 
 BAR_WIDTH = 40
@@ -40,10 +41,11 @@ def heading(trace: Trace) -> str:
 
 
 def title(trace: Trace) -> str:
-    """Return the name of the first root, with the broker or controller that it is about."""
-    root = trace.roots[0].span
-    about = [f"{name} {value}" for name, value in root.attributes.items() if name.endswith("_id")]
-    return " of ".join([root.name, ", ".join(about).replace("_id", "")]) if about else root.name
+    """Return what the trace is about, with the broker and the reason where they are told."""
+    root = root_of(trace)
+    brokers = root.attributes.get("broker_ids")
+    reason = root.attributes.get("reason")
+    return root.name + (f" of broker {brokers}" if brokers else "") + (f" ({reason})" if reason else "")
 
 
 def started_at(trace: Trace) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 
 from hightide import Admin, Consumer, TopicDescription
 from hightide_local.cluster import LocalCluster
-from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_local.traces import FailoverSummary, summarise_failover
 
 from hightide_cli.benchmarks.failover_load import row_of
 from hightide_cli.benchmarks.load_worker import LoadFailedError, LoadWorker
@@ -16,6 +16,7 @@ from hightide_cli.benchmarks.statistics import medians
 from hightide_cli.benchmarks.target import Target
 from hightide_cli.comparison import Comparer, Row
 from hightide_cli.deliveries import DeliveryTimes
+from hightide_cli.failover_traces import broker_failover
 
 STEPS = ("detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "first_commit_ms")
 _COUNTS = ("lost", "duplicated", "client_errors")
@@ -54,7 +55,11 @@ def _one_round(target: Target, cluster: LocalCluster, plan: FailoverPlan) -> dic
         LoadWorker("hightide_cli.benchmarks.failover_load", configuration) as load,
     ):
         load.wait_until_ready()
-        leaders = {part.partition: part.leader for part in _describe(admin, topic).partitions}
+        leaders = {
+            part.partition: part.leader
+            for part in _describe(admin, topic).partitions
+            if part.leader is not None
+        }
         ((victim, _),) = Counter(leaders.values()).most_common(1)
         name = f"broker-{victim}"
         ended_at_s = cluster.terminate(name) if plan.graceful else cluster.kill(name)
@@ -63,7 +68,7 @@ def _one_round(target: Target, cluster: LocalCluster, plan: FailoverPlan) -> dic
             lambda: all(part.leader not in (None, victim) for part in _describe(admin, topic).partitions),
             f"{topic} has new leaders after {name}",
         )
-        summary = _trace_of(cluster, ended_at_s)
+        summary = _trace_of(cluster, victim, ended_at_s)
         time.sleep(_LOAD_GOES_ON_S)
         load.stop()
         sent = load.result()
@@ -106,14 +111,13 @@ def _read_back(
     }
 
 
-def _trace_of(cluster: LocalCluster, since_s: float) -> FailoverSummary | None:
+def _trace_of(cluster: LocalCluster, broker_id: int, since_s: float) -> FailoverSummary | None:
     """Return the summary of the failover that began now; brokers write their spans when these end."""
     found: FailoverSummary | None = None
     deadline_s = time.monotonic() + _TRACE_WAIT_S
     while time.monotonic() < deadline_s and (found is None or found.first_commit_ms is None):
-        after = [each for each in failovers(cluster.trace_directory) if each.end_us / 1e6 > since_s]
-        if after:
-            found = summarise_failover(after[0], since_s)
+        trace = broker_failover(cluster.trace_directory, broker_id, since_s)
+        found = None if trace is None else summarise_failover(trace, since_s)
         time.sleep(_LOOK_AGAIN_S)
     return found
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 from hightide import Admin, Consumer, Producer
 from hightide_local.cluster import LocalCluster
-from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_local.traces import summarise_failover
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -20,7 +20,8 @@ from hightide_cli.comparison import Comparer, Comparison, Row
 from hightide_cli.demonstration.flights import flights_file, read_flights
 from hightide_cli.demonstration.load import Load
 from hightide_cli.demonstration.report import MeasuredFailover, Report
-from hightide_cli.demonstration.script import Failover, Script
+from hightide_cli.demonstration.script import Failover, Script, Victim
+from hightide_cli.failover_traces import broker_failover, controller_failover
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -107,21 +108,15 @@ def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> 
 
 def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:
     """Join each kill with its trace and with the gaps between acknowledgements until the next kill."""
-    summaries = [
-        (trace.start_us / 1e6, trace)
-        for trace in sorted(failovers(cluster.trace_directory), key=lambda each: each.start_us)
-    ]
     ends_ms = [*(each.killed_at_ms for each in found[1:]), load.times.latest_ms()]
     measured = []
     for failover, end_ms in zip(found, ends_ms, strict=True):
-        summary: FailoverSummary | None = next(
-            (
-                summarise_failover(trace, failover.killed_at_s)
-                for _, trace in summaries
-                if trace.end_us / 1e6 > failover.killed_at_s
-            ),
-            None,
+        trace = (
+            broker_failover(cluster.trace_directory, int(failover.name.split("-")[1]), failover.killed_at_s)
+            if failover.victim is Victim.BROKER
+            else controller_failover(cluster.trace_directory, failover.killed_at_s)
         )
+        summary = None if trace is None else summarise_failover(trace, failover.killed_at_s)
         waits = load.times.longest_waits_ms(failover.killed_at_ms, max(end_ms, failover.killed_at_ms))
         measured.append(MeasuredFailover(failover, summary, tuple(waits.values())))
     return measured

@@ -1,0 +1,38 @@
+"""What the user can act on is a sentence; a fault of the program stays a traceback."""
+
+import pytest
+from hightide.errors import UnknownTopicError
+from hightide_cli.benchmarks.load_worker import LoadFailedError, LoadWorker
+from hightide_cli.failures import sentence_of
+from hightide_local.errors import ClusterError
+
+
+def test_errors_for_the_user_are_told_as_they_are() -> None:
+    assert sentence_of(ClusterError("no Java on this machine")) == "no Java on this machine"
+    told = sentence_of(UnknownTopicError("topic nowhere does not exist"))
+    assert told is not None
+    assert told.startswith("topic nowhere does not exist. `hightide topic ls`")
+
+
+def test_a_missing_file_is_told_by_its_name() -> None:
+    with pytest.raises(OSError) as caught:
+        open("does-not-exist")  # noqa: SIM115 - it cannot be opened
+    assert sentence_of(caught.value) == "does-not-exist: No such file or directory"
+
+
+def test_a_missing_package_is_told_with_the_way_to_get_it() -> None:
+    told = sentence_of(ModuleNotFoundError("No module named 'psutil'", name="psutil"))
+    assert told == "this command needs the package psutil: pip install 'hightide[local]'"
+
+
+def test_a_fault_of_the_program_is_nothing_for_the_user() -> None:
+    assert sentence_of(KeyError("x")) is None
+    assert sentence_of(AssertionError("must hold")) is None
+
+
+def test_a_load_that_fails_is_told_by_its_last_line() -> None:
+    with (
+        LoadWorker("hightide_cli.benchmarks.consume_load", {}) as worker,
+        pytest.raises(LoadFailedError, match="KeyError"),
+    ):
+        worker.result()
