@@ -48,7 +48,7 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_a_cluster_that_does_not_answer_is_one_line_that_names_the_address(
+def test_what_cannot_be_done_is_one_line_with_the_next_step(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, out, err = run(capsys, "trace", "show", "--directory", str(tmp_path))
