@@ -1,13 +1,34 @@
 """A cluster on this machine: a real ZooKeeper, controllers and brokers, each as its own process."""
 
-from collections.abc import Sequence
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
+from hightide_runtime.process_environment import service_environment
+from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
+
+from hightide_local.embedded_zookeeper import wait_until_answers, zookeeper_process
 from hightide_local.errors import ClusterError
+from hightide_local.guard import Guard
+from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
+from hightide_local.ports import HOST
+from hightide_local.processes import ManagedProcess
+from hightide_local.readiness import Questions
 
-__all__ = ["ClusterError", "LocalCluster"]
+__all__ = ["ClusterError", "FirstPorts", "LocalCluster"]
+
+BROKER_PROGRAM = (sys.executable, "-m", "hightide_broker.main")
+CONTROLLER_PROGRAM = (sys.executable, "-m", "hightide_controller.main")
+_POLL_S = 0.02
+_STOP_S = 10.0
 
 
 class LocalCluster:
@@ -29,99 +50,309 @@ class LocalCluster:
         controller_arguments: Sequence[str] = (),
         log_level: str = "INFO",
         detached: bool = False,
+        first_ports: FirstPorts | None = None,
+        broker_program: Sequence[str] = BROKER_PROGRAM,
+        controller_program: Sequence[str] = CONTROLLER_PROGRAM,
     ) -> None:
-        raise NotImplementedError
+        """Nothing runs yet; ports are those of the last time, where the directory has seen one."""
+        if brokers < 1 or controllers < 1:
+            raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
+        self._directory = directory.resolve()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._layout = ClusterLayout.of(self._directory, brokers, controllers, first_ports or FirstPorts())
+        self._detached = detached
+        self._guard: Guard | None = None
+        self._lock: IO[str] | None = None
+        self._paused: set[str] = set()
+        common = ("--zookeeper-session-timeout-ms", str(session_timeout_ms), "--log-level", log_level)
+        lag = ("--replica-lag-time-max-ms", str(replica_lag_time_max_ms))
+        self._broker_command = (*broker_program, *common, *lag, *broker_arguments)
+        self._controller_command = (*controller_program, *common, *controller_arguments)
+        self._processes: dict[str, ManagedProcess] = {}
+        for name, (pid, created_s) in self._layout.processes.items():
+            if name in self._layout.names:
+                self._process(name).adopt(pid, created_s)
 
     @property
     def directory(self) -> Path:
         """Where everything of this cluster lies."""
-        raise NotImplementedError
+        return self._directory
 
     @property
     def bootstrap(self) -> str:
         """host:port of all brokers, separated by commas: what clients are given."""
-        raise NotImplementedError
+        return ",".join(self.brokers.values())
 
     @property
     def zookeeper(self) -> str:
         """host:port of ZooKeeper."""
-        raise NotImplementedError
+        return f"{HOST}:{self._layout.zookeeper_port}"
 
     @property
     def brokers(self) -> dict[int, str]:
         """host:port of each broker, by id."""
-        raise NotImplementedError
+        return {number: f"{HOST}:{port}" for number, port in self._layout.brokers.items()}
 
     @property
     def controllers(self) -> dict[int, str]:
         """host:port of each controller, by id."""
-        raise NotImplementedError
+        return {number: f"{HOST}:{port}" for number, port in self._layout.controllers.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the processes, ZooKeeper first."""
+        return self._layout.names
 
     @property
     def log_directory(self) -> Path:
         """One file a process, <name>.log."""
-        raise NotImplementedError
+        return self._directory / "logs"
 
     @property
     def trace_directory(self) -> Path:
         """Spans as JSON lines, one file a process; `traces.read_spans` reads them."""
-        raise NotImplementedError
+        return self._directory / "traces"
 
     def data_directory(self, broker_id: int) -> Path:
         """Where a broker keeps its log."""
-        raise NotImplementedError
+        return self._directory / "data" / f"broker-{broker_id}"
+
+    def address_of(self, name: str) -> str:
+        """host:port of a process."""
+        return f"{HOST}:{self._layout.port_of(name)}"
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start everything and wait until it is ready. On failure nothing is left running, and the error
-        shows the last lines of the log of the process that failed."""
-        raise NotImplementedError
+        """Start everything that does not run, and wait until it is ready.
+
+        On failure nothing that it started is left running, and the ClusterError shows the last lines of the
+        log of the process that failed.
+        """
+        self._take_lock()
+        self._guard = self._guard or Guard()
+        started: list[str] = []
+        try:
+            stopped = [name for name in self.names if not self._process(name).is_running()]
+            self._layout.give_up_taken_ports(stopped)
+            self._processes = {name: p for name, p in self._processes.items() if name not in stopped}
+            # All at once: services look for ZooKeeper while it starts.
+            for name in stopped:
+                started.append(name)
+                self._process(name).start(self._guard)
+            self._save()
+            self.wait_ready(timeout_s)
+        except BaseException:
+            for name in started:
+                self._process(name).kill()
+            self._save()
+            self._let_go(release=False)
+            raise
+        if self._detached:
+            self._let_go(release=True)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until all processes that run answer, and the active controller knows all running brokers."""
-        raise NotImplementedError
+        """Wait until all that run (and are not paused) answer, and all brokers know that all of them live.
+
+        ClusterError with the end of a log where a process ends meanwhile, or the time is up.
+        """
+        deadline = time.monotonic() + timeout_s
+        awake = self._awake()
+        if ZOOKEEPER in awake:
+            wait_until_answers(self._process(ZOOKEEPER), self._layout.zookeeper_port, timeout_s)
+        services = [name for name in awake if name != ZOOKEEPER]
+        brokers = {number for number in self._layout.brokers if f"broker-{number}" in services}
+        with Questions() as questions:
+            for name in services:
+                address = self.address_of(name)
+                self._wait_until(
+                    partial(questions.is_serving, address),
+                    f"{name} at {address} does not say that it serves",
+                    deadline,
+                    [name, *services],
+                )
+            for number in brokers if self._layout.controllers else ():
+                self._wait_until(
+                    partial(questions.has_heard_of, self.brokers[number], brokers),
+                    f"broker-{number} has not heard from a controller of the brokers {sorted(brokers)}",
+                    deadline,
+                    [f"broker-{number}", *services],
+                )
 
     def stop(self) -> None:
-        """SIGTERM to brokers and controllers, then ZooKeeper; SIGKILL to what does not end in time."""
-        raise NotImplementedError
+        """SIGTERM to brokers, controllers, then ZooKeeper; SIGKILL to what does not end in time."""
+        try:
+            # In this order, since a broker that stops asks the controller to move its leadership elsewhere.
+            for kind in ("broker-", "controller-", ZOOKEEPER):
+                self._stop_all([name for name in self.names if name.startswith(kind)])
+        finally:
+            for process in self._processes.values():
+                process.kill()
+            self._paused.clear()
+            self._save()
+            self._let_go(release=False)
 
     def kill(self, name: str) -> float:
         """SIGKILL, and wait until it is gone; the time.time() at which the signal was sent."""
-        raise NotImplementedError
+        process = self._running_process(name)
+        killed_at_s = time.time()
+        process.kill()
+        self._paused.discard(name)
+        self._save()
+        return killed_at_s
 
     def terminate(self, name: str, timeout_s: float = 30.0) -> float:
         """SIGTERM, and wait until it has ended; the time.time() at which the signal was sent."""
-        raise NotImplementedError
+        process = self._running_process(name)
+        terminated_at_s = time.time()
+        if not process.terminate(timeout_s):
+            raise ClusterError(
+                f"{name} runs on {timeout_s:g} s after SIGTERM; the end of its log:\n{self.log_tail(name)}"
+            )
+        self._paused.discard(name)
+        self._save()
+        return terminated_at_s
 
     def pause(self, name: str) -> None:
         """SIGSTOP: it holds its connections and answers nothing."""
-        raise NotImplementedError
+        self._running_process(name).send(signal.SIGSTOP)
+        self._paused.add(name)
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
-        raise NotImplementedError
+        self._running_process(name).send(signal.SIGCONT)
+        self._paused.discard(name)
 
     def restart(self, name: str, *, wait: bool = True, timeout_s: float = 30.0) -> None:
-        """Start it again (ending it by SIGTERM first where it runs); `wait` until it is ready."""
-        raise NotImplementedError
+        """Start it again (ending it by SIGTERM first where it runs); `wait` until all that runs is ready."""
+        process = self._process(name)
+        if process.is_running():
+            self.terminate(name, timeout_s)
+        process.start(self._guard)
+        self._save()
+        if wait:
+            self.wait_ready(timeout_s)
 
     def running(self) -> dict[str, int]:
         """The pid of each process that runs, by name."""
-        raise NotImplementedError
+        return {name: pid for name in self.names if (pid := self._process(name).pid)}
 
     def active_controller(self, timeout_s: float = 10.0) -> str:
-        """The name of the active controller, as the brokers know it; waits until there is one."""
-        raise NotImplementedError
+        """The name of the active controller: the one that answers as such; waits until there is one."""
+        deadline = time.monotonic() + timeout_s
+        with Questions() as questions:
+            while True:
+                for name in self._awake():
+                    if name.startswith("controller-") and questions.is_active_controller(
+                        self.address_of(name)
+                    ):
+                        return name
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"no controller answers as the active one within {timeout_s:g} s")
+                time.sleep(_POLL_S)
 
     def log_tail(self, name: str, lines: int = 20) -> str:
         """The last lines of a process's log."""
-        raise NotImplementedError
+        return self._process(name).log_tail(lines)
 
     def __enter__(self) -> Self:
         """Start, and wait until it is ready."""
-        raise NotImplementedError
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop."""
-        raise NotImplementedError
+        self.stop()
+
+    def _process(self, name: str) -> ManagedProcess:
+        if name not in self._processes:
+            port = self._layout.port_of(name)
+            log_path = self.log_directory / f"{name}.log"
+            if name == ZOOKEEPER:
+                process = zookeeper_process(self._directory / "zookeeper", port, log_path=log_path)
+            else:
+                process = ManagedProcess(name, self._command(name), self._environment(), log_path)
+            self._processes[name] = process
+        return self._processes[name]
+
+    def _command(self, name: str) -> list[str]:
+        kind, _, number = name.partition("-")
+        reached = ("--listen", self.address_of(name), "--zookeeper", self.zookeeper)
+        if kind == "controller":
+            return [*self._controller_command, "--controller-id", number, *reached]
+        data = ("--data-dir", str(self.data_directory(int(number))))
+        return [*self._broker_command, "--broker-id", number, *reached, *data]
+
+    def _environment(self) -> dict[str, str]:
+        return service_environment({**os.environ, TRACE_DIRECTORY_VARIABLE: str(self.trace_directory)})
+
+    def _running_process(self, name: str) -> ManagedProcess:
+        process = self._process(name)
+        if not process.is_running():
+            raise ClusterError(f"{name} does not run")
+        return process
+
+    def _awake(self) -> list[str]:
+        return [name for name in self.running() if name not in self._paused]
+
+    def _wait_until(
+        self, condition: Callable[[], bool], what: str, deadline: float, among: Sequence[str]
+    ) -> None:
+        while not condition():
+            for name in among:
+                process = self._process(name)
+                if not process.is_running():
+                    code = process.exit_code
+                    raise ClusterError(
+                        f"{name} ended{f' with exit code {code}' if code is not None else ''}; "
+                        f"the end of {process.log_path}:\n{process.log_tail()}"
+                    )
+            if time.monotonic() > deadline:
+                blamed = self._process(among[0])
+                raise ClusterError(
+                    f"gave up waiting: {what}; the end of {blamed.log_path}:\n{blamed.log_tail()}"
+                )
+            time.sleep(_POLL_S)
+
+    def _stop_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            process = self._process(name)
+            if process.is_running():
+                # It may have ended by itself since it was looked at.
+                with contextlib.suppress(ClusterError):
+                    process.send(signal.SIGTERM)
+                    process.send(signal.SIGCONT)
+        deadline = time.monotonic() + _STOP_S
+        for name in names:
+            if not self._process(name).wait(max(0.1, deadline - time.monotonic())):
+                self._process(name).kill()
+
+    def _save(self) -> None:
+        self._layout.processes = {
+            name: (process.pid, process.created_s)
+            for name, process in self._processes.items()
+            if self._detached and process.is_running()
+        }
+        self._layout.save()
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        lock = (self._directory / ".lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise ClusterError(f"another process runs the cluster in {self._directory}") from None
+        self._lock = lock
+
+    def _let_go(self, *, release: bool) -> None:
+        if self._guard is not None:
+            if release:
+                self._guard.release()
+            else:
+                self._guard.close()
+            self._guard = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

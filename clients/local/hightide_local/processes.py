@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hightide_local.guard import Guard
 #: the supervisor dies in between, `read` fails and the child just ends.
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
 _KILL_WAIT_S = 10.0
+_POLL_S = 0.02
 
 
 class ManagedProcess:
@@ -116,12 +118,12 @@ class ManagedProcess:
                 return False
             self._forget()
             return True
-        if self._process is None:
-            return True
-        try:
-            self._process.wait(timeout_s)
-        except psutil.TimeoutExpired:
-            return False
+        # Not our child. Its parent may leave it as a zombie for ever, which counts as ended.
+        deadline = time.monotonic() + timeout_s
+        while self.is_running():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
         return True
 
     def terminate(self, timeout_s: float) -> bool:

@@ -1,7 +1,16 @@
 """Reading the spans that services write as JSON lines: `hightide trace show` renders what this finds."""
 
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
+
+from hightide_runtime import telemetry
+
+_FAILOVER_ROOTS = frozenset({telemetry.FAILOVER, telemetry.CONTROLLER_FAILOVER})
+Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +52,21 @@ class Trace:
     @property
     def spans(self) -> list[SpanRecord]:
         """All spans, parents before children."""
-        raise NotImplementedError
+        return [node.span for root in self.roots for node in _walk(root)]
 
     @property
     def start_us(self) -> int:
         """When the first span started."""
-        raise NotImplementedError
+        return min(span.start_us for span in self.spans)
 
     @property
     def end_us(self) -> int:
         """When the last span ended."""
-        raise NotImplementedError
+        return max(span.end_us for span in self.spans)
+
+    def named(self, name: str) -> list[SpanRecord]:
+        """The spans of one name, by start time."""
+        return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +84,121 @@ class FailoverSummary:
 
 
 def read_spans(directory: Path) -> list[SpanRecord]:
-    """All spans in *.jsonl of a directory; a torn last line (a process was killed) is skipped."""
-    raise NotImplementedError
+    """All spans in *.jsonl of a directory; a line that is none (a process was killed midway) is skipped."""
+    spans = []
+    for path in sorted(directory.glob("*.jsonl")):
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    spans.append(_span_of(json.loads(line)))
+                except (ValueError, KeyError, TypeError):
+                    continue
+    return spans
 
 
 def traces_of(spans: list[SpanRecord]) -> list[Trace]:
     """Group spans into traces, the oldest first."""
-    raise NotImplementedError
+    by_trace: dict[str, list[SpanRecord]] = defaultdict(list)
+    for span in spans:
+        by_trace[span.trace_id].append(span)
+    traces = [Trace(trace_id, _trees_of(members)) for trace_id, members in by_trace.items()]
+    return sorted(traces, key=lambda trace: trace.start_us)
 
 
 def failovers(directory: Path) -> list[Trace]:
-    """The traces whose root is a failover, the oldest first."""
-    raise NotImplementedError
+    """The traces of failovers (of brokers and of controllers), the oldest first.
+
+    A trace counts as one where its root says so, and where it lost its root because the controller died with it.
+    """
+    return [
+        trace
+        for trace in traces_of(read_spans(directory))
+        if any(_is_of_failover(root.span.name) for root in trace.roots)
+    ]
 
 
 def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> FailoverSummary:
     """Sum one failover up. With `killed_at_s` (what LocalCluster.kill returned) times count from there,
-    else from the trace's first span."""
-    raise NotImplementedError
+    else from the trace's first span. first_commit_ms is the latest of the partitions' first commits."""
+    origin_us = int(killed_at_s * 1_000_000) if killed_at_s is not None else trace.start_us
+    down = trace.named(telemetry.BROKER_DOWN)
+    changes = trace.named(telemetry.LEADERSHIP_CHANGE)
+    informed = trace.named(telemetry.INFORM_BROKER)
+    commits = trace.named(telemetry.FIRST_COMMIT) or trace.named(telemetry.FOLLOWERS_CONNECT)
+    # Where the process was seen to die there is no watcher, and the other way round.
+    noticed = down or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
+    attributes: Attributes = {}
+    for span in trace.spans:
+        if _is_of_failover(span.name):
+            attributes = {**span.attributes, **attributes}
+    return FailoverSummary(
+        trace_id=trace.trace_id,
+        broker_id=_whole(attributes.get("broker_id")),
+        partitions=_whole(attributes.get("partitions")),
+        detect_ms=_ms(noticed, lambda found: found[0].end_us - origin_us),
+        elect_ms=_ms(changes, lambda found: found[-1].end_us - found[0].start_us),
+        zookeeper_ms=_ms(trace.named(telemetry.ZOOKEEPER_MULTI), _extent_us),
+        fan_out_ms=_ms(informed, _extent_us),
+        first_commit_ms=_ms(commits, lambda found: max(span.end_us for span in found) - origin_us),
+    )
+
+
+def _is_of_failover(name: str) -> bool:
+    return name in _FAILOVER_ROOTS or name.startswith(f"{telemetry.FAILOVER}.")
+
+
+def _extent_us(spans: list[SpanRecord]) -> int:
+    """From the start of the first to the end of the last: what they took together, side by side or not."""
+    return max(span.end_us for span in spans) - min(span.start_us for span in spans)
+
+
+def _ms(spans: list[SpanRecord], measure: Callable[[list[SpanRecord]], int]) -> float | None:
+    return measure(spans) / 1000 if spans else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _walk(node: SpanNode) -> Iterator[SpanNode]:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(node.children))
+
+
+def _trees_of(spans: Iterable[SpanRecord]) -> tuple[SpanNode, ...]:
+    by_id = {span.span_id: span for span in spans}
+    children: dict[str, list[SpanRecord]] = defaultdict(list)
+    for span in by_id.values():
+        # A span whose parent was never written (its process was killed) stands at the root.
+        children[span.parent_id if span.parent_id in by_id else ""].append(span)
+    return _forest("", children, frozenset())
+
+
+def _forest(
+    parent_id: str, children: dict[str, list[SpanRecord]], above: frozenset[str]
+) -> tuple[SpanNode, ...]:
+    ordered = sorted(children.get(parent_id, ()), key=lambda span: (span.start_us, span.end_us))
+    return tuple(
+        SpanNode(span, _forest(span.span_id, children, above | {span.span_id}))
+        for span in ordered
+        if span.span_id not in above
+    )
+
+
+def _span_of(fields: dict[str, Any]) -> SpanRecord:
+    attributes = fields.get("attributes", {})
+    return SpanRecord(
+        trace_id=str(fields["trace_id"]),
+        span_id=str(fields["span_id"]),
+        parent_id=str(fields["parent_id"]),
+        name=str(fields["name"]),
+        service=str(fields["service"]),
+        instance=str(fields["instance"]),
+        start_us=int(fields["start_us"]),
+        end_us=int(fields["end_us"]),
+        ok=bool(fields.get("ok", True)),
+        attributes=attributes if isinstance(attributes, dict) else {},
+    )

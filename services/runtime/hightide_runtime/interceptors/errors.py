@@ -10,6 +10,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.errors import INTERNAL_ERROR_MESSAGE, ServiceError, abort
 from hightide_runtime.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
+from hightide_runtime.zookeeper_errors import ConnectionLost, SessionExpired
 
 _log = logging.getLogger(__name__)
 #: abort() has been called already, or the client is gone: both are on their way out as they should.
@@ -17,7 +18,10 @@ _PASS_THROUGH = (grpc.aio.AbortError, asyncio.CancelledError, GeneratorExit)
 
 
 class ErrorInterceptor:
-    """A ServiceError goes out as the catalogue says; anything else is a bug: INTERNAL, and a log entry."""
+    """A ServiceError goes out as the catalogue says; what is no answer at all is a bug: INTERNAL, and logged.
+
+    Where ZooKeeper did not answer and the servicer had nothing better to say, the client is told just that.
+    """
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
         """Wrap a method with one response."""
@@ -48,7 +52,9 @@ class ErrorInterceptor:
 
 
 async def _answer(method: Method, context: Context, error: Exception) -> None:
-    if not isinstance(error, ServiceError):
+    if isinstance(error, ConnectionLost | SessionExpired):
+        error = ServiceError(ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"{error}; try again in a moment")
+    elif not isinstance(error, ServiceError):
         _log.error("%s failed unexpectedly", method, exc_info=error)
         error = ServiceError(ErrorCode.ERROR_CODE_INTERNAL, INTERNAL_ERROR_MESSAGE)
     await abort(context, error)

@@ -1,0 +1,130 @@
+"""What is kept about a cluster below its directory: cluster.json, and where everything lies."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from hightide_local.errors import ClusterError
+from hightide_local.ports import free_port, is_free
+
+_VERSION = 1
+ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPorts:
+    """The ports to take where they are free: `dev up` wants those that clients try by default."""
+
+    zookeeper: int | None = None
+    broker: int | None = None
+    controller: int | None = None
+
+
+@dataclass(slots=True)
+class ClusterLayout:
+    """Ports and processes of one cluster; `save` writes cluster.json in one step."""
+
+    directory: Path
+    zookeeper_port: int
+    brokers: dict[int, int]
+    controllers: dict[int, int]
+    #: pid and time of creation of the processes of a detached cluster, by name.
+    processes: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self | None:
+        """Read cluster.json; None where there is none. ClusterError where it is not what `save` wrote."""
+        path = directory / "cluster.json"
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ClusterError(f"{path} is damaged ({error}); delete {directory} to begin anew") from None
+        try:
+            if content["version"] != _VERSION:
+                raise ClusterError(f"{path} is of version {content['version']}, not {_VERSION}; delete it")
+            return cls(
+                directory,
+                int(content["zookeeper_port"]),
+                _by_id(content["brokers"]),
+                _by_id(content["controllers"]),
+                {name: (int(pid), float(made)) for name, (pid, made) in content["processes"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ClusterError(f"{path} is damaged ({error!r}); delete {directory} to begin anew") from None
+
+    @classmethod
+    def of(cls, directory: Path, brokers: int, controllers: int, first: FirstPorts) -> Self:
+        """The layout of the directory, with as many brokers and controllers as asked; old ports are kept."""
+        old = cls.load(directory)
+        layout = (
+            cls(directory, old.zookeeper_port, {}, {}, old.processes) if old else cls(directory, 0, {}, {})
+        )
+        if not layout.zookeeper_port:
+            layout.zookeeper_port = free_port(preferred=first.zookeeper)
+        for chosen, known, count, first_port in (
+            (layout.brokers, old.brokers if old else {}, brokers, first.broker),
+            (layout.controllers, old.controllers if old else {}, controllers, first.controller),
+        ):
+            for number in range(1, count + 1):
+                preferred = first_port + number - 1 if first_port else None
+                chosen[number] = known.get(number) or free_port(layout.ports, preferred)
+        return layout
+
+    @property
+    def ports(self) -> list[int]:
+        """All ports in use by this cluster."""
+        return [self.zookeeper_port, *self.brokers.values(), *self.controllers.values()]
+
+    @property
+    def names(self) -> list[str]:
+        """The processes, ZooKeeper first."""
+        return [
+            ZOOKEEPER,
+            *(f"controller-{number}" for number in self.controllers),
+            *(f"broker-{number}" for number in self.brokers),
+        ]
+
+    def port_of(self, name: str) -> int:
+        """The port of a process; ClusterError for a name that is none."""
+        kind, _, number = name.partition("-")
+        ports = {"broker": self.brokers, "controller": self.controllers}.get(kind, {})
+        if name == ZOOKEEPER:
+            return self.zookeeper_port
+        if not number.isdigit() or int(number) not in ports:
+            raise ClusterError(f"there is no process {name!r}; there are {', '.join(self.names)}")
+        return ports[int(number)]
+
+    def give_up_taken_ports(self, stopped: list[str]) -> None:
+        """Choose other ports for processes that do not run, and whose ports somebody else has taken."""
+        for name in stopped:
+            if is_free(self.port_of(name)):
+                continue
+            port = free_port(self.ports)
+            if name == ZOOKEEPER:
+                self.zookeeper_port = port
+            else:
+                kind, _, number = name.partition("-")
+                (self.brokers if kind == "broker" else self.controllers)[int(number)] = port
+
+    def save(self) -> None:
+        """Write cluster.json: all of it, or what was there before."""
+        content = {
+            "version": _VERSION,
+            "zookeeper_port": self.zookeeper_port,
+            "brokers": self.brokers,
+            "controllers": self.controllers,
+            "processes": self.processes,
+        }
+        path = self.directory / "cluster.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+        os.replace(temporary, path)
+
+
+def _by_id(ports: Mapping[str, Any]) -> dict[int, int]:
+    return {int(number): int(port) for number, port in ports.items()}

@@ -1,0 +1,75 @@
+"""Asking the processes of a cluster, over gRPC, whether they are ready."""
+
+from collections.abc import Callable, Set
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hightide.v1 import broker_service_pb2, controller_service_pb2
+from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
+from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
+
+_Reply = TypeVar("_Reply")
+#: How long one question waits for a process that is starting; in between, the caller looks whether it lives.
+_WAIT_S = 0.25
+_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class Questions:
+    """Channels to the processes of a cluster, opened when they are needed and closed together."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def is_serving(self, address: str) -> bool:
+        """Whether the process says SERVING; waits a moment for one that is just starting."""
+        stub = health_pb2_grpc.HealthStub(self._channel(address))
+        request = health_pb2.HealthCheckRequest(service="")
+        reply = _answer(lambda: stub.Check(request, timeout=_WAIT_S, wait_for_ready=True))
+        return reply is not None and reply.status == health_pb2.HealthCheckResponse.SERVING
+
+    def has_heard_of(self, address: str, brokers: Set[int]) -> bool:
+        """Whether a broker has heard from a controller that all these brokers live."""
+        stub = BrokerServiceStub(self._channel(address))
+        request = broker_service_pb2.GetMetadataRequest()
+        reply = _answer(lambda: stub.GetMetadata(request, timeout=1.0))
+        if reply is None or not reply.HasField("controller"):
+            return False
+        return brokers <= {broker.id for broker in reply.brokers}
+
+    def is_active_controller(self, address: str) -> bool:
+        """Whether the controller answers as the active one."""
+        stub = ControllerServiceStub(self._channel(address))
+        request = controller_service_pb2.DescribeClusterRequest()
+        return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
+
+    def __enter__(self) -> Self:
+        """Nothing is opened yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the channels."""
+        for channel in self._channels.values():
+            channel.close()
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(address, _OPTIONS)
+        return self._channels[address]
+
+
+def _answer(call: Callable[[], _Reply]) -> _Reply | None:
+    try:
+        return call()
+    except grpc.RpcError:
+        # Not there yet, or not the one to ask. The caller asks again until its time is up.
+        return None

@@ -1,0 +1,22 @@
+"""Fixtures that the rooms share."""
+
+from collections.abc import Iterator
+
+import pytest
+from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+
+pytest_plugins = ["hightide_local.pytest_plugin"]
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A real ZooKeeper for the whole session; tests keep to a chroot of their own."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_time_ms=200) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper_hosts(zookeeper_server: EmbeddedZooKeeper, request: pytest.FixtureRequest) -> str:
+    """host:port/chroot of the session's ZooKeeper, with a chroot that belongs to this test."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{zookeeper_server.address}/{name}"
