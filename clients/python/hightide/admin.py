@@ -3,11 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
+from hightide.addresses import bootstrap_addresses
+from hightide.admin_operations import AdminOperations
+from hightide.driver import now_ms
+from hightide.errors import ClosedError
+from hightide.offset_at import offset_at
+from hightide.operations import Operation, run
 from hightide.records import ClusterDescription, TopicDescription, TopicPartition
+from hightide.transport import Transport
 
-OffsetAt = Literal["earliest", "latest"] | datetime | int
+T = TypeVar("T")
+
+OffsetWhen = Literal["earliest", "latest"] | datetime | int
 
 
 class Admin:
@@ -24,7 +33,10 @@ class Admin:
         timeout_ms: int = 30_000,
         client_id: str | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._bootstrap = bootstrap_addresses(bootstrap)
+        self._timeout_ms = timeout_ms
+        self._transport = Transport(client_id)
+        self._closed = False
 
     def create_topic(
         self,
@@ -39,30 +51,49 @@ class Admin:
         """Create a topic and wait until its partitions have leaders. `assignment` names the brokers of each
         partition and then stands for the two numbers. Raises TopicAlreadyExistsError, InvalidTopicNameError,
         InvalidPartitionCountError, InvalidReplicationFactorError, InvalidAssignmentError, InvalidConfigError."""
-        raise NotImplementedError
+        return self._run(
+            self._operations().create_topic(
+                name,
+                partitions,
+                replication_factor,
+                configs=configs or {},
+                assignment=assignment,
+                validate_only=validate_only,
+            )
+        )
 
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
         """These topics in this order, or all by name, from the controller. Raises UnknownTopicError."""
-        raise NotImplementedError
+        return self._run(self._operations().describe_topics(None if names is None else list(names)))
 
     def list_topics(self) -> list[str]:
         """The names of all topics, sorted, as any broker knows them."""
-        raise NotImplementedError
+        return self._run(self._operations().list_topics())
 
     def describe_cluster(self) -> ClusterDescription:
         """The brokers, the controller, and what is not well."""
-        raise NotImplementedError
+        return self._run(self._operations().describe_cluster())
 
     def list_offsets(
-        self, partitions: Iterable[TopicPartition], at: OffsetAt = "latest"
+        self, partitions: Iterable[TopicPartition], at: OffsetWhen = "latest"
     ) -> dict[TopicPartition, int | None]:
         """The first ("earliest"), the next ("latest"), or the first offset at or after a time; None where no
         committed record is that late. Raises UnknownTopicError, UnknownPartitionError."""
-        raise NotImplementedError
+        look_up = offset_at(at)
+        return self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
+
+    def _operations(self) -> AdminOperations:
+        return AdminOperations(self._bootstrap, self._timeout_ms, now_ms)
+
+    def _run(self, operation: Operation[T]) -> T:
+        if self._closed:
+            raise ClosedError("this admin client is closed")
+        return run(operation, self._transport)
 
     def close(self) -> None:
         """Let go of all connections. Closing twice does nothing."""
-        raise NotImplementedError
+        self._closed = True
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self

@@ -394,9 +394,7 @@ def from_reason(
     if _PREFIX + reason in ErrorCode.keys():  # noqa: SIM118 - a protobuf enum wrapper, not a dict
         code = ErrorCode.Value(_PREFIX + reason)
         if code in CATALOGUE:
-            return from_code(
-                code, message, topic=topic, partition=number, address=address, metadata=details
-            )
+            return from_code(code, message, topic=topic, partition=number, address=address, metadata=details)
     text = f"error {reason}: {message}"
     return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
 
@@ -432,7 +430,9 @@ class BrokersUnavailableError(ClientError):
     """No broker answered within the budget. `addresses` are all that were tried."""
 
     retriable = True
-    next_step = "Check that the cluster runs (`hightide cluster health`) and the bootstrap addresses are right."
+    next_step = (
+        "Check that the cluster runs (`hightide cluster health`) and the bootstrap addresses are right."
+    )
 
     def __init__(self, message: str, *, addresses: Sequence[str] = (), topic: str | None = None) -> None:
         super().__init__(message, topic=topic)

@@ -1,16 +1,39 @@
-"""The blocking producer."""
+"""The blocking producer: the shell of `ProducerCore` for threads."""
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from hightide import at_exit
+from hightide.addresses import bootstrap_addresses
+from hightide.arrow_rows import by_partition, cut, rows_of
+from hightide.cluster import Cluster
 from hightide.delivery import BulkDelivery, Delivery
+from hightide.driver import Driver, now_ms, run_callbacks
+from hightide.errors import (
+    BufferFullError,
+    ClosedError,
+    DeliveryPendingError,
+    InternalError,
+    UndeliveredError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from hightide.lane import Lane, TopicLanes
+from hightide.partitioner import crc32c
+from hightide.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch
+from hightide.producer_core import ProducerCore
+from hightide.producer_settings import Acks, CompressionName, ProducerSettings
+from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Acks = Literal["all", 1, 0]
-Compression = Literal["lz4", "zstd"]
+# A topic that was created a moment ago may not be known to the broker that is asked.
+UNKNOWN_TOPIC_PATIENCE_MS = 2_000
 
 
 class Producer:
@@ -27,14 +50,33 @@ class Producer:
         linger_ms: float = 5,
         batch_bytes_max: int = 1 << 20,
         buffer_memory_bytes: int = 64 << 20,
-        compression: Compression | None = None,
+        compression: CompressionName | None = None,
         idempotent: bool = True,
         delivery_timeout_ms: int = 120_000,
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         client_id: str | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._settings = ProducerSettings(
+            acks=acks,
+            linger_ms=linger_ms,
+            batch_bytes_max=batch_bytes_max,
+            buffer_memory_bytes=buffer_memory_bytes,
+            compression=compression,
+            idempotent=idempotent,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            max_block_ms=max_block_ms,
+        )
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._core = ProducerCore(self._settings, Cluster(bootstrap_addresses(bootstrap)), self)
+        # The hot path reads topics from here; closing swaps it for an empty one.
+        self._topics: dict[str, TopicLanes] = self._core.topics
+        self._transport = Transport(client_id)
+        self._driver = Driver(self._core, self._transport, self._changed, "hightide-producer")
+        self._closed = False
+        at_exit.watch(self)
 
     def send(
         self,
@@ -49,33 +91,199 @@ class Producer:
         """Take one record; it is sent in the background. Blocks up to max_block_ms while the buffer is full or the
         topic is not known yet. Raises UnknownTopicError, UnknownPartitionError, BrokersUnavailableError,
         BufferFullError, RecordTooLargeError, InvalidArgumentError, ClosedError."""
-        raise NotImplementedError
+        home = self._topics.get(topic)
+        if (
+            home is None
+            or headers is not None
+            or timestamp_us is not None
+            or partition is not None
+            or type(value) is not bytes
+        ):
+            return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+        if key is None:
+            lane = home.sticky
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value)
+        elif type(key) is bytes:
+            lane = home.lanes[crc32c(key) % home.partition_count]
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value) + len(key)
+        else:
+            return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+        with self._lock:
+            batch = lane.open
+            if batch is not None:
+                size_bytes += batch.size_bytes
+                if size_bytes <= batch.granted_bytes and batch.headers is None:
+                    index = batch.record_count
+                    batch.record_count = index + 1
+                    batch.size_bytes = size_bytes
+                    batch.keys.append(key)
+                    batch.values.append(value)
+                    batch.timestamps.append(time.time_ns() // 1000)
+                    return Delivery(batch, index)
+        return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_us: int | None,
+        headers: Sequence[tuple[str, bytes]] | None,
+    ) -> Delivery:
+        """Everything that is not the common case: checks, the first record of a topic or batch, back-pressure."""
+        value = as_bytes("value", value)
+        key = as_bytes("key", key)
+        headers = checked_headers(headers)
+        timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
+        home = self._topic(topic)
+        lane = _lane_for(home, key, partition)
+        delivery = self._until_room(
+            lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
+        )
+        assert isinstance(delivery, Delivery)
+        return delivery
+
+    def _until_room(self, take: Callable[[float], Any], topic: str) -> Any:
+        """Let the core take something; while the buffer is full, wait, at most max_block_ms."""
+        deadline_ms: float | None = None
+        with self._changed:
+            while True:
+                self._check_open()
+                now = now_ms()
+                taken = take(now)
+                if self._core.wants_poll:
+                    self._driver.poke()
+                if taken is not None:
+                    return taken
+                if deadline_ms is None:
+                    deadline_ms = now + self._settings.max_block_ms
+                if now >= deadline_ms:
+                    raise BufferFullError(
+                        f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, and no room came free "
+                        f"within max_block_ms={self._settings.max_block_ms}",
+                        topic=topic,
+                    )
+                self._changed.wait((deadline_ms - now) / 1000)
+
+    def _topic(self, topic: str) -> TopicLanes:
+        """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
+        started_ms = now_ms()
+        with self._changed:
+            self._check_open()
+            self._driver.start()
+            seeker = self._core.seeker
+            asked_at = seeker.answer_count
+            while True:
+                self._check_open()
+                home = self._core.lanes_of(topic)
+                if home is not None:
+                    return home
+                now = now_ms()
+                waited_ms = now - started_ms
+                answered = seeker.answer_count > asked_at
+                patience_ms = min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+                if answered and topic in self._core.cluster.missing and waited_ms >= patience_ms:
+                    seeker.forget(topic)
+                    raise UnknownTopicError(f"topic {topic} does not exist")
+                if waited_ms >= self._settings.max_block_ms:
+                    raise seeker.unavailable(self._settings.max_block_ms)
+                seeker.want([topic], not_before_ms=now + 40 if answered else now)
+                self._driver.poke()
+                self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this producer is closed")
+        if self._driver.failure is not None:
+            raise InternalError(f"the sender thread failed: {self._driver.failure!r}")
 
     def send_arrow(
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
     ) -> BulkDelivery:
         """Take all rows of a table with the columns `value`, and where there are `key` (binary or string),
         `timestamp` (timestamp or int64 of us) and `headers`. Equal keys keep their order. Errors as of send()."""
-        raise NotImplementedError
+        rows = rows_of(records, time.time_ns() // 1000)
+        home = self._topic(topic)
+        batches: list[PendingBatch] = []
+        groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
+        for number, group in groups:
+            for part, size_bytes in cut(group, home.batch_limit_bytes):
+                lane = self._core.next_sticky(home) if number is None else _lane_for(home, None, number)
+                batches.append(self._take_rows(lane or home.sticky, part, size_bytes))
+        return BulkDelivery(tuple(batches))
+
+    def _take_rows(self, lane: Lane, rows: "pa.RecordBatch", size_bytes: int) -> PendingBatch:
+        batch = self._until_room(lambda now: self._core.append_arrow(lane, rows, size_bytes, now), lane.topic)
+        assert isinstance(batch, PendingBatch)
+        return batch
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what waits and return when all of it is acknowledged or failed (each Delivery tells).
         Raises UndeliveredError when the time runs out first."""
-        raise NotImplementedError
+        with self._lock:
+            batches = tuple(self._core.close_open_batches())
+            if batches:
+                self._driver.poke()
+        try:
+            BulkDelivery(batches).exception(timeout_s)
+        except DeliveryPendingError:
+            count = self.undelivered_count
+            raise UndeliveredError(
+                f"{count} records are not acknowledged after {timeout_s} s; they are still being sent",
+                undelivered_count=count,
+            ) from None
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, then let go of everything. Raises UndeliveredError where records were left when the time ran
         out; those deliveries fail. Closing twice does nothing."""
-        raise NotImplementedError
+        with self._lock:
+            if self._closed:
+                return
+            self._topics = {}
+        try:
+            self.flush(timeout_s)
+        except UndeliveredError:
+            # Told below, with the final count.
+            pass
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._driver.stop()
+        self._transport.close()
+        at_exit.forget(self)
+        count = self.undelivered_count
+        if not count:
+            return
+        error = UndeliveredError(
+            f"the producer was closed with {count} records not acknowledged", undelivered_count=count
+        )
+        with self._lock:
+            self._core.abandon(error)
+            callbacks, self._core.callbacks = self._core.callbacks, []
+        run_callbacks(callbacks)
+        raise error
+
+    def hurry(self, batch: PendingBatch) -> None:
+        """Someone waits for this batch: it does not linger. Called by deliveries, from any thread."""
+        with self._lock:
+            for leaf in batch.leaves():
+                leaf.is_urgent = True
+        self._driver.poke()
 
     @property
     def undelivered_count(self) -> int:
         """The number of records that were taken and are neither acknowledged nor failed yet."""
-        raise NotImplementedError
+        with self._lock:
+            return self._core.undelivered_count
 
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic. Errors as of send()."""
-        raise NotImplementedError
+        return self._topic(topic).partition_count
 
     def __enter__(self) -> Self:
         return self
@@ -84,3 +292,14 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _lane_for(home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
+    """The record's lane; None lets the core choose. Raises UnknownPartitionError."""
+    if partition is None:
+        return None if key is None else home.lanes[crc32c(key) % home.partition_count]
+    if not 0 <= partition < home.partition_count:
+        raise UnknownPartitionError(
+            f"topic {home.topic} has the partitions 0 to {home.partition_count - 1}, not {partition}"
+        )
+    return home.lanes[partition]

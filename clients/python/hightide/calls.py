@@ -1,0 +1,82 @@
+"""The calls that cores ask for and shells make: which RPC, to whom, how long, which bytes.
+
+A core returns `Call`s; a shell (threads or asyncio) sends each one's bytes to its address and hands back what came:
+the decoded answer, or a typed error. `encode` and `decode` do the work that is worth doing outside of a lock.
+"""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from hightide.errors import UnexpectedAnswerError
+
+AnswerT = TypeVar("AnswerT")
+MessageT = TypeVar("MessageT", bound=Message)
+
+_BROKER: Final = "/hightide.v1.BrokerService/"
+_CONTROLLER: Final = "/hightide.v1.ControllerService/"
+
+
+class Method(Enum):
+    """The RPCs that the SDK uses, by their full gRPC path."""
+
+    PRODUCE = _BROKER + "Produce"
+    FETCH = _BROKER + "Fetch"
+    LIST_OFFSETS = _BROKER + "ListOffsets"
+    GET_METADATA = _BROKER + "GetMetadata"
+    INIT_PRODUCER_ID = _BROKER + "InitProducerId"
+    CREATE_TOPIC = _CONTROLLER + "CreateTopic"
+    DESCRIBE_TOPICS = _CONTROLLER + "DescribeTopics"
+    DESCRIBE_CLUSTER = _CONTROLLER + "DescribeCluster"
+
+
+class Call(ABC, Generic[AnswerT]):
+    """One RPC to be made. Compared by identity: the shell hands back the very object it was given."""
+
+    __slots__ = ("address", "method", "started_ms", "timeout_ms")
+
+    def __init__(self, address: str, method: Method, timeout_ms: int) -> None:
+        assert timeout_ms > 0, "every call has a deadline"
+        self.address = address
+        self.method = method
+        self.timeout_ms = timeout_ms
+        self.started_ms = 0.0
+
+    @abstractmethod
+    def encode(self) -> bytes:
+        """The request's bytes. Called once by the shell, outside of the core's lock."""
+
+    @abstractmethod
+    def decode(self, answer: bytes) -> AnswerT:
+        """Read the answer. Called by the shell outside of the core's lock. Raises UnexpectedAnswerError."""
+
+
+class MessageCall(Call[MessageT]):
+    """A call whose request and answer are small protobuf messages."""
+
+    __slots__ = ("_answer_type", "request")
+
+    def __init__(
+        self, address: str, method: Method, timeout_ms: int, request: Message, answer_type: type[MessageT]
+    ) -> None:
+        super().__init__(address, method, timeout_ms)
+        self.request = request
+        self._answer_type = answer_type
+
+    def encode(self) -> bytes:
+        """The request, serialised by protobuf."""
+        return self.request.SerializeToString()
+
+    def decode(self, answer: bytes) -> MessageT:
+        """The answer, parsed by protobuf."""
+        message = self._answer_type()
+        try:
+            message.ParseFromString(answer)
+        except DecodeError as error:
+            raise UnexpectedAnswerError(
+                f"the answer to {self.method.value} is no {self._answer_type.__name__}: {error}",
+                address=self.address,
+            ) from error
+        return message

@@ -1,0 +1,455 @@
+"""The decisions of a consumer: what to fetch now, from whom, and what becomes of what comes.
+
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around every
+method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
+
+Theory of operation. Each assigned partition has a `FetchPosition`. Those whose offset is not known are looked up at
+their leader; the others are fetched, all partitions of one leader in one long poll, as long as what waits to be
+handed out stays below the limit. Batches wait in `chunks` until the user takes them. A failure keeps the position, asks
+for news of the leader and tries again; what cannot get better by itself is kept as the partition's error, and raised.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from hightide.calls import Call, MessageCall, Method
+from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker
+from hightide.consumer_settings import ConsumerSettings
+from hightide.errors import (
+    AddressUnreachableError,
+    HightideError,
+    InconsistentTopicIdError,
+    NotAssignedError,
+    OffsetOutOfRangeError,
+    PartitionOfflineError,
+    RequestTimeoutError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    from_code,
+)
+from hightide.fetch_call import FetchCall, Fetched, FetchEntry
+from hightide.fetch_position import Chunk, FetchPosition
+from hightide.offset_at import EARLIEST, LATEST, OffsetAt
+from hightide.records import TopicPartition
+from hightide.v1 import errors_pb2
+from hightide.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse
+
+log = logging.getLogger("hightide.consumer")
+
+# A second long poll to a leader is allowed for partitions that were left out of the first, so that they do not wait.
+CALLS_PER_LEADER_MAX: Final = 2
+SLOW_CALL_MS: Final = 1_000
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+METADATA_AGE_MAX_MS: Final = 30_000
+
+
+class LookUpCall(MessageCall[ListOffsetsResponse]):
+    """A ListOffsets call, with what it was made for."""
+
+    __slots__ = ("entries",)
+
+    def __init__(
+        self, address: str, timeout_ms: int, entries: tuple[FetchEntry, ...], request: ListOffsetsRequest
+    ) -> None:
+        super().__init__(address, Method.LIST_OFFSETS, timeout_ms, request, ListOffsetsResponse)
+        self.entries = entries
+
+
+class ConsumerCore:
+    """The core. One a consumer."""
+
+    def __init__(self, settings: ConsumerSettings, cluster: Cluster, topics: Iterable[str]) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.seeker = MetadataSeeker(cluster)
+        self.positions: dict[TopicPartition, FetchPosition] = {}
+        self.chunks: deque[Chunk] = deque()
+        self.wake_at_ms: float | None = None
+        self.wants_poll = False
+        self.cancelled: list[Call[Any]] = []
+        self.callbacks: list[Callable[[], object]] = []
+        self._topics = tuple(dict.fromkeys(topics))
+        self._fetches: dict[FetchCall, None] = {}
+        self._calls_to: dict[str, int] = {}
+        self._next_refresh_ms: float | None = None
+        self._missing_since_ms: dict[str, float] = {}
+        if self._topics:
+            self.seeker.want(self._topics)
+
+    # -- what the user says ----------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Those that stay keep their position."""
+        self._topics = ()
+        wanted = dict.fromkeys(partitions)
+        for partition, position in list(self.positions.items()):
+            if partition not in wanted or position.error is not None:
+                del self.positions[partition]
+        for partition in wanted:
+            self._add(partition)
+        self.seeker.topics = {partition.topic for partition in wanted}
+        if wanted:
+            self.seeker.want()
+        self.wants_poll = True
+
+    def _add(self, partition: TopicPartition) -> None:
+        if partition not in self.positions:
+            self.positions[partition] = FetchPosition(partition, self._reset_to())
+
+    def _reset_to(self) -> OffsetAt:
+        return LATEST if self.settings.offset_reset == "latest" else EARLIEST
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether it is known which partitions to read."""
+        return not self._topics or all(topic in self.cluster.topics for topic in self._topics)
+
+    def position_of(self, partition: TopicPartition) -> FetchPosition:
+        """The state of an assigned partition. Raises NotAssignedError."""
+        position = self.positions.get(partition)
+        if position is None:
+            raise NotAssignedError(
+                f"{partition} is not assigned to this consumer",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        return position
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self.position_of(partition).seek(offset)
+        self.wants_poll = True
+
+    def reset(self, partition: TopicPartition, look_up: OffsetAt) -> None:
+        """Go on where a look-up says."""
+        self.position_of(partition).reset(look_up)
+        self.wants_poll = True
+
+    def next_chunk(self) -> Chunk | None:
+        """The next batch to hand out, or None. It counts as handed out only by `handed_out`."""
+        while self.chunks:
+            chunk = self.chunks.popleft()
+            position = self.positions.get(chunk.partition)
+            if position is None or position.generation != chunk.generation:
+                continue
+            was_full = self._is_full(position)
+            position.buffered_bytes -= len(chunk.batch)
+            if was_full or not position.is_under_way:
+                self.wants_poll = True
+            return chunk
+        return None
+
+    def put_back(self, chunk: Chunk) -> None:
+        """The rest of a chunk was not handed out; it comes first next time."""
+        position = self.positions.get(chunk.partition)
+        if position is not None and position.generation == chunk.generation:
+            position.buffered_bytes += len(chunk.batch)
+            self.chunks.appendleft(chunk)
+
+    def handed_out(self, chunk: Chunk, next_offset: int) -> None:
+        """Records below this offset were handed out."""
+        position = self.positions.get(chunk.partition)
+        if position is not None and position.generation == chunk.generation:
+            position.position = next_offset
+
+    def raise_errors(self, now_ms: float) -> None:
+        """Raise what stands in the way and does not get better by itself, or has not within the budget."""
+        budget_ms = self.settings.unavailable_timeout_ms
+        since = self.seeker.failing_since_ms
+        if since is not None and now_ms - since >= budget_ms:
+            raise self.seeker.unavailable(budget_ms)
+        for topic, missing_since in self._missing_since_ms.items():
+            if now_ms - missing_since >= UNKNOWN_TOPIC_PATIENCE_MS:
+                raise UnknownTopicError(f"topic {topic} does not exist, or was deleted")
+        for position in self.positions.values():
+            if position.error is not None:
+                raise position.error
+            failing = position.failing_since_ms
+            if position.last_error is not None and failing is not None and now_ms - failing >= budget_ms:
+                raise position.last_error
+
+    # -- what to do now --------------------------------------------------------------------------------------------
+
+    def poll(self, now_ms: float) -> list[Call[Any]]:
+        """The calls to make now. Sets `wake_at_ms`: when to ask again if nothing else happens."""
+        self.wake_at_ms = None
+        self.wants_poll = False
+        self._refresh_when_old(now_ms)
+        fetches: dict[str, list[tuple[FetchPosition, Leader]]] = {}
+        look_ups: dict[str, list[tuple[FetchPosition, Leader]]] = {}
+        for position in self.positions.values():
+            if position.is_under_way or position.error is not None or self._is_full(position):
+                continue
+            if now_ms < position.blocked_until_ms:
+                self._wake_by(position.blocked_until_ms)
+                continue
+            leader = self._leader_for(position, now_ms)
+            if leader is not None:
+                kind = look_ups if position.fetch_offset is None else fetches
+                kind.setdefault(leader.address, []).append((position, leader))
+        calls: list[Call[Any]] = [self._look_up(address, each) for address, each in look_ups.items()]
+        if self.buffered_bytes < self.settings.prefetch_bytes:
+            for address, each in fetches.items():
+                if self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
+                    calls.append(self._fetch(address, each))
+        self._watch_slow_calls(now_ms)
+        metadata = self.seeker.poll(now_ms)
+        if metadata is not None:
+            calls.append(metadata)
+        if self.seeker.wake_at_ms is not None:
+            self._wake_by(self.seeker.wake_at_ms)
+        for call in calls:
+            call.started_ms = now_ms
+        return calls
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and waits to be handed out."""
+        return sum(position.buffered_bytes for position in self.positions.values())
+
+    def _is_full(self, position: FetchPosition) -> bool:
+        share = self.settings.prefetch_bytes // max(1, len(self.positions))
+        return position.buffered_bytes >= max(share, self.settings.fetch_max_bytes)
+
+    def _wake_by(self, at_ms: float) -> None:
+        if self.wake_at_ms is None or at_ms < self.wake_at_ms:
+            self.wake_at_ms = at_ms
+
+    def _refresh_when_old(self, now_ms: float) -> None:
+        """New partitions of a topic are noticed by asking now and then."""
+        if self._next_refresh_ms is None:
+            self._next_refresh_ms = now_ms + METADATA_AGE_MAX_MS
+        elif now_ms >= self._next_refresh_ms:
+            self._next_refresh_ms = now_ms + METADATA_AGE_MAX_MS
+            self.seeker.want()
+        self._wake_by(self._next_refresh_ms)
+
+    def _leader_for(self, position: FetchPosition, now_ms: float) -> Leader | None:
+        topic, number = position.partition.topic, position.partition.partition
+        described = self.cluster.topics.get(topic)
+        if described is not None and number >= len(described.partitions):
+            position.error = UnknownPartitionError(
+                f"topic {topic} has the partitions 0 to {len(described.partitions) - 1}, not {number}"
+            )
+            return None
+        leader = self.cluster.leader_of(topic, number)
+        if described is None or leader is None:
+            if described is not None:
+                offline = PartitionOfflineError(
+                    "the partition has no leader that can be reached", topic=topic, partition=number
+                )
+                position.failed(offline, now_ms)
+            self._block(position, now_ms)
+            self.seeker.want(
+                [topic], not_before_ms=now_ms + RETRY_PAUSE_MS if self.seeker.answer_count else now_ms
+            )
+            return None
+        if not position.topic_id:
+            position.topic_id = described.topic_id
+        return leader
+
+    def _block(self, position: FetchPosition, now_ms: float) -> None:
+        position.blocked_until_ms = now_ms + RETRY_PAUSE_MS
+        self._wake_by(position.blocked_until_ms)
+
+    def _entry(self, position: FetchPosition, leader: Leader) -> FetchEntry:
+        position.is_under_way = True
+        position.tried_epoch = leader.leader_epoch
+        return FetchEntry(
+            position.partition,
+            position.topic_id,
+            leader.leader_epoch,
+            -1 if position.fetch_offset is None else position.fetch_offset,
+            position.generation,
+        )
+
+    def _look_up(self, address: str, positions: list[tuple[FetchPosition, Leader]]) -> LookUpCall:
+        entries = tuple(self._entry(position, leader) for position, leader in positions)
+        request = ListOffsetsRequest(
+            partitions=[
+                position.look_up.for_partition(
+                    position.topic_id, position.partition.partition, leader.leader_epoch
+                )
+                for position, leader in positions
+            ]
+        )
+        return LookUpCall(address, min(5_000, self.settings.request_timeout_ms), entries, request)
+
+    def _fetch(self, address: str, positions: list[tuple[FetchPosition, Leader]]) -> FetchCall:
+        # Who has the least waiting comes first: a broker fills an answer in the order that it was asked in.
+        positions.sort(key=lambda each: each[0].buffered_bytes)
+        entries = tuple(self._entry(position, leader) for position, leader in positions)
+        settings = self.settings
+        call = FetchCall(
+            address,
+            settings.fetch_max_wait_ms + settings.request_timeout_ms,
+            entries,
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            check_crcs=settings.check_crcs,
+        )
+        self._fetches[call] = None
+        self._calls_to[address] = self._calls_to.get(address, 0) + 1
+        return call
+
+    def _watch_slow_calls(self, now_ms: float) -> None:
+        """A leader that is paused or cut off does not say that it is none any more: ask the others."""
+        for call in self._fetches:
+            if call.next_check_ms == 0.0:
+                call.next_check_ms = now_ms + self.settings.fetch_max_wait_ms + SLOW_CALL_MS
+            elif call.next_check_ms <= now_ms:
+                call.next_check_ms = now_ms + SLOW_CALL_MS
+                self.seeker.suspect(call.address)
+                self.seeker.want()
+                self._cancel_moved(call)
+            self._wake_by(call.next_check_ms)
+
+    def _cancel_moved(self, call: FetchCall) -> None:
+        for entry in call.entries:
+            leader = self.cluster.leader_of(entry.partition.topic, entry.partition.partition)
+            has_moved = leader is not None and leader.leader_epoch > entry.leader_epoch
+            if has_moved and leader is not None and leader.address != call.address and not call.is_cancelled:
+                call.is_cancelled = True
+                self.cancelled.append(call)
+
+    # -- what came back --------------------------------------------------------------------------------------------
+
+    def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
+        """A call ended: `outcome` is its decoded answer or a HightideError."""
+        if isinstance(call, FetchCall):
+            self._fetches.pop(call, None)
+            self._calls_to[call.address] -= 1
+            self._each(call.address, call.entries, outcome, now_ms, self._fetched)
+        elif isinstance(call, LookUpCall):
+            results = outcome if isinstance(outcome, HightideError) else outcome.partitions
+            self._each(call.address, call.entries, results, now_ms, self._looked_up)
+        elif isinstance(outcome, HightideError):
+            self.seeker.failed(call, outcome, now_ms)
+        else:
+            self.seeker.answered(call, outcome)
+            self._metadata_changed(now_ms)
+
+    def _each(
+        self,
+        address: str,
+        entries: tuple[FetchEntry, ...],
+        outcome: Any,
+        now_ms: float,
+        take: Callable[[FetchPosition, Any, str, float], None],
+    ) -> None:
+        if isinstance(outcome, AddressUnreachableError | RequestTimeoutError):
+            self.seeker.suspect(address)
+        for at, entry in enumerate(entries):
+            position = self.positions.get(entry.partition)
+            if position is None or position.generation != entry.generation:
+                continue
+            position.is_under_way = False
+            if isinstance(outcome, HightideError):
+                self._failed(position, outcome, now_ms)
+            elif at >= len(outcome):
+                self._failed(
+                    position, RequestTimeoutError("the answer is too short", address=address), now_ms
+                )
+            else:
+                take(position, outcome[at], address, now_ms)
+
+    def _fetched(self, position: FetchPosition, fetched: Fetched, address: str, now_ms: float) -> None:
+        if fetched.error is not None:
+            named = fetched.current_leader_epoch > 0 or fetched.current_leader > 0
+            is_news = named and self.cluster.note_leader(
+                position.partition.topic,
+                position.partition.partition,
+                fetched.current_leader,
+                fetched.current_leader_epoch,
+            )
+            self._failed(position, fetched.error, now_ms)
+            if is_news:
+                position.blocked_until_ms = now_ms
+            return
+        position.worked()
+        position.high_watermark = fetched.high_watermark
+        position.log_start_offset = fetched.log_start_offset
+        self.chunks.extend(position.take_over(fetched.batches))
+
+    def _looked_up(self, position: FetchPosition, result: Any, address: str, now_ms: float) -> None:
+        if result.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
+            error = from_code(
+                result.error_code,
+                result.error_message,
+                topic=position.partition.topic,
+                partition=position.partition.partition,
+                address=address,
+            )
+            self._failed(position, error, now_ms)
+        elif result.offset < 0:
+            # No record is as late as the time that was asked for: go on at the end.
+            position.look_up = LATEST
+            self.wants_poll = True
+        else:
+            position.worked()
+            position.fetch_offset = position.position = result.offset
+
+    def _failed(self, position: FetchPosition, error: HightideError, now_ms: float) -> None:
+        position.failed(error, now_ms)
+        match error:
+            case OffsetOutOfRangeError():
+                self._out_of_range(position, error)
+            case InconsistentTopicIdError():
+                position.error = error
+            case UnknownTopicError() | UnknownPartitionError():
+                # The broker may not have heard of it yet; metadata will tell whether it is gone.
+                self._missing_since_ms.setdefault(position.partition.topic, now_ms)
+                self._block(position, now_ms)
+                self.seeker.want()
+            case _ if error.retriable:
+                self._block(position, now_ms)
+                if error.refresh_metadata:
+                    self.seeker.want()
+            case _:
+                position.error = error
+
+    def _out_of_range(self, position: FetchPosition, error: OffsetOutOfRangeError) -> None:
+        if self.settings.offset_reset == "error" or position.fetch_offset is None:
+            position.error = error
+            return
+        log.warning(
+            "%s: offset %d is out of range (retention has passed it, or it was never written); going on at the %s "
+            "offset, as offset_reset says",
+            position.partition,
+            position.fetch_offset,
+            self.settings.offset_reset,
+        )
+        position.reset(self._reset_to())
+
+    def _metadata_changed(self, now_ms: float) -> None:
+        interest = {*self._topics, *(partition.topic for partition in self.positions)}
+        for topic in interest:
+            if topic in self.cluster.missing:
+                self._missing_since_ms.setdefault(topic, now_ms)
+                self.seeker.want(not_before_ms=now_ms + 5 * RETRY_PAUSE_MS)
+            else:
+                self._missing_since_ms.pop(topic, None)
+        for topic in self._topics:
+            described = self.cluster.topics.get(topic)
+            for partition in described.partitions if described is not None else ():
+                self._add(TopicPartition(topic, partition.partition))
+        for position in self.positions.values():
+            self._notice(position, now_ms)
+        for call in self._fetches:
+            self._cancel_moved(call)
+
+    def _notice(self, position: FetchPosition, now_ms: float) -> None:
+        topic, number = position.partition.topic, position.partition.partition
+        described = self.cluster.topics.get(topic)
+        if described is None:
+            return
+        if position.topic_id and described.topic_id != position.topic_id:
+            position.error = UnknownTopicError(
+                f"topic {topic} was deleted and created again while it was read; assign it anew", topic=topic
+            )
+        leader = self.cluster.leader_of(topic, number)
+        if leader is not None and leader.leader_epoch > position.tried_epoch:
+            position.blocked_until_ms = now_ms

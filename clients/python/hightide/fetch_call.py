@@ -1,0 +1,142 @@
+"""One Fetch RPC: the next batches of some partitions that one broker leads."""
+
+from dataclasses import dataclass
+
+from hightide.batch import header, wire
+from hightide.batch.errors import BatchError
+from hightide.batch.header import BatchHeader
+from hightide.calls import Call, Method
+from hightide.errors import CorruptBatchError, HightideError, UnexpectedAnswerError, from_code
+from hightide.records import TopicPartition
+from hightide.v1 import errors_pb2
+from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class FetchEntry:
+    """What is asked of one partition. An answer for an older generation than the partition's is dropped."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    leader_epoch: int
+    fetch_offset: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of one partition: batches, or an error."""
+
+    high_watermark: int
+    log_start_offset: int
+    current_leader: int
+    current_leader_epoch: int
+    batches: tuple[tuple[BatchHeader, memoryview], ...]
+    error: HightideError | None
+
+
+class FetchCall(Call[tuple[Fetched, ...]]):
+    """The call. Decoding splits the answer into batches, and checks their CRCs, without copying a byte."""
+
+    __slots__ = (
+        "_check_crcs",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "entries",
+        "is_cancelled",
+        "next_check_ms",
+    )
+
+    def __init__(
+        self,
+        address: str,
+        timeout_ms: int,
+        entries: tuple[FetchEntry, ...],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        check_crcs: bool,
+    ) -> None:
+        super().__init__(address, Method.FETCH, timeout_ms)
+        self.entries = entries
+        self.next_check_ms = 0.0
+        self.is_cancelled = False
+        self._max_wait_ms = max_wait_ms
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._check_crcs = check_crcs
+
+    def encode(self) -> bytes:
+        """The request."""
+        partitions = [
+            FetchPartition(
+                topic_id=entry.topic_id,
+                partition=entry.partition.partition,
+                leader_epoch=entry.leader_epoch,
+                fetch_offset=entry.fetch_offset,
+                max_bytes=self._max_bytes,
+            )
+            for entry in self.entries
+        ]
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            partitions=partitions,
+        ).SerializeToString()
+
+    def decode(self, answer: bytes) -> tuple[Fetched, ...]:
+        """One result for each entry, in order."""
+        try:
+            response = wire.parse_fetch_response(answer)
+        except wire.MalformedMessage as error:
+            raise UnexpectedAnswerError(
+                f"the answer to Fetch cannot be read: {error}", address=self.address
+            ) from error
+        asked = [(entry.topic_id, entry.partition.partition) for entry in self.entries]
+        if [(bytes(result.topic_id), result.partition) for result in response.partitions] != asked:
+            raise UnexpectedAnswerError("the answer to Fetch is about other partitions", address=self.address)
+        return tuple(
+            self._fetched(entry, result)
+            for entry, result in zip(self.entries, response.partitions, strict=True)
+        )
+
+    def _fetched(self, entry: FetchEntry, result: "wire.FetchPartitionResult[memoryview]") -> Fetched:
+        error: HightideError | None = None
+        batches: tuple[tuple[BatchHeader, memoryview], ...] = ()
+        topic, partition = entry.partition.topic, entry.partition.partition
+        if result.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
+            error = from_code(
+                result.error_code,
+                result.error_message,
+                topic=topic,
+                partition=partition,
+                address=self.address,
+            )
+        else:
+            try:
+                batches = self._split(result.batches)
+            except BatchError as wrong:
+                error = CorruptBatchError(
+                    f"the batch at or after offset {entry.fetch_offset} cannot be read: {wrong}",
+                    topic=topic,
+                    partition=partition,
+                    address=self.address,
+                )
+        return Fetched(
+            result.high_watermark,
+            result.log_start_offset,
+            result.current_leader,
+            result.current_leader_epoch,
+            batches,
+            error,
+        )
+
+    def _split(self, batches: memoryview) -> tuple[tuple[BatchHeader, memoryview], ...]:
+        found = header.split(batches)
+        if self._check_crcs:
+            for batch_header, view in found:
+                header.verify_crc(view, 0, batch_header)
+        return tuple(found)

@@ -1,0 +1,112 @@
+"""Where a consumer stands in one partition: what it fetches next, and what it has handed out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hightide.batch.header import BatchHeader
+from hightide.errors import HightideError
+from hightide.offset_at import OffsetAt
+from hightide.records import TopicPartition
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One fetched batch, without the `skip` records at its start that are not wanted. Only of use while `generation`
+    is its partition's."""
+
+    partition: TopicPartition
+    header: BatchHeader
+    batch: memoryview
+    skip: int
+    generation: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the chunk's last record."""
+        return self.header.next_offset
+
+
+class FetchPosition:
+    """One partition's state. `fetch_offset` is None while it has to be looked up as `look_up` says; `position` is the
+    offset of the next record to hand out. Seeking starts a new generation: what is under way for the old one is
+    dropped when it comes."""
+
+    __slots__ = (
+        "blocked_until_ms",
+        "buffered_bytes",
+        "error",
+        "failing_since_ms",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_under_way",
+        "last_error",
+        "log_start_offset",
+        "look_up",
+        "partition",
+        "position",
+        "topic_id",
+        "tried_epoch",
+    )
+
+    def __init__(self, partition: TopicPartition, look_up: OffsetAt) -> None:
+        self.partition = partition
+        self.topic_id = b""
+        self.fetch_offset: int | None = None
+        self.position: int | None = None
+        self.look_up = look_up
+        self.generation = 0
+        self.is_under_way = False
+        self.buffered_bytes = 0
+        self.blocked_until_ms = 0.0
+        self.tried_epoch = -1
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.failing_since_ms: float | None = None
+        self.last_error: HightideError | None = None
+        self.error: HightideError | None = None
+
+    def seek(self, offset: int) -> None:
+        """Fetch and hand out from this offset on."""
+        assert offset >= 0, "offsets begin at 0"
+        self._begin_generation()
+        self.fetch_offset = self.position = offset
+
+    def reset(self, look_up: OffsetAt) -> None:
+        """Look up where to go on."""
+        self._begin_generation()
+        self.fetch_offset = self.position = None
+        self.look_up = look_up
+
+    def _begin_generation(self) -> None:
+        self.generation += 1
+        self.is_under_way = False
+        self.buffered_bytes = 0
+        self.blocked_until_ms = 0.0
+        self.error = None
+        self.last_error = None
+        self.failing_since_ms = None
+
+    def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[Chunk]:
+        """What is wanted of fetched batches. The first one may begin below the offset that was asked for."""
+        assert self.fetch_offset is not None, "nothing was asked for"
+        chunks = []
+        for header, batch in batches:
+            if header.next_offset <= self.fetch_offset:
+                continue
+            skip = max(0, self.fetch_offset - header.base_offset)
+            chunks.append(Chunk(self.partition, header, batch, skip, self.generation))
+            self.fetch_offset = header.next_offset
+            self.buffered_bytes += len(batch)
+        return chunks
+
+    def worked(self) -> None:
+        """An answer without an error came."""
+        self.failing_since_ms = None
+        self.last_error = None
+
+    def failed(self, error: HightideError, now_ms: float) -> None:
+        """An attempt failed, and will be made again."""
+        self.last_error = error
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms

@@ -1,0 +1,193 @@
+"""What a consumer hands out: fetched batches as records, or as Arrow. Shared by threads and asyncio.
+
+A chunk is decoded whole. What is left of it stays here, so that poll(), iteration and poll_arrow() can be mixed and
+each goes on where the last one stopped.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hightide.batch import body
+from hightide.batch.errors import BatchError
+from hightide.consumer_core import ConsumerCore
+from hightide.errors import CorruptBatchError
+from hightide.fetch_position import Chunk
+from hightide.records import Record, TopicPartition, records_of
+
+# Small batches are put together up to this size, so that a poll_arrow() is worth its call.
+ARROW_GATHER_BYTES: Final = 1 << 20
+ARROW_GATHER_CHUNKS: Final = 1024
+
+_LEADING: Final = (("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
+ARROW_SCHEMA: Final = pa.schema(
+    [*_LEADING, ("timestamp", body.TIMESTAMP_TYPE), ("key", pa.binary()), ("value", pa.binary())]
+)
+ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.HEADERS_TYPE))
+
+
+class Handout:
+    """What is left of the chunk that is being handed out. Guarded by the consumer being used by one thread."""
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._chunk: Chunk | None = None
+        self._records: list[Record] = []
+        self._at = 0
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition that is being handed out, if any."""
+        return None if self._chunk is None else self._chunk.partition
+
+    def settle(self) -> None:
+        """Tell the core how far the records were handed out. Called with the lock, before positions matter."""
+        chunk = self._chunk
+        if chunk is not None:
+            self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip + self._at)
+
+    def give_up(self) -> None:
+        """Give the rest back to the core. Called with the lock, before a seek and before poll_arrow()."""
+        chunk, self._chunk = self._chunk, None
+        if chunk is None:
+            return
+        chunk.skip += self._at
+        self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip)
+        if chunk.skip < chunk.header.record_count:
+            self._core.put_back(chunk)
+        self._records, self._at = [], 0
+
+    def begin(self, chunk: Chunk) -> None:
+        """Hand out this chunk's records next. Raises CorruptBatchError."""
+        assert not self.has_records, "one chunk after the other"
+        columns = _decoded(chunk)
+        timestamps = columns.column(2).view(pa.int64()).to_pylist()
+        headers = _headers(columns)
+        self._records = records_of(
+            chunk.partition.topic,
+            chunk.partition.partition,
+            chunk.header.base_offset + chunk.skip,
+            timestamps,
+            columns.column(0).to_pylist(),
+            columns.column(1).to_pylist(),
+            headers,
+        )
+        self._chunk = chunk
+        self._at = 0
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records of the current chunk are left."""
+        return self._at < len(self._records)
+
+    def take(self, count_max: int) -> list[Record]:
+        """The next records of the current chunk."""
+        assert count_max > 0, "nobody asks for nothing"
+        if self._at == 0 and len(self._records) <= count_max:
+            taken = self._records
+        else:
+            taken = self._records[self._at : self._at + count_max]
+        self._at += len(taken)
+        return taken
+
+    def iterate(self) -> Iterator[Record]:
+        """The rest of the current chunk, one by one; who stops in the middle loses nothing."""
+        records = self._records
+        while self._at < len(records) and records is self._records:
+            self._at += 1
+            yield records[self._at - 1]
+
+    def as_arrow(self, chunks: list[Chunk]) -> Any:
+        """Chunks of one partition as one RecordBatch. Raises CorruptBatchError."""
+        if not chunks:
+            return _empty()
+        tables = [_arrow(chunk) for chunk in chunks]
+        return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+
+
+def _empty() -> Any:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in ARROW_SCHEMA], schema=ARROW_SCHEMA
+    )
+
+
+def _decoded(chunk: Chunk) -> Any:
+    try:
+        # The CRC was checked when the batch came, if it was to be.
+        columns = body.decode(chunk.batch, check_crc=False)
+    except BatchError as error:
+        raise CorruptBatchError(
+            f"the batch at offset {chunk.header.base_offset} cannot be read: {error}; seek to "
+            f"{chunk.header.next_offset} to leave it out",
+            topic=chunk.partition.topic,
+            partition=chunk.partition.partition,
+        ) from error
+    return columns.slice(chunk.skip) if chunk.skip else columns
+
+
+def _headers(columns: Any) -> list[tuple[tuple[str, bytes], ...]] | None:
+    if columns.num_columns < 4:
+        return None
+    return [
+        tuple((header["key"], header["value"]) for header in row) if row else ()
+        for row in columns.column(3).to_pylist()
+    ]
+
+
+class _Counting:
+    """0, 1, 2, … as an Arrow array, made once and sliced."""
+
+    def __init__(self) -> None:
+        self._numbers = pa.array(range(1024), pa.int64())
+
+    def up_to(self, count: int) -> Any:
+        while len(self._numbers) < count:
+            self._numbers = pa.concat_arrays([self._numbers, pc.add(self._numbers, len(self._numbers))])
+        return self._numbers.slice(0, count)
+
+
+_counting = _Counting()
+
+
+def _arrow(chunk: Chunk) -> Any:
+    columns = _decoded(chunk)
+    count = columns.num_rows
+    offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
+    arrays = [
+        pa.repeat(chunk.partition.topic, count),
+        pa.repeat(pa.scalar(chunk.partition.partition, pa.int32()), count),
+        offsets,
+        columns.column(2),
+        columns.column(0),
+        columns.column(1),
+    ]
+    if columns.num_columns > 3:
+        return pa.RecordBatch.from_arrays([*arrays, columns.column(3)], schema=ARROW_SCHEMA_WITH_HEADERS)
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def gather(core: ConsumerCore) -> list[Chunk]:
+    """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the same
+    partition. Called with the lock."""
+    first = core.next_chunk()
+    if first is None:
+        return []
+    chunks = [first]
+    size_bytes = len(first.batch)
+    while size_bytes < ARROW_GATHER_BYTES and len(chunks) < ARROW_GATHER_CHUNKS:
+        following = core.next_chunk()
+        if following is None:
+            break
+        is_fit = (
+            following.partition == first.partition
+            and following.header.has_headers == first.header.has_headers
+            and size_bytes + len(following.batch) <= ARROW_GATHER_BYTES
+        )
+        if not is_fit:
+            core.put_back(following)
+            break
+        chunks.append(following)
+        size_bytes += len(following.batch)
+    return chunks

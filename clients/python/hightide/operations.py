@@ -1,0 +1,230 @@
+"""Questions and orders that take several calls: find the leader or the controller, ask, ask again. Sans-IO.
+
+Each is a generator that yields a `Call` or a `Pause` and is sent the call's decoded answer, or thrown its
+HightideError. `run` drives one with threads; `hightide.aio.running` drives the same with asyncio.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
+
+from hightide.calls import Call, MessageCall, Method
+from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS, Cluster, Leader, brokers_unavailable
+from hightide.errors import (
+    ControllerUnavailableError,
+    HightideError,
+    NotControllerError,
+    PartitionOfflineError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    from_code,
+)
+from hightide.offset_at import OffsetAt
+from hightide.records import TopicPartition
+from hightide.transport import Transport
+from hightide.v1 import errors_pb2
+from hightide.v1.broker_service_pb2 import (
+    GetMetadataRequest,
+    GetMetadataResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+T = TypeVar("T")
+MessageT = TypeVar("MessageT", bound=Message)
+
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for so long."""
+
+    pause_ms: float
+
+
+Operation = Generator[Call[Any] | Pause, Any, T]
+
+
+def run(operation: Operation[T], transport: Transport) -> T:
+    """Drive an operation on this thread. Raises what it raises."""
+    try:
+        step = next(operation)
+        while True:
+            if isinstance(step, Pause):
+                time.sleep(step.pause_ms / 1000)
+                step = operation.send(None)
+                continue
+            try:
+                answer = transport.run(step)
+            except HightideError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(answer)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+
+
+class Operations:
+    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take. One instance an
+    operation: it is not thread-safe."""
+
+    def __init__(self, bootstrap: tuple[str, ...], budget_ms: float, clock: Callable[[], float]) -> None:
+        self.cluster = Cluster(bootstrap)
+        self._budget_ms = budget_ms
+        self._clock = clock
+        self._end_ms = clock() + budget_ms
+
+    def _left_ms(self, limit_ms: float) -> int:
+        return max(1, int(min(limit_ms, self._end_ms - self._clock())))
+
+    def _is_over(self) -> bool:
+        return self._clock() >= self._end_ms
+
+    def metadata(
+        self, topics: Iterable[str] = (), *, all_topics: bool = False
+    ) -> Operation[GetMetadataResponse]:
+        """Ask one broker after the other. Raises BrokersUnavailableError."""
+        request = GetMetadataRequest(topics=list(topics), all_topics=all_topics)
+        failures: dict[str, HightideError] = {}
+        while True:
+            for address in dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)):
+                timeout_ms = self._left_ms(2 * METADATA_TIMEOUT_MS)
+                call = MessageCall(address, Method.GET_METADATA, timeout_ms, request, GetMetadataResponse)
+                try:
+                    answer: GetMetadataResponse = yield call
+                except HightideError as error:
+                    failures[address] = error
+                    continue
+                self.cluster.update(answer)
+                return answer
+            if self._is_over():
+                raise brokers_unavailable(self.cluster, failures, self._budget_ms)
+            yield Pause(RETRY_PAUSE_MS)
+
+    def partitions_for(self, topic: str) -> Operation[tuple[TopicPartition, ...]]:
+        """All partitions of a topic. Raises UnknownTopicError."""
+        give_up_ms = min(self._end_ms, self._clock() + UNKNOWN_TOPIC_PATIENCE_MS)
+        while True:
+            yield from self.metadata([topic])
+            described = self.cluster.topics.get(topic)
+            if described is not None and described.partitions:
+                return tuple(TopicPartition(topic, each.partition) for each in described.partitions)
+            if self._clock() >= give_up_ms:
+                raise UnknownTopicError(f"topic {topic} does not exist")
+            yield Pause(RETRY_PAUSE_MS)
+
+    def order(
+        self, method: Method, request: Message, answer_type: type[MessageT], *, is_repeatable: bool = True
+    ) -> Operation[MessageT]:
+        """Ask the active controller. Raises its typed refusal, or ControllerUnavailableError."""
+        last: HightideError | None = None
+        while True:
+            address = self.cluster.controller_address
+            if address is None or last is not None:
+                yield from self.metadata()
+                address = self.cluster.controller_address
+            if address is not None:
+                call = MessageCall(address, method, self._left_ms(self._budget_ms), request, answer_type)
+                try:
+                    answer: MessageT = yield call
+                except HightideError as error:
+                    last = self._after(error, address, is_repeatable)
+                else:
+                    return answer
+            if self._is_over():
+                raise ControllerUnavailableError(
+                    f"no active controller answered within {self._budget_ms / 1000:g} s; "
+                    + (f"the last answer was: {last}" if last is not None else "the brokers know of none"),
+                    address=address,
+                )
+            yield Pause(RETRY_PAUSE_MS)
+
+    def _after(self, error: HightideError, address: str, is_repeatable: bool) -> HightideError:
+        """What may be tried again comes back; what may not is raised."""
+        if isinstance(error, NotControllerError):
+            named = error.metadata.get("controller_address") or error.metadata.get("controller")
+            self.cluster.controller_address = named if named and ":" in named and named != address else None
+            return error
+        if not error.retriable or not is_repeatable or self._is_over():
+            raise error
+        self.cluster.controller_address = None
+        return error
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, OffsetAt]
+    ) -> Operation[dict[TopicPartition, int | None]]:
+        """Look up offsets at the leaders. Raises UnknownTopicError, UnknownPartitionError, and what stood in the way
+        last when the budget is over."""
+        found: dict[TopicPartition, int | None] = {}
+        topics = sorted({partition.topic for partition in wanted})
+        for topic in topics:
+            known = yield from self.partitions_for(topic)
+            for partition in wanted:
+                if partition.topic == topic and partition not in known:
+                    raise UnknownPartitionError(
+                        f"topic {topic} has the partitions 0 to {len(known) - 1}, not {partition.partition}"
+                    )
+        while True:
+            last = yield from self._ask_leaders(wanted, found)
+            if len(found) == len(wanted):
+                return {partition: found[partition] for partition in wanted}
+            if self._is_over():
+                assert last is not None, "what was not found has failed"
+                raise last
+            yield Pause(RETRY_PAUSE_MS)
+            yield from self.metadata(topics)
+
+    def _ask_leaders(
+        self, wanted: Mapping[TopicPartition, OffsetAt], found: dict[TopicPartition, int | None]
+    ) -> Operation[HightideError | None]:
+        last: HightideError | None = None
+        by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+        for partition in wanted:
+            if partition in found:
+                continue
+            leader = self.cluster.leader_of(partition.topic, partition.partition)
+            if leader is None:
+                last = PartitionOfflineError(
+                    "the partition has no leader", topic=partition.topic, partition=partition.partition
+                )
+            else:
+                by_leader.setdefault(leader.address, []).append((partition, leader))
+        for address, partitions in by_leader.items():
+            request = ListOffsetsRequest(
+                partitions=[
+                    wanted[partition].for_partition(
+                        self.cluster.topics[partition.topic].topic_id,
+                        partition.partition,
+                        leader.leader_epoch,
+                    )
+                    for partition, leader in partitions
+                ]
+            )
+            timeout_ms = self._left_ms(5 * METADATA_TIMEOUT_MS)
+            call = MessageCall(address, Method.LIST_OFFSETS, timeout_ms, request, ListOffsetsResponse)
+            try:
+                answer: ListOffsetsResponse = yield call
+            except HightideError as error:
+                if not error.retriable:
+                    raise
+                last = error
+                continue
+            for (partition, _), result in zip(partitions, answer.partitions, strict=False):
+                if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
+                    found[partition] = None if result.offset < 0 else result.offset
+                    continue
+                last = from_code(
+                    result.error_code,
+                    result.error_message,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    address=address,
+                )
+                if not last.retriable and not last.refresh_metadata:
+                    raise last
+        return last

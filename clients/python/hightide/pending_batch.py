@@ -1,0 +1,249 @@
+"""A batch on its way: records are appended to its columns, then it is encoded, sent, and acknowledged or failed.
+
+Rules of this file: whoever appends, encodes or finishes holds the producer's lock, except that encoding may happen
+outside of it once the batch is closed: only one request carries a batch at a time. Waiters are guarded by one lock
+for all batches, since there are few.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from hightide.batch import body
+from hightide.batch.checksum import crc32c
+from hightide.batch.header import (
+    CRC_COVERS_FROM,
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Buffer,
+    Compression,
+    parse,
+)
+from hightide.errors import HightideError
+from hightide.records import RecordMetadata, RecordRange
+
+# What one record takes beside its key and value: two offsets, a timestamp, validity bits, rounded up.
+RECORD_OVERHEAD_BYTES: Final = 24
+# What a batch takes beside its records: the header, Arrow's metadata, padding.
+BATCH_OVERHEAD_BYTES: Final = 1024
+
+_waiters_lock = threading.Lock()
+
+
+class Owner(Protocol):
+    """The producer that a batch belongs to."""
+
+    def hurry(self, batch: "PendingBatch") -> None:
+        """Someone waits for this batch: send it without lingering. Called from any thread."""
+
+
+class PendingBatch:
+    """One batch of one partition. `ordinal` is the number of records that the partition was given before.
+    `size_bytes` is never below the size of the encoded batch, uncompressed; `granted_bytes` is the part of the
+    producer's memory that it holds."""
+
+    __slots__ = (
+        "_waiters",
+        "arrow",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "created_ms",
+        "deadline_ms",
+        "encoded",
+        "error",
+        "granted_bytes",
+        "headers",
+        "is_done",
+        "is_urgent",
+        "keys",
+        "last_error",
+        "maybe_appended",
+        "ordinal",
+        "owner",
+        "partition",
+        "parts",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+        "timestamps",
+        "topic",
+        "values",
+        "was_sent_first",
+    )
+
+    def __init__(
+        self, owner: Owner, topic: str, partition: int, *, ordinal: int, created_ms: float, deadline_ms: float
+    ) -> None:
+        self.owner = owner
+        self.topic = topic
+        self.partition = partition
+        self.ordinal = ordinal
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: Any = []
+        self.headers: list[Sequence[tuple[str, bytes]] | None] | None = None
+        self.arrow: Any = None
+        self.record_count = 0
+        self.size_bytes = BATCH_OVERHEAD_BYTES
+        self.granted_bytes = 0
+        self.encoded: tuple[Buffer, ...] | None = None
+        self.producer_id = NO_PRODUCER
+        self.producer_epoch = NO_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.is_urgent = False
+        self.maybe_appended = False
+        self.was_sent_first = False
+        self.last_error: HightideError | None = None
+        self.is_done = False
+        self.error: HightideError | None = None
+        self.base_offset = -1
+        self.parts: tuple[PendingBatch, ...] = ()
+        self._waiters: list[Callable[[], object]] = []
+
+    def append_headers(self, headers: Sequence[tuple[str, bytes]] | None) -> None:
+        """Note the headers of the record that was just appended. Until one has any, no batch has the column."""
+        if self.headers is None:
+            if not headers:
+                return
+            self.headers = [None] * (self.record_count - 1)
+        self.headers.append(list(headers) if headers else None)
+
+    # -- encoding --------------------------------------------------------------------------------------------------
+
+    def encode(self, topic_id: bytes, compression: Compression) -> tuple[Buffer, ...]:
+        """The batch's bytes, in parts, under its producer id, epoch and sequence. Encoded once; when the identity
+        or the topic id changed since, only the header is made anew."""
+        if self.encoded is None:
+            made = body.encode(
+                self.columns(),
+                topic_id=topic_id,
+                partition=self.partition,
+                compression=compression,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=self.base_sequence,
+            )
+            self.encoded = made.parts
+            # The columns are not needed any more; the timestamps are, by those who ask for a record's metadata.
+            self.keys, self.values, self.headers, self.arrow = [], [], None, None
+            return self.encoded
+        head, rest = self.encoded
+        header = parse(head)
+        wanted = replace(
+            header,
+            topic_id=topic_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+        )
+        if wanted != header:
+            covered = wanted.pack()[CRC_COVERS_FROM:]
+            self.encoded = (replace(wanted, crc=crc32c(rest, crc32c(covered))).pack(), rest)
+        return self.encoded
+
+    def columns(self) -> Any:
+        """The records as a `pyarrow.RecordBatch` in the schema of batches."""
+        if self.arrow is not None:
+            return self.arrow
+        if self.encoded is not None:
+            return body.decode(b"".join(self.encoded), check_crc=False)
+        timestamps = pa.array(self.timestamps, pa.int64()).view(body.TIMESTAMP_TYPE)
+        arrays = [pa.array(self.keys, pa.binary()), pa.array(self.values, pa.binary()), timestamps]
+        if self.headers is None:
+            return pa.RecordBatch.from_arrays(arrays, schema=body.SCHEMA)
+        rows = [
+            None if row is None else [{"key": key, "value": value} for key, value in row]
+            for row in self.headers
+        ]
+        arrays.append(pa.array(rows, body.HEADERS_TYPE))
+        return pa.RecordBatch.from_arrays(arrays, schema=body.SCHEMA_WITH_HEADERS)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self, base_offset: int, error: HightideError | None) -> list[Callable[[], object]]:
+        """Acknowledged at an offset, or failed. Returns the callbacks to make, outside of the producer's lock."""
+        assert not self.is_done, "a batch ends once"
+        with _waiters_lock:
+            self.base_offset = base_offset
+            self.error = error
+            self.encoded = None
+            self.keys, self.values, self.headers, self.arrow = [], [], None, None
+            self.is_done = True
+            waiters, self._waiters = self._waiters, []
+        return waiters
+
+    def split_into(self, parts: "tuple[PendingBatch, PendingBatch]") -> None:
+        """This batch was refused as too large; two halves take its place, and its waiters."""
+        with _waiters_lock:
+            self.parts = parts
+            waiters, self._waiters = self._waiters, []
+            self.encoded = None
+        for waiter in waiters:
+            # Without its index a waiter waits for both halves; that is right, if later than need be.
+            self.when_done(waiter, None)
+
+    def when_done(self, callback: Callable[[], object], index: int | None) -> None:
+        """Call back once the record at `index`, or with None the whole batch, is acknowledged or failed."""
+        holder = self if index is None else self.holder_of(index)[0]
+        with _waiters_lock:
+            is_done, parts = holder.is_done, holder.parts
+            if not is_done and not parts:
+                holder._waiters.append(callback)
+                return
+        if is_done:
+            callback()
+            return
+        left = [len(parts)]
+
+        def one_done() -> None:
+            with _waiters_lock:
+                left[0] -= 1
+                last = left[0] == 0
+            if last:
+                callback()
+
+        for part in parts:
+            part.when_done(one_done, None)
+
+    def hurry(self) -> None:
+        """Someone waits for this batch."""
+        self.owner.hurry(self)
+
+    def leaves(self) -> "Iterator[PendingBatch]":
+        """This batch, or what it was split into, in order."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+    def holder_of(self, index: int) -> "tuple[PendingBatch, int]":
+        """The batch that holds the record now, and the record's index there."""
+        batch = self
+        while batch.parts:
+            first, second = batch.parts
+            if index < first.record_count:
+                batch = first
+            else:
+                index -= first.record_count
+                batch = second
+        return batch, index
+
+    def metadata_of(self, index: int) -> RecordMetadata:
+        """Where the record at this index went. Only once the batch is acknowledged."""
+        assert self.is_done, "only what is done has a place"
+        assert self.error is None, "what failed has no place"
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        return RecordMetadata(self.topic, self.partition, offset, self.timestamps[index])
+
+    def record_range(self) -> RecordRange:
+        """Where the whole batch went. Only once it is acknowledged."""
+        return RecordRange(self.topic, self.partition, self.base_offset, self.record_count)

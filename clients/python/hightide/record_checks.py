@@ -1,0 +1,34 @@
+"""What a record may hold: checked where it is sent, so that no batch is spoilt by it later."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hightide.errors import InvalidArgumentError
+
+# The last microsecond of the year 9999; brokers take no later one.
+TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
+
+
+def as_bytes(name: str, data: Any) -> bytes | None:
+    """A key or value as bytes. Raises InvalidArgumentError for what is not bytes-like."""
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    hint = "; encode it first, such as with .encode()" if isinstance(data, str) else ""
+    raise InvalidArgumentError(f"a {name} is bytes or None, not {type(data).__name__}{hint}")
+
+
+def checked_timestamp(timestamp_us: int) -> int:
+    """Microseconds since 1970 UTC. Raises InvalidArgumentError."""
+    if not isinstance(timestamp_us, int) or not 0 <= timestamp_us <= TIMESTAMP_US_MAX:
+        raise InvalidArgumentError(f"timestamp_us is {timestamp_us!r}; it is microseconds from 1970 to 9999")
+    return timestamp_us
+
+
+def checked_headers(headers: Sequence[tuple[str, bytes]] | None) -> Sequence[tuple[str, bytes]] | None:
+    """Headers: pairs of a name and a value. Raises InvalidArgumentError."""
+    for header in headers or ():
+        if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
+            raise InvalidArgumentError(f"a header is a pair of str and bytes, not {header!r}")
+    return headers

@@ -1,0 +1,212 @@
+"""The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
+
+Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address, with the options
+below. Credentials, when they come, are set here and nowhere else.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from hightide.calls import AnswerT, Call, Method
+from hightide.errors import (
+    ERROR_DOMAIN,
+    AddressUnreachableError,
+    ClosedError,
+    HightideError,
+    RequestTimeoutError,
+    UnexpectedAnswerError,
+    from_reason,
+)
+
+MESSAGE_BYTES_MAX: Final = 64 << 20
+
+_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    # A fetch may answer with a batch that is larger than asked for, so the limit is far above any setting.
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # A peer whose machine vanished is noticed within 15 s even when no call runs into its deadline.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A broker that is back is to be reached at once, not after gRPC's default of up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    # Connections of one client are its own: closing it ends them.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A proxy from the environment is never meant for brokers.
+    ("grpc.enable_http_proxy", 0),
+)
+
+Done = Callable[[Call[Any], bytes | HightideError], None]
+
+
+def _options(client_id: str | None) -> list[tuple[str, int | str]]:
+    options: list[tuple[str, int | str]] = list(_OPTIONS)
+    if client_id:
+        options.append(("grpc.primary_user_agent", client_id))
+    return options
+
+
+def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+    """The typed error for an RPC that failed: the server's own where it names one, else what the status tells."""
+    if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
+        return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
+    details = rpc_error.details() or ""
+    status = _rich_status(rpc_error)
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain.startswith(ERROR_DOMAIN):
+            return from_reason(
+                info.reason,
+                details,
+                address=info.metadata.get("address", call.address),
+                metadata=info.metadata,
+            )
+    match rpc_error.code():
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            return AddressUnreachableError(
+                f"{call.address} cannot be reached: {details}", address=call.address
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return RequestTimeoutError(
+                f"{call.address} did not answer {call.method.name} within {call.timeout_ms} ms",
+                address=call.address,
+            )
+        case code:
+            return UnexpectedAnswerError(
+                f"{call.address} answered {call.method.name} with {code}: {details}", address=call.address
+            )
+
+
+def _rich_status(rpc_error: Any) -> Any:
+    """The google.rpc.Status that came with the error, or None where there is none or it cannot be read."""
+    if isinstance(rpc_error, grpc.aio.AioRpcError):
+        trailing = rpc_error.trailing_metadata() or ()
+        rich = next((value for key, value in trailing if key == "grpc-status-details-bin"), None)
+        return None if rich is None else _parse_status(rich)
+    try:
+        return rpc_status.from_call(rpc_error)
+    except ValueError:
+        return None
+
+
+def _parse_status(rich: bytes | str) -> Any:
+    from google.protobuf.message import DecodeError
+    from google.rpc import status_pb2
+
+    try:
+        return status_pb2.Status.FromString(rich if isinstance(rich, bytes) else rich.encode())
+    except DecodeError:
+        return None
+
+
+class Transport:
+    """Channels for threads. Thread-safe. One a client."""
+
+    def __init__(self, client_id: str | None = None) -> None:
+        self._client_id = client_id
+        self._channels: dict[str, grpc.Channel] = {}
+        self._methods: dict[tuple[str, Method], Any] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def _method(self, address: str, method: Method) -> Any:
+        known = self._methods.get((address, method))
+        if known is not None:
+            return known
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this client is closed")
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = grpc.insecure_channel(address, options=_options(self._client_id))
+                self._channels[address] = channel
+            made = channel.unary_unary(method.value, request_serializer=None, response_deserializer=None)
+            self._methods[address, method] = made
+            return made
+
+    def start(self, call: Call[Any], request: bytes, done: Done) -> grpc.Future:
+        """Begin a call; `done` is called once, on one of gRPC's threads, with the answer's bytes or an error.
+        Raises ClosedError."""
+        future = self._method(call.address, call.method).future(request, timeout=call.timeout_ms / 1000)
+        future.add_done_callback(lambda ended: done(call, _outcome(ended, call)))
+        return future
+
+    def run(self, call: Call[AnswerT]) -> AnswerT:
+        """Make a call and wait for its answer. Raises HightideError."""
+        method = self._method(call.address, call.method)
+        try:
+            answer = method(call.encode(), timeout=call.timeout_ms / 1000)
+        except grpc.RpcError as error:
+            raise error_of(error, call) from error
+        return call.decode(answer)
+
+    def close(self) -> None:
+        """End all connections; calls under way fail."""
+        with self._lock:
+            self._closed = True
+            channels = list(self._channels.values())
+            self._channels.clear()
+            self._methods.clear()
+        for channel in channels:
+            channel.close()
+
+
+def _outcome(ended: Any, call: Call[Any]) -> bytes | HightideError:
+    try:
+        answer: bytes = ended.result()
+    except grpc.FutureCancelledError:
+        return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)
+    except grpc.RpcError as error:
+        return error_of(error, call)
+    return answer
+
+
+class AioTransport:
+    """Channels for one event loop. One a client."""
+
+    def __init__(self, client_id: str | None = None) -> None:
+        self._client_id = client_id
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._methods: dict[tuple[str, Method], Any] = {}
+        self._closed = False
+
+    async def exchange(self, call: Call[Any], request: bytes) -> bytes:
+        """Make a call. Raises HightideError."""
+        if self._closed:
+            raise ClosedError("this client is closed")
+        method = self._methods.get((call.address, call.method))
+        if method is None:
+            channel = self._channels.get(call.address)
+            if channel is None:
+                channel = grpc.aio.insecure_channel(call.address, options=_options(self._client_id))
+                self._channels[call.address] = channel
+            method = channel.unary_unary(
+                call.method.value, request_serializer=None, response_deserializer=None
+            )
+            self._methods[call.address, call.method] = method
+        try:
+            answer: bytes = await method(request, timeout=call.timeout_ms / 1000)
+        except grpc.RpcError as error:
+            raise error_of(error, call) from error
+        return answer
+
+    async def run(self, call: Call[AnswerT]) -> AnswerT:
+        """Make a call and read its answer. Raises HightideError."""
+        return call.decode(await self.exchange(call, call.encode()))
+
+    async def close(self) -> None:
+        """End all connections; calls under way fail."""
+        self._closed = True
+        for channel in self._channels.values():
+            await channel.close(None)
+        self._channels.clear()
+        self._methods.clear()

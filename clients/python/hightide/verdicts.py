@@ -1,0 +1,79 @@
+"""What becomes of a batch that came back with an error: a table, and the few rules that it cannot say."""
+
+from enum import Enum, auto
+from typing import Final
+
+from hightide.errors import (
+    AddressUnreachableError,
+    BatchTooLargeError,
+    DiskFullError,
+    DuplicateSequenceError,
+    FencedProducerEpochError,
+    HightideError,
+    InconsistentTopicIdError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+    RequestTimeoutError,
+    UnknownLeaderEpochError,
+    UnknownPartitionError,
+    UnknownProducerIdError,
+    UnknownTopicError,
+)
+
+
+class Verdict(Enum):
+    """What is done with the batch."""
+
+    APPENDED = auto()
+    """It was appended by an earlier attempt; its offset is not known any more."""
+    RETRY = auto()
+    """Send it again, as it is."""
+    RENUMBER = auto()
+    """Send it again under a new producer id, from sequence 0."""
+    SPLIT = auto()
+    """Send it again in two halves."""
+    FAIL = auto()
+    """Tell the sender."""
+    FENCE = auto()
+    """Tell the sender, and refuse all that comes after."""
+
+
+# Errors of which it is certain that this attempt appended nothing. NOT_LEADER is not among them: a leader that loses
+# its leadership answers it to requests that it appended and that wait for replicas.
+REFUSALS: Final[tuple[type[HightideError], ...]] = (
+    BatchTooLargeError,
+    DiskFullError,
+    InconsistentTopicIdError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+    UnknownLeaderEpochError,
+    UnknownPartitionError,
+    UnknownProducerIdError,
+    UnknownTopicError,
+)
+
+# The topic may be so new, or its leader so fresh, that the broker has not heard of it; metadata will tell.
+_PERHAPS_NOT_YET: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdError)
+
+
+def verdict_on(error: HightideError, *, was_first: bool, is_idempotent: bool, record_count: int) -> Verdict:
+    """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an earlier
+    one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the broker does
+    not have what it acknowledged before, and waiting will not bring it back."""
+    match error:
+        case DuplicateSequenceError():
+            return Verdict.APPENDED
+        case FencedProducerEpochError():
+            return Verdict.FENCE
+        case OutOfOrderSequenceError() | UnknownProducerIdError() if is_idempotent:
+            return Verdict.RENUMBER if was_first else Verdict.RETRY
+        case BatchTooLargeError() if record_count > 1:
+            return Verdict.SPLIT
+        case AddressUnreachableError() | RequestTimeoutError():
+            return Verdict.RETRY
+        case _ if error.retriable or isinstance(error, _PERHAPS_NOT_YET):
+            return Verdict.RETRY
+        case _:
+            return Verdict.FAIL
