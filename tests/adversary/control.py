@@ -1,0 +1,112 @@
+"""The controller and the brokers' control side under attack: who may tell them what, and what must not
+change."""
+
+import hashlib
+from pathlib import Path
+
+from adversary.raw_client import Answer, RawClient
+from hightide.v1 import (
+    broker_control_service_pb2 as control_pb2,
+)
+from hightide.v1 import (
+    broker_service_pb2 as broker_pb2,
+)
+from hightide.v1 import (
+    controller_service_pb2 as controller_pb2,
+)
+from hightide.v1 import (
+    metadata_pb2,
+)
+from histories.waiting import wait_until
+
+CONTROLLER = "/hightide.v1.ControllerService"
+CONTROL = "/hightide.v1.BrokerControlService"
+
+
+def active_controller(bootstrap: str) -> metadata_pb2.Endpoint:
+    """The controller that the brokers know; waits until there is one that answers as the active one."""
+
+    def known() -> metadata_pb2.Endpoint | None:
+        with RawClient(bootstrap.split(",")[0]) as broker:
+            answer = broker.send("/hightide.v1.BrokerService/GetMetadata", broker_pb2.GetMetadataRequest())
+        if not answer.ok:
+            return None
+        controller = broker_pb2.GetMetadataResponse.FromString(answer.body).controller
+        if not controller.port:
+            return None
+        with RawClient(f"{controller.host}:{controller.port}") as client:
+            active = client.send(f"{CONTROLLER}/DescribeCluster", controller_pb2.DescribeClusterRequest())
+        return controller if active.ok else None
+
+    found = wait_until("an active controller", known, 15)
+    assert found is not None
+    return found
+
+
+class ControlPlane:
+    """The active controller of a cluster, and what it says of topics and brokers."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.endpoint = active_controller(bootstrap)
+        self.client = RawClient(f"{self.endpoint.host}:{self.endpoint.port}")
+
+    def describe_cluster(self) -> controller_pb2.DescribeClusterResponse:
+        """The cluster as the controller sees it."""
+        answer = self.client.send(f"{CONTROLLER}/DescribeCluster", controller_pb2.DescribeClusterRequest())
+        assert answer.ok, answer
+        return controller_pb2.DescribeClusterResponse.FromString(answer.body)
+
+    def topics(self) -> dict[str, metadata_pb2.TopicMetadata]:
+        """All topics by name, from the source of truth."""
+        answer = self.client.send(f"{CONTROLLER}/DescribeTopics", controller_pb2.DescribeTopicsRequest())
+        assert answer.ok, answer
+        found = controller_pb2.DescribeTopicsResponse.FromString(answer.body).topics
+        return {topic.topic: topic for topic in found}
+
+    def create(self, request: controller_pb2.CreateTopicRequest) -> Answer:
+        """CreateTopic, whatever comes of it."""
+        return self.client.send(f"{CONTROLLER}/CreateTopic", request, timeout_s=20)
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, replicas: int = 3, **configs: str
+    ) -> metadata_pb2.TopicMetadata:
+        """A topic that must come to be. In configs, `_` stands for the dot."""
+        request = controller_pb2.CreateTopicRequest(
+            topic=topic,
+            partition_count=partitions,
+            replication_factor=replicas,
+            configs={name.replace("_", "."): value for name, value in configs.items()},
+        )
+        answer = self.create(request)
+        assert answer.ok, answer
+        return controller_pb2.CreateTopicResponse.FromString(answer.body).topic
+
+    def stamp_for(self, broker_id: int) -> control_pb2.ControllerStamp:
+        """The stamp that the active controller itself would send to a broker now."""
+        cluster = self.describe_cluster()
+        (broker,) = [each for each in cluster.brokers if each.endpoint.id == broker_id]
+        return control_pb2.ControllerStamp(
+            cluster_id=cluster.cluster_id,
+            controller_id=cluster.controller.id,
+            controller_epoch=cluster.controller_epoch,
+            broker_epoch=broker.broker_epoch,
+        )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.client.close()
+
+
+def names_below(directory: Path) -> set[str]:
+    """Every file and folder below a directory, to see that nothing new came."""
+    return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+
+
+def fingerprint(directory: Path) -> str:
+    """One hash over all names and bytes below a directory, to see that nothing changed."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        digest.update(path.relative_to(directory).as_posix().encode() + b"\0")
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
