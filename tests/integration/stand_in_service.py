@@ -7,7 +7,6 @@ import asyncio
 import sys
 import time
 
-import grpc
 from hightide.v1 import (
     broker_service_pb2,
     broker_service_pb2_grpc,
@@ -56,9 +55,9 @@ class Controller(controller_service_pb2_grpc.ControllerServiceServicer):
     def __init__(self) -> None:
         self.active = False
 
-    async def DescribeCluster(
+    async def DescribeCluster(  # noqa: N802
         self, request: object, context: object
-    ) -> controller_service_pb2.DescribeClusterResponse:  # noqa: N802
+    ) -> controller_service_pb2.DescribeClusterResponse:
         if not self.active:
             raise ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, "another controller is the active one")
         return controller_service_pb2.DescribeClusterResponse()
@@ -83,13 +82,19 @@ async def service(stopping: asyncio.Event) -> None:
         sys.exit(settings.fail_with)
     session = await ZooKeeperSession.connect(settings.zookeeper, session_timeout_ms=1000)
     await session.ensure_cluster_id()
-    controller = Controller()
+    controller = Controller()  # type: ignore[abstract]
     if sys.argv[1] == "broker":
-        add = broker_service_pb2_grpc.add_BrokerServiceServicer_to_server
-        answering = Service("hightide.v1.BrokerService", Broker(session), add)
+        answering = Service(
+            "hightide.v1.BrokerService",
+            Broker(session),  # type: ignore[abstract]
+            broker_service_pb2_grpc.add_BrokerServiceServicer_to_server,
+        )
     else:
-        add = controller_service_pb2_grpc.add_ControllerServiceServicer_to_server
-        answering = Service("hightide.v1.ControllerService", controller, add)
+        answering = Service(
+            "hightide.v1.ControllerService",
+            controller,
+            controller_service_pb2_grpc.add_ControllerServiceServicer_to_server,
+        )
     server = await serve(settings.listen, [answering])
     election = None
     if sys.argv[1] == "broker":
@@ -108,5 +113,4 @@ async def service(stopping: asyncio.Event) -> None:
 
 
 if __name__ == "__main__":
-    assert grpc.__version__
     sys.exit(run_service("stand-in", service))

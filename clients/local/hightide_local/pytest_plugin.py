@@ -14,14 +14,14 @@ ClusterFactory: TypeAlias = Callable[..., LocalCluster]
 
 @pytest.fixture(scope="session")
 def hightide_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of 3 brokers and 2 controllers that all tests of the session share. Leave it as you found it."""
+    """A cluster of 3 brokers and 2 controllers for all tests of the session. Leave it as you found it."""
     with LocalCluster(tmp_path_factory.mktemp("hightide")) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def hightide_cluster_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
-    """Makes clusters that belong to one test, which may do to them what it likes. They are stopped after it."""
+    """Makes clusters that belong to one test, which may do to them what it likes; stopped after it."""
     clusters: list[LocalCluster] = []
 
     def start(**options: Any) -> LocalCluster:

@@ -108,7 +108,8 @@ def traces_of(spans: list[SpanRecord]) -> list[Trace]:
 def failovers(directory: Path) -> list[Trace]:
     """The traces of failovers (of brokers and of controllers), the oldest first.
 
-    A trace counts as one where its root says so, and where it lost its root because the controller died with it.
+    A trace counts as one where its root says so, also where the root died with its controller and only steps
+    of a failover are left.
     """
     return [
         trace
@@ -118,28 +119,28 @@ def failovers(directory: Path) -> list[Trace]:
 
 
 def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> FailoverSummary:
-    """Sum one failover up. With `killed_at_s` (what LocalCluster.kill returned) times count from there,
-    else from the trace's first span. first_commit_ms is the latest of the partitions' first commits."""
+    """Sum one failover up, from what the controller wrote at the root, or else from the spans of the steps.
+
+    With `killed_at_s` (what LocalCluster.kill returned), detect_ms and first_commit_ms count from there, else
+    from the trace's first span. first_commit_ms is the time to the first commit of any new leader.
+    """
     origin_us = int(killed_at_s * 1_000_000) if killed_at_s is not None else trace.start_us
-    down = trace.named(telemetry.BROKER_DOWN)
-    changes = trace.named(telemetry.LEADERSHIP_CHANGE)
-    informed = trace.named(telemetry.INFORM_BROKER)
-    commits = trace.named(telemetry.FIRST_COMMIT) or trace.named(telemetry.FOLLOWERS_CONNECT)
-    # Where the process was seen to die there is no watcher, and the other way round.
-    noticed = down or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
-    attributes: Attributes = {}
-    for span in trace.spans:
-        if _is_of_failover(span.name):
-            attributes = {**span.attributes, **attributes}
+    root: Attributes = next(
+        (node.span.attributes for node in trace.roots if node.span.name in _FAILOVER_ROOTS), {}
+    )
+    noticed = trace.named(telemetry.BROKER_DOWN) or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
+    commits = trace.named(telemetry.FIRST_COMMIT)
+    lost = str(root.get("broker_ids", "")).partition(",")[0]
     return FailoverSummary(
         trace_id=trace.trace_id,
-        broker_id=_whole(attributes.get("broker_id")),
-        partitions=_whole(attributes.get("partitions")),
+        broker_id=int(lost) if lost.isdigit() else None,
+        partitions=_whole(root.get("partition_count")),
         detect_ms=_ms(noticed, lambda found: found[0].end_us - origin_us),
-        elect_ms=_ms(changes, lambda found: found[-1].end_us - found[0].start_us),
-        zookeeper_ms=_ms(trace.named(telemetry.ZOOKEEPER_MULTI), _extent_us),
-        fan_out_ms=_ms(informed, _extent_us),
-        first_commit_ms=_ms(commits, lambda found: max(span.end_us for span in found) - origin_us),
+        elect_ms=_number(root.get("elect_ms")) or _ms(trace.named(telemetry.LEADERSHIP_CHANGE), _extent_us),
+        zookeeper_ms=_number(root.get("zookeeper_ms"))
+        or _ms(trace.named(telemetry.ZOOKEEPER_MULTI), _extent_us),
+        fan_out_ms=_number(root.get("fan_out_ms")) or _ms(trace.named(telemetry.INFORM_BROKER), _extent_us),
+        first_commit_ms=_ms(commits, lambda found: min(span.end_us for span in found) - origin_us),
     )
 
 
@@ -154,6 +155,10 @@ def _extent_us(spans: list[SpanRecord]) -> int:
 
 def _ms(spans: list[SpanRecord], measure: Callable[[list[SpanRecord]], int]) -> float | None:
     return measure(spans) / 1000 if spans else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _whole(value: object) -> int | None:
