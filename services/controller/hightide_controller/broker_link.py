@@ -1,0 +1,196 @@
+"""Telling one life of one broker what was decided: one RPC in flight, the latest decision wins.
+
+Each attempt is bounded by a deadline, and repeated until it succeeds or the link is closed, which happens
+when that life of the broker ends or the controller resigns. Nothing is ever told that is not in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import grpc
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime import telemetry
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.channels import open_channel
+from hightide_runtime.errors import reason_of
+from hightide_runtime.telemetry import Telemetry
+
+from hightide_controller.convert import reason_of_failure
+from hightide_controller.core.effects import SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.events import Broker
+from hightide_controller.core.outbox import Delivery, Outbox
+from hightide_controller.core.partition import TopicPartition
+
+if TYPE_CHECKING:
+    from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
+
+__all__ = ["BrokerLink", "LinkDuties"]
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_MIN_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+_WORTH_REPEATING: Final = frozenset(
+    {
+        ErrorCode.ERROR_CODE_INTERNAL,
+        ErrorCode.ERROR_CODE_OVERLOADED,
+        ErrorCode.ERROR_CODE_TIMED_OUT,
+        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+    }
+)
+# The broker knows a newer decision already, or is on its way out: nothing to do.
+_FINE: Final = frozenset(
+    {
+        ErrorCode.ERROR_CODE_UNSPECIFIED,
+        ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH,
+        ErrorCode.ERROR_CODE_SHUTTING_DOWN,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDuties:
+    """What a link asks of its shell; all are called on the loop."""
+
+    leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
+    """From the broker epoch and a delivery."""
+    update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
+    acknowledged: Callable[[Broker, int], None]
+    """The broker has everything up to this sequence."""
+    fenced: Callable[[], None]
+    """The broker has heard of a newer controller."""
+    traceparent_of: Callable[[str], str]
+    """Of a cause; empty where it is not traced."""
+
+
+class BrokerLink:
+    """One for each live broker of the active controller."""
+
+    def __init__(self, broker: Broker, duties: LinkDuties, telemetry_: Telemetry, timeout_ms: int) -> None:
+        self.broker = broker
+        self._duties = duties
+        self._telemetry = telemetry_
+        self._timeout_s = timeout_ms / 1000
+        self._outbox = Outbox()
+        self._filled = asyncio.Event()
+        self._channel = open_channel(HostPort(broker.host, broker.port), traced=True)
+        self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
+        self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
+
+    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+        """Take an effect in; it goes out with whatever else waits then."""
+        self._outbox.put(effect)
+        self._filled.set()
+
+    def close(self) -> None:
+        """Stop telling; what waits is dropped."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until it has ended."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            pause_s = _PAUSE_MIN_S
+            while True:
+                await self._filled.wait()
+                # A failover's multis that commit together go out together.
+                await asyncio.sleep(0)
+                delivery = self._outbox.take()
+                self._filled.clear()
+                if await self._attempt(delivery):
+                    pause_s = _PAUSE_MIN_S
+                    self._duties.acknowledged(self.broker, delivery.sequence)
+                    continue
+                self._filled.set()
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+        finally:
+            await self._channel.close()
+
+    async def _attempt(self, delivery: Delivery) -> bool:
+        """Deliver once; False where some of it waits again."""
+        parent = self._duties.traceparent_of(delivery.cause)
+        span = self._telemetry.span(telemetry.INFORM_BROKER, parent=parent) if parent else None
+        try:
+            with span if span is not None else contextlib.nullcontext():
+                if span is not None:
+                    span.set("broker_id", self.broker.broker_id)
+                    span.set("broker_epoch", self.broker.broker_epoch)
+                    span.set("partition_count", len(delivery.decisions))
+                return await self._deliver(delivery)
+        except grpc.aio.AioRpcError as error:
+            self._explain(error)
+            self._outbox.put_back(delivery)
+            return False
+
+    async def _deliver(self, delivery: Delivery) -> bool:
+        epoch = self.broker.broker_epoch
+        repeated: dict[TopicPartition, None] = {}
+        if delivery.decisions:
+            request = self._duties.leader_and_isr(epoch, delivery)
+            response = await self._stub.LeaderAndISR(request, timeout=self._timeout_s)
+            repeated = self._refused(delivery, response)
+        if delivery.has_metadata:
+            update = self._duties.update_metadata(epoch, delivery)
+            await self._stub.UpdateMetadata(update, timeout=self._timeout_s)
+        if not repeated:
+            return True
+        self._outbox.put_back(
+            Delivery(
+                decisions={name: delivery.decisions[name] for name in repeated},
+                metadata={},
+                deleted_topic_ids=(),
+                has_metadata=False,
+                full=False,
+                sequence=delivery.sequence,
+                cause=delivery.cause,
+            )
+        )
+        return False
+
+    def _refused(
+        self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
+    ) -> dict[TopicPartition, None]:
+        """The decisions to repeat. What a broker cannot do at all (its disk failed) is only logged."""
+        refused = [result for result in response.partitions if result.error_code not in _FINE]
+        if not refused:
+            return {}
+        names = {
+            (bytes.fromhex(decision.topic_id), decision.partition): name
+            for name, decision in delivery.decisions.items()
+        }
+        repeated: dict[TopicPartition, None] = {}
+        for result in refused:
+            name = names.get((result.topic_id, result.partition))
+            if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
+                self._duties.fenced()
+            elif name is not None:
+                _log.error(
+                    "broker %d cannot act on the decision about %s-%d: %s",
+                    *(self.broker.broker_id, name.topic, name.partition, reason_of(result.error_code)),
+                )
+                if result.error_code in _WORTH_REPEATING:
+                    repeated[name] = None
+        return repeated
+
+    def _explain(self, error: grpc.aio.AioRpcError) -> None:
+        reason = reason_of_failure(error)
+        if reason == reason_of(ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH):
+            self._duties.fenced()
+            return
+        _log.warning(
+            "broker %d at %s:%d could not be told, it is tried again: %s %s",
+            *(self.broker.broker_id, self.broker.host, self.broker.port),
+            *(reason or error.code().name, error.details()),
+        )

@@ -1,0 +1,293 @@
+"""The only place where the controller's dataclasses and protobuf messages meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide.v1 import metadata_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import DOMAIN, ServiceError
+
+from hightide_controller.core.cluster_state import ClusterState
+from hightide_controller.core.effects import Decision, Refusal, RefuseRequest
+from hightide_controller.core.events import Broker, CreateTopicRequested, Topic
+from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+
+__all__ = [
+    "ERROR_CODES",
+    "BrokerSummary",
+    "ClusterSummary",
+    "Identity",
+    "cluster_out",
+    "create_topic_in",
+    "created_out",
+    "error_of",
+    "leader_and_isr_out",
+    "not_controller",
+    "reason_of_failure",
+    "topic_metadata_out",
+    "unknown_topic_out",
+    "update_metadata_out",
+]
+
+ERROR_CODES: Final[Mapping[Refusal, ErrorCode.ValueType]] = {
+    Refusal.NOT_CONTROLLER: ErrorCode.ERROR_CODE_NOT_CONTROLLER,
+    Refusal.TOPIC_ALREADY_EXISTS: ErrorCode.ERROR_CODE_TOPIC_ALREADY_EXISTS,
+    Refusal.INVALID_TOPIC_NAME: ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME,
+    Refusal.INVALID_PARTITION_COUNT: ErrorCode.ERROR_CODE_INVALID_PARTITION_COUNT,
+    Refusal.INVALID_REPLICATION_FACTOR: ErrorCode.ERROR_CODE_INVALID_REPLICATION_FACTOR,
+    Refusal.INVALID_ASSIGNMENT: ErrorCode.ERROR_CODE_INVALID_ASSIGNMENT,
+    Refusal.INVALID_CONFIG: ErrorCode.ERROR_CODE_INVALID_CONFIG,
+    Refusal.INVALID_REQUEST: ErrorCode.ERROR_CODE_INVALID_REQUEST,
+    Refusal.OVERLOADED: ErrorCode.ERROR_CODE_OVERLOADED,
+    Refusal.TIMED_OUT: ErrorCode.ERROR_CODE_TIMED_OUT,
+    Refusal.UNKNOWN_BROKER: ErrorCode.ERROR_CODE_UNKNOWN_BROKER,
+    Refusal.STALE_BROKER_EPOCH: ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this controller is, as brokers and clients are told."""
+
+    cluster_id: str
+    controller_id: int
+    host: str
+    port: int
+
+    def endpoint(self) -> metadata_pb2.Endpoint:
+        """As a message."""
+        return metadata_pb2.Endpoint(id=self.controller_id, host=self.host, port=self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSummary:
+    """One broker as the controller sees it; `broker` is None where it is assigned but not registered."""
+
+    broker_id: int
+    broker: Broker | None
+    alive: bool
+    leader_count: int
+    replica_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSummary:
+    """What DescribeCluster answers."""
+
+    identity: Identity
+    controller_epoch: int
+    brokers: tuple[BrokerSummary, ...] = ()
+    topic_count: int = 0
+    partition_count: int = 0
+    offline_partition_count: int = 0
+    under_replicated_partition_count: int = 0
+    under_min_isr_partition_count: int = 0
+
+
+def create_topic_in(
+    request: controller_pb2.CreateTopicRequest, request_id: int, topic_id: str
+) -> CreateTopicRequested:
+    """CreateTopic."""
+    return CreateTopicRequested(
+        request_id=request_id,
+        name=request.topic,
+        topic_id=topic_id,
+        partition_count=request.partition_count,
+        replication_factor=request.replication_factor,
+        assignment=tuple(tuple(assigned.replicas) for assigned in request.assignment),
+        configs=dict(request.configs),
+        validate_only=request.validate_only,
+    )
+
+
+def error_of(refused: RefuseRequest) -> ServiceError:
+    """A refusal of the core as the error of the RPC."""
+    return ServiceError(ERROR_CODES[refused.refusal], refused.message)
+
+
+def not_controller(active: metadata_pb2.Endpoint | None) -> ServiceError:
+    """NOT_CONTROLLER, naming the active one where it is known."""
+    if active is None:
+        message = "this controller is not the active one, and none is known to be; try again after a pause"
+        return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message)
+    facts = {"controller_id": str(active.id), "host": active.host, "port": str(active.port)}
+    message = (
+        f"this controller is not the active one; controller {active.id} is, at {active.host}:{active.port}"
+    )
+    return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
+
+
+def endpoint_of(broker: Broker) -> metadata_pb2.Endpoint:
+    """Where a broker is reached."""
+    return metadata_pb2.Endpoint(id=broker.broker_id, host=broker.host, port=broker.port)
+
+
+def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> control_pb2.ControllerStamp:
+    """Who speaks, to which life of which broker."""
+    return control_pb2.ControllerStamp(
+        cluster_id=identity.cluster_id,
+        controller_id=identity.controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+    )
+
+
+def leader_and_isr_out(
+    state: ClusterState, identity: Identity, broker_epoch: int, decisions: Iterable[Decision]
+) -> control_pb2.LeaderAndISRRequest:
+    """LeaderAndISR: the decisions by topic, with the topics' settings and where the leaders are reached."""
+    by_topic: dict[tuple[str, str], list[control_pb2.LeaderAndISRPartition]] = {}
+    leaders: dict[int, None] = {}
+    for decision in decisions:
+        leaders[decision.leader] = None
+        by_topic.setdefault((decision.topic, decision.topic_id), []).append(
+            control_pb2.LeaderAndISRPartition(
+                partition=decision.partition,
+                leader=decision.leader,
+                leader_epoch=decision.leader_epoch,
+                isr=decision.isr,
+                replicas=decision.replicas,
+                partition_epoch=decision.partition_epoch,
+                controller_epoch=decision.controller_epoch,
+            )
+        )
+    topics = []
+    for (name, topic_id), partitions in by_topic.items():
+        known = state.topics.get(name)
+        configs = known.configs if known is not None and known.topic_id == topic_id else {}
+        topics.append(
+            control_pb2.LeaderAndISRTopic(
+                topic=name, topic_id=bytes.fromhex(topic_id), configs=configs, partitions=partitions
+            )
+        )
+    return control_pb2.LeaderAndISRRequest(
+        stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
+        topics=topics,
+        leaders=[endpoint_of(state.brokers[leader]) for leader in leaders if leader in state.brokers],
+    )
+
+
+def update_metadata_out(
+    state: ClusterState,
+    identity: Identity,
+    broker_epoch: int,
+    names: Iterable[TopicPartition] | None,
+    deleted_topic_ids: Iterable[str],
+) -> control_pb2.UpdateMetadataRequest:
+    """UpdateMetadata about these partitions as they are now; `names` None: about everything."""
+    by_topic: dict[str, list[int]] = {}
+    if names is None:
+        by_topic = {topic.name: list(range(len(topic.assignment))) for topic in state.topics.values()}
+    else:
+        for name in names:
+            if name in state.partitions:
+                by_topic.setdefault(name.topic, []).append(name.partition)
+    return control_pb2.UpdateMetadataRequest(
+        stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
+        brokers=[endpoint_of(broker) for broker in state.live_brokers()],
+        controller=identity.endpoint(),
+        topics=[
+            topic_metadata_out(
+                state.topics[topic],
+                {
+                    number: state.partitions[TopicPartition(topic, number)].leader_and_isr
+                    for number in numbers
+                },
+            )
+            for topic, numbers in by_topic.items()
+        ],
+        deleted_topic_ids=[bytes.fromhex(topic_id) for topic_id in deleted_topic_ids],
+        full=names is None,
+    )
+
+
+def topic_metadata_out(topic: Topic, states: Mapping[int, LeaderAndIsr | None]) -> metadata_pb2.TopicMetadata:
+    """A topic with these of its partitions."""
+    return metadata_pb2.TopicMetadata(
+        topic=topic.name,
+        topic_id=bytes.fromhex(topic.topic_id),
+        partitions=[
+            _partition_out(number, topic.assignment[number], states[number]) for number in sorted(states)
+        ],
+        configs=topic.configs,
+    )
+
+
+def _partition_out(
+    number: int, replicas: tuple[int, ...], state: LeaderAndIsr | None
+) -> metadata_pb2.PartitionMetadata:
+    if state is None:
+        # A partition without a znode has had no leader yet.
+        return metadata_pb2.PartitionMetadata(
+            partition=number, leader=NO_LEADER, leader_epoch=-1, replicas=replicas, partition_epoch=-1
+        )
+    return metadata_pb2.PartitionMetadata(
+        partition=number,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=replicas,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+    )
+
+
+def created_out(state: ClusterState, topic: Topic) -> controller_pb2.CreateTopicResponse:
+    """CreateTopic; with validate_only, of a topic that does not exist."""
+    partitions = {
+        number: state.partitions.get(TopicPartition(topic.name, number))
+        for number in range(len(topic.assignment))
+    }
+    states = {number: None if p is None else p.leader_and_isr for number, p in partitions.items()}
+    return controller_pb2.CreateTopicResponse(topic=topic_metadata_out(topic, states))
+
+
+def unknown_topic_out(name: str) -> metadata_pb2.TopicMetadata:
+    """What is said of a name that no topic has."""
+    return metadata_pb2.TopicMetadata(topic=name, error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
+
+
+def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterResponse:
+    """DescribeCluster."""
+    return controller_pb2.DescribeClusterResponse(
+        cluster_id=summary.identity.cluster_id,
+        controller=summary.identity.endpoint(),
+        controller_epoch=summary.controller_epoch,
+        brokers=[_broker_out(broker) for broker in summary.brokers],
+        topic_count=summary.topic_count,
+        partition_count=summary.partition_count,
+        offline_partition_count=summary.offline_partition_count,
+        under_replicated_partition_count=summary.under_replicated_partition_count,
+        under_min_isr_partition_count=summary.under_min_isr_partition_count,
+    )
+
+
+def _broker_out(summary: BrokerSummary) -> controller_pb2.BrokerDescription:
+    broker = summary.broker
+    return controller_pb2.BrokerDescription(
+        endpoint=metadata_pb2.Endpoint(id=summary.broker_id) if broker is None else endpoint_of(broker),
+        alive=summary.alive,
+        broker_epoch=0 if broker is None else broker.broker_epoch,
+        leader_count=summary.leader_count,
+        replica_count=summary.replica_count,
+    )
+
+
+def reason_of_failure(error: grpc.aio.AioRpcError) -> str:
+    """The reason that a service gave (`STALE_BROKER_EPOCH`); empty where the failure is gRPC's own."""
+    try:
+        status = rpc_status.from_call(error)
+    except ValueError:
+        return ""
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            return str(info.reason)
+    return ""

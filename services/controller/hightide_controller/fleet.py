@@ -1,0 +1,83 @@
+"""The live brokers, as the active controller holds on to them: a link to tell each, a watcher of its life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.telemetry import Telemetry
+
+from hightide_controller.broker_link import BrokerLink, LinkDuties
+from hightide_controller.core.effects import SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.events import Broker
+from hightide_controller.detector import ProcessWatcher
+
+__all__ = ["Fleet"]
+
+BROKER_SERVICE = "hightide.v1.BrokerControlService"
+
+
+class Fleet:
+    """Kept equal to the live brokers of the core after each event; empty while standing by."""
+
+    def __init__(
+        self,
+        duties: LinkDuties,
+        on_death: Callable[[Broker, int], None],
+        telemetry: Telemetry,
+        clock: Clock,
+        rpc_timeout_ms: int,
+    ) -> None:
+        """`on_death`: a broker, and the wall-clock time in us at which its stream broke."""
+        self._duties = duties
+        self._on_death = on_death
+        self._telemetry = telemetry
+        self._clock = clock
+        self._rpc_timeout_ms = rpc_timeout_ms
+        self._links: dict[int, BrokerLink] = {}
+        self._watchers: dict[int, ProcessWatcher] = {}
+
+    def reconcile(self, live: tuple[Broker, ...]) -> list[int]:
+        """Open and close links and watchers; the ids of brokers whose link was closed."""
+        wanted = {broker.broker_id: broker for broker in live}
+        gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
+        for broker_id in gone:
+            self._links.pop(broker_id).close()
+            self._watchers.pop(broker_id).close()
+        for broker_id, broker in wanted.items():
+            if broker_id not in self._links:
+                self._open(broker)
+        return gone
+
+    def _open(self, broker: Broker) -> None:
+        self._links[broker.broker_id] = BrokerLink(
+            broker, self._duties, self._telemetry, self._rpc_timeout_ms
+        )
+        self._watchers[broker.broker_id] = ProcessWatcher(
+            HostPort(broker.host, broker.port),
+            BROKER_SERVICE,
+            self._clock,
+            lambda broke_at_us: self._on_death(broker, broke_at_us),
+        )
+
+    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+        """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
+        receivers = (
+            ((effect.broker_id, effect.broker_epoch),)
+            if isinstance(effect, SendLeaderAndIsr)
+            else effect.brokers
+        )
+        for broker_id, broker_epoch in receivers:
+            link = self._links.get(broker_id)
+            if link is not None and link.broker.broker_epoch == broker_epoch:
+                link.put(effect)
+
+    async def close(self) -> None:
+        """Let go of all of them."""
+        links, watchers = list(self._links.values()), list(self._watchers.values())
+        self.reconcile(())
+        for link in links:
+            await link.closed()
+        for watcher in watchers:
+            await watcher.closed()

@@ -1,0 +1,85 @@
+"""`hightide-controller`: settings, ZooKeeper, the server and the shell, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from hightide.v1 import controller_service_pb2_grpc as controller_grpc
+from hightide_runtime.errors import StartupError
+from hightide_runtime.logs import set_up_logging
+from hightide_runtime.running import run_service
+from hightide_runtime.serving import Service, serve
+from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.zookeeper import ZooKeeperSession
+
+from hightide_controller.convert import Identity
+from hightide_controller.servicer import ControllerServicer
+from hightide_controller.settings import ControllerSettings
+from hightide_controller.shell import CONTROLLER_SERVICE, Shell
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The entry point; the exit code. Ends by SIGTERM or SIGINT."""
+    settings = ControllerSettings.from_command_line(arguments)
+    set_up_logging(settings.log_level, f"controller-{settings.controller_id}")
+    return run_service("hightide-controller", lambda stopping: _serve(settings, stopping))
+
+
+async def _serve(settings: ControllerSettings, stopping: asyncio.Event) -> None:
+    telemetry = Telemetry.set_up("controller", str(settings.controller_id))
+    session = await ZooKeeperSession.connect(
+        settings.zookeeper,
+        session_timeout_ms=settings.zookeeper_session_timeout_ms,
+        connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
+    )
+    try:
+        await _serve_with(settings, session, telemetry, stopping)
+    finally:
+        # Ends the session, so that /controller goes at once and a standby takes over.
+        await session.close()
+        telemetry.shut_down()
+
+
+async def _serve_with(
+    settings: ControllerSettings, session: ZooKeeperSession, telemetry: Telemetry, stopping: asyncio.Event
+) -> None:
+    cluster_id = await session.ensure_cluster_id()
+    advertised = settings.advertised
+    identity = Identity(cluster_id, settings.controller_id, advertised.host, advertised.port)
+    shell = Shell(settings, identity, session, telemetry, SystemClock())
+    server = await serve(
+        settings.listen,
+        [
+            Service(
+                CONTROLLER_SERVICE,
+                ControllerServicer(shell),
+                controller_grpc.add_ControllerServiceServicer_to_server,
+            )
+        ],
+    )
+    try:
+        # A standby serves too: it answers who is active.
+        shell.start()
+        await server.set_serving(True)
+        await _first_of(stopping, shell.failed)
+    finally:
+        await shell.close()
+        await server.stop()
+    if shell.failed.is_set():
+        raise StartupError("this controller could not go on, its log says why; a standby takes over")
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""What a controller can be told: flags, or HIGHTIDE_CONTROLLER_<FIELD> in the environment."""
+
+from __future__ import annotations
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.settings import Address, ServiceSettings
+from pydantic import Field
+
+__all__ = ["ControllerSettings"]
+
+
+class ControllerSettings(
+    ServiceSettings, env_prefix="HIGHTIDE_CONTROLLER_", cli_prog_name="hightide-controller"
+):
+    """The settings of one controller process. `main` reads them once; nothing else reads the environment."""
+
+    controller_id: int = Field(ge=0, le=2**31 - 1, description="this controller's id, unique in the cluster")
+    listen: Address = Field(HostPort("127.0.0.1", 9192), description="host:port to listen on")
+    broker_rpc_timeout_ms: int = Field(
+        5_000, ge=100, description="one attempt to tell a broker; it is repeated while that broker lives"
+    )
+    create_topic_timeout_ms: int = Field(
+        10_000, ge=100, description="how long CreateTopic waits for the leaders of a topic"
+    )
+    controlled_shutdown_timeout_ms: int = Field(
+        1_000, ge=10, description="how long ControlledShutdown waits for brokers to acknowledge"
+    )
+    refresh_interval_ms: int = Field(
+        1_000, ge=10, description="how often partitions that are not fully in sync are read again"
+    )

@@ -1,0 +1,367 @@
+"""The controller's shell: feeds events to the core one at a time, and does what the effects say.
+
+Duties: every effect is performed, in order; every store is answered by its fate; reads are repeated until
+ZooKeeper answers; a broker is told until it has acknowledged or its life has ended; a request is answered
+once. Nothing is awaited between an event and its effects, so that the state is never seen half-way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, Final
+
+from hightide.v1 import metadata_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+
+from hightide_controller import convert
+from hightide_controller.broker_link import LinkDuties
+from hightide_controller.convert import Identity
+from hightide_controller.core import effects as ef
+from hightide_controller.core import events as ev
+from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.machine import step
+from hightide_controller.core.outbox import Delivery
+from hightide_controller.detector import ProcessWatcher
+from hightide_controller.failover_traces import FailoverTraces
+from hightide_controller.fleet import Fleet
+from hightide_controller.settings import ControllerSettings
+from hightide_controller.store import ActiveController, ControllerStore
+from hightide_controller.watches import ZooKeeperWatches
+
+__all__ = ["Shell"]
+
+_log = logging.getLogger(__name__)
+
+CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
+_PAUSE_S: Final = 0.2
+
+Answer = ef.AnswerCreateTopic | ef.AnswerControlledShutdown
+
+
+class Shell:
+    """One for each controller process; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        identity: Identity,
+        session: ZooKeeperSession,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.identity = identity
+        self.state = ClusterState(settings.controller_id, seed=secrets.randbelow(1_000))
+        self.store = ControllerStore(session)
+        self.active: ActiveController | None = None
+        """Who is active, as last read."""
+        self.failed = asyncio.Event()
+        """Set where this controller cannot go on; main then ends the process."""
+        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self._requests: dict[int, asyncio.Future[Answer]] = {}
+        self._next_request_id = 1
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._peer: ProcessWatcher | None = None
+        self._traces = FailoverTraces(telemetry, clock)
+        self._fleet = Fleet(
+            LinkDuties(
+                leader_and_isr=self._leader_and_isr,
+                update_metadata=self._update_metadata,
+                acknowledged=self._acknowledged,
+                fenced=lambda: self._inbox.put_nowait(ev.Fenced()),
+                traceparent_of=self._traces.traceparent_of,
+            ),
+            self._broker_died,
+            telemetry,
+            clock,
+            settings.broker_rpc_timeout_ms,
+        )
+        self._watches = ZooKeeperWatches(
+            session,
+            self.store,
+            on_controller=self._controller_read,
+            on_brokers=self._brokers_read,
+            on_topics=self._inbox.put_nowait,
+            on_session_lost=lambda: self._inbox.put_nowait(ev.SessionLost()),
+        )
+
+    def start(self) -> None:
+        """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
+        self._watches.start()
+        self._spawn(self._run())
+        self._spawn(self._tick())
+
+    async def close(self) -> None:
+        """Stop everything; the session is closed afterwards by whoever opened it."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watches.close()
+        if self._peer is not None:
+            self._peer.close()
+        await self._fleet.close()
+        self._traces.finish_all()
+
+    # ---- events in
+
+    async def _run(self) -> None:
+        while True:
+            event = await self._inbox.get()
+            try:
+                self._take(event)
+            except Exception:  # noqa: BLE001 - the top of a task
+                # A fault of ours. The state may be half-way, so it is not gone on with: main ends the
+                # process, and a standby takes over, which reads everything anew.
+                _log.exception("while handling %s", type(event).__name__)
+                self.failed.set()
+                return
+
+    def _take(self, event: ev.Event) -> None:
+        was_active = self.state.role is Role.ACTIVE
+        self._traces.before(self.state, event)
+        self.state, effects = step(self.state, event)
+        self._traces.decided(event)
+        for broker_id in self._fleet.reconcile(self.state.live_brokers()):
+            self._traces.broker_gone(broker_id)
+        if self.state.role is Role.ACTIVE and not was_active:
+            _log.info(
+                "controller %d is active, controller epoch %d: %d brokers, %d topics, %d partitions",
+                *(self.identity.controller_id, self.state.controller_epoch, len(self.state.brokers)),
+                *(len(self.state.topics), len(self.state.partitions)),
+            )
+            self._watches.activate(set(self.state.topics))
+        if isinstance(event, ev.CampaignLost):
+            # Whoever won stands at /controller now, or nobody does.
+            self._watches.controller.mark()
+        for effect in effects:
+            self._perform(effect)
+        self._traces.settle()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.refresh_interval_ms / 1000)
+            if self._watches.connected.is_set():
+                self._inbox.put_nowait(ev.Ticked())
+
+    def _brokers_read(self, event: ev.BrokersChanged) -> None:
+        cause = self._traces.expect("session_ended", self._clock.wall_us())
+        self._inbox.put_nowait(replace(event, cause=cause))
+
+    def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
+        cause = self._traces.expect("process_died", broke_at_us)
+        self._inbox.put_nowait(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
+
+    async def _controller_read(self, active: ActiveController | None) -> None:
+        """The /controller watch. A standby also watches the process of whoever is active."""
+        if active is not None and active.is_mine and self.state.role is Role.STANDBY:
+            # Elected, but something failed before acting on it: nobody else can be, so give it back.
+            await self.store.abdicate()
+            self._watches.controller.mark()
+            return
+        before, self.active = self.active, active
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+        if active is None:
+            cause = self._traces.expect_takeover(before, self._clock.wall_us())
+            self._inbox.put_nowait(ev.ControllerSeen(None, cause=cause))
+            return
+        znode = active.znode
+        self._inbox.put_nowait(ev.ControllerSeen(znode.controller_id, znode.controller_epoch))
+        if active.is_mine:
+            return
+        _log.info("controller %d at %s:%d is active", znode.controller_id, znode.host, znode.port)
+        address = HostPort(znode.host, znode.port)
+        if address == HostPort(self.identity.host, self.identity.port):
+            # The port is ours now, so that this is what an earlier life of this process left behind.
+            self._controller_died(active, self._clock.wall_us())
+            return
+        self._peer = ProcessWatcher(
+            address,
+            CONTROLLER_SERVICE,
+            self._clock,
+            lambda broke_at_us: self._controller_died(active, broke_at_us),
+        )
+
+    def _controller_died(self, active: ActiveController, broke_at_us: int) -> None:
+        """The active controller's process is dead, though its session and its znode live on for a while."""
+        cause = self._traces.expect_takeover(active, broke_at_us)
+        znode = active.znode
+        event = ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True, cause=cause)
+        self._inbox.put_nowait(event)
+
+    def _acknowledged(self, broker: ev.Broker, sequence: int) -> None:
+        self._traces.acknowledged(broker.broker_id, sequence)
+        self._inbox.put_nowait(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
+
+    # ---- effects out
+
+    def _perform(self, effect: ef.Effect) -> None:
+        match effect:
+            case ef.StoreLeaderAndIsr():
+                self._store_leader_and_isr(effect)
+            case ef.SendLeaderAndIsr():
+                self._traces.informing(effect)
+                self._fleet.put(effect)
+            case ef.SendUpdateMetadata():
+                self._fleet.put(effect)
+            case ef.ReadStates():
+                self._spawn(self._read_states(effect))
+            case ef.StoreTopic():
+                self._spawn(self._store_topic(effect))
+            case ef.Campaign():
+                self._spawn(self._campaign(effect))
+            case ef.Resign():
+                self._traces.finish_all()
+                self._watches.deactivate()
+            case ef.Report():
+                _log.warning("%s", effect.message)
+            case ef.AnswerCreateTopic() | ef.AnswerControlledShutdown():
+                future = self._requests.pop(effect.request_id, None)
+                if future is not None and not future.done():
+                    future.set_result(effect)
+            case ef.RefuseRequest():
+                self._refuse(effect)
+
+    def _store_leader_and_isr(self, effect: ef.StoreLeaderAndIsr) -> None:
+        self._traces.multi_submitted(effect)
+        outcome = self.store.submit(effect, self._traces.traceparent_of(effect.cause))
+
+        def answered(done: asyncio.Future[ev.Event]) -> None:
+            if not done.cancelled():
+                event = done.result()
+                self._traces.multi_answered(effect, type(event).__name__)
+                self._inbox.put_nowait(event)
+
+        outcome.add_done_callback(answered)
+
+    async def _read_states(self, effect: ef.ReadStates) -> None:
+        self._traces.reading(effect.cause)
+        epoch = self.state.controller_epoch
+        while self.state.role is Role.ACTIVE and self.state.controller_epoch == epoch:
+            await self._watches.connected.wait()
+            try:
+                states = await self.store.read_states(effect.names)
+            except ZooKeeperError as error:
+                _log.warning("reading %d partitions is tried again: %s", len(effect.names), error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self._inbox.put_nowait(ev.StatesRead(states, effect.cause))
+            return
+        self._traces.read_given_up(effect.cause)
+
+    async def _store_topic(self, effect: ef.StoreTopic) -> None:
+        self._inbox.put_nowait(await self.store.store_topic(effect))
+
+    async def _campaign(self, effect: ef.Campaign) -> None:
+        try:
+            elected = await self._elected(effect)
+        except ZooKeeperError as error:
+            _log.warning("the election is tried again: %s", error)
+            elected = None
+        except Exception:  # noqa: BLE001 - the top of a task
+            # For example garbage in /controller_epoch: a hand must mend it, no controller should die of it.
+            _log.exception("the election failed")
+            elected = None
+            await asyncio.sleep(_PAUSE_S)
+        self._inbox.put_nowait(ev.CampaignLost() if elected is None else elected)
+
+    async def _elected(self, effect: ef.Campaign) -> ev.Elected | None:
+        me = self.identity
+        epoch = await self.store.elect(me.controller_id, me.host, me.port, effect.stale_controller_epoch)
+        if epoch is None:
+            return None
+        snapshot = await self.store.read_snapshot()
+        return ev.Elected(epoch.controller_epoch, epoch.version, snapshot, effect.cause)
+
+    def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
+        return convert.leader_and_isr_out(
+            self.state, self.identity, broker_epoch, delivery.decisions.values()
+        )
+
+    def _update_metadata(self, broker_epoch: int, delivery: Delivery) -> Any:
+        names = None if delivery.full else delivery.metadata
+        return convert.update_metadata_out(
+            self.state, self.identity, broker_epoch, names, delivery.deleted_topic_ids
+        )
+
+    # ---- requests
+
+    async def create_topic(self, request: Any) -> ef.AnswerCreateTopic:
+        """CreateTopic, from the servicer. Raises ServiceError."""
+        event = convert.create_topic_in(request, self._take_request_id(), uuid.uuid4().hex)
+        answer = await self._ask(event, self._settings.create_topic_timeout_ms)
+        assert isinstance(answer, ef.AnswerCreateTopic)
+        return answer
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> int:
+        """ControlledShutdown: how many partitions the broker still leads. Raises ServiceError."""
+        cause = self._traces.expect("controlled_shutdown", self._clock.wall_us())
+        event = ev.ControlledShutdownRequested(self._take_request_id(), broker_id, broker_epoch, cause)
+        answer = await self._ask(event, self._settings.controlled_shutdown_timeout_ms)
+        assert isinstance(answer, ef.AnswerControlledShutdown)
+        return answer.remaining_leader_count
+
+    def require_active(self) -> None:
+        """Raise NOT_CONTROLLER, naming who is, unless this controller is the active one."""
+        if self.state.role is not Role.ACTIVE:
+            raise convert.not_controller(self._active_endpoint())
+
+    def _take_request_id(self) -> int:
+        self._next_request_id += 1
+        return self._next_request_id
+
+    async def _ask(
+        self, event: ev.CreateTopicRequested | ev.ControlledShutdownRequested, timeout_ms: int
+    ) -> Answer:
+        self.require_active()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._requests[event.request_id] = future
+        self._inbox.put_nowait(event)
+        # Not cancelled with the caller: the core must hear that the waiting is over.
+        loop.call_later(timeout_ms / 1000, self._inbox.put_nowait, ev.WaitExpired(event.request_id))
+        try:
+            return await future
+        finally:
+            self._requests.pop(event.request_id, None)
+
+    def _refuse(self, effect: ef.RefuseRequest) -> None:
+        future = self._requests.pop(effect.request_id, None)
+        if future is None or future.done():
+            return
+        if effect.refusal is ef.Refusal.NOT_CONTROLLER:
+            future.set_exception(convert.not_controller(self._active_endpoint()))
+        else:
+            future.set_exception(convert.error_of(effect))
+
+    def _active_endpoint(self) -> metadata_pb2.Endpoint | None:
+        if self.active is None or self.active.is_mine or self.active.znode.controller_id < 0:
+            return None
+        znode = self.active.znode
+        return metadata_pb2.Endpoint(id=znode.controller_id, host=znode.host, port=znode.port)
+
+    # ---- tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:
+    """For requests that need ZooKeeper's answer."""
+    return ServiceError(
+        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"ZooKeeper does not answer, try again: {error}"
+    )
