@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from hightide_local.traces import SpanRecord, Trace, read_spans, traces_of
+from hightide_local.traces import SpanRecord, Trace, failovers, read_spans, traces_of
 from hightide_runtime.telemetry import CONTROLLER_FAILOVER, FAILOVER
 
 _NAMES = frozenset({FAILOVER, CONTROLLER_FAILOVER})
@@ -17,9 +17,10 @@ def root_of(trace: Trace) -> SpanRecord:
 
 def all_traces(directories: Iterable[Path], *, failovers_only: bool) -> list[Trace]:
     """Return the traces that lie in the directories, the oldest first."""
-    found = [trace for directory in directories for trace in traces_of(read_spans(directory))]
-    chosen = [trace for trace in found if not failovers_only or root_of(trace).name in _NAMES]
-    return sorted(chosen, key=lambda trace: trace.start_us)
+    found: list[Trace] = []
+    for directory in directories:
+        found += failovers(directory) if failovers_only else traces_of(read_spans(directory))
+    return sorted(found, key=lambda trace: trace.start_us)
 
 
 def broker_failover(directory: Path, broker_id: int, since_s: float) -> Trace | None:

@@ -71,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(sentence: str, exit_code: int) -> int:
-    click.echo(f"error: {' '.join(sentence.split())}", err=True)
+    lines = [line.strip() for line in sentence.splitlines() if line.strip()] or ["it failed"]
+    # A long message quotes the end of a log: what it says first, and how the log ends.
+    click.echo("error: " + " ".join(dict.fromkeys((lines[0], lines[-1]))), err=True)
     return exit_code
 
 

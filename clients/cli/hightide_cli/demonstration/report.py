@@ -102,7 +102,7 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
     failover, trace = measured.failover, measured.trace
     if failover.victim is Victim.BROKER:
         detected = None if trace is None else trace.detect_ms
-        elected = None if trace is None else trace.elect_ms
+        elected = None if trace is None else _sum(trace.detect_ms, trace.elect_ms)
         commit = (
             trace.first_commit_ms if trace is not None and trace.first_commit_ms else failover.recovered_ms
         )
@@ -115,6 +115,11 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
         failover.name, failover.rows_before, failover.led, failover.successor,
         *(_ms(value) for value in (detected, elected, commit)), waits,
     ]  # fmt: skip
+
+
+def _sum(detect_ms: float | None, elect_ms: float | None) -> float | None:
+    """Return when the election was over, given when it began and how long it took."""
+    return None if detect_ms is None or elect_ms is None else detect_ms + elect_ms
 
 
 def _ms(value: float | None) -> str | None:
