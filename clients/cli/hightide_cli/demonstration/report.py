@@ -102,7 +102,7 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
     failover, trace = measured.failover, measured.trace
     if failover.victim is Victim.BROKER:
         detected = None if trace is None else trace.detect_ms
-        elected = None if trace is None else _sum(trace.detect_ms, trace.elect_ms)
+        elected = None if trace is None else _elected_ms(trace)
         commit = (
             trace.first_commit_ms if trace is not None and trace.first_commit_ms else failover.recovered_ms
         )
@@ -117,9 +117,11 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
     ]  # fmt: skip
 
 
-def _sum(detect_ms: float | None, elect_ms: float | None) -> float | None:
-    """Return when the election was over, given when it began and how long it took."""
-    return None if detect_ms is None or elect_ms is None else detect_ms + elect_ms
+def _elected_ms(trace: FailoverSummary) -> float | None:
+    """Return when the new leaders stood in ZooKeeper, counted from the kill."""
+    if trace.detect_ms is None:
+        return None
+    return trace.detect_ms + (trace.elect_ms or 0.0) + (trace.zookeeper_ms or 0.0)
 
 
 def _ms(value: float | None) -> str | None:
