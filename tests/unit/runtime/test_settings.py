@@ -1,0 +1,69 @@
+import pytest
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.settings import Address, LogLevel, ServiceSettings
+from pydantic import Field
+
+
+class Settings(ServiceSettings, env_prefix="HIGHTIDE_TEST_", cli_prog_name="hightide-test"):
+    """A service for tests."""
+
+    test_id: int = Field(ge=0)
+    listen: Address = Field(HostPort("127.0.0.1", 9092))
+
+
+def complaint_about(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(arguments.split())
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_flags_are_read_in_kebab_case() -> None:
+    settings = Settings.from_command_line(["--test-id", "3", "--listen", "[::1]:7", "--log-level", "DEBUG"])
+    assert (settings.test_id, settings.listen, settings.log_level) == (3, HostPort("::1", 7), LogLevel.DEBUG)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHTIDE_TEST_TEST_ID", "1")
+    monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
+    settings = Settings.from_command_line(["--test-id", "2"])
+    assert (settings.test_id, settings.zookeeper, settings.listen.port) == (2, "zk:1", 9092)
+
+
+def test_others_are_told_the_advertised_address_or_else_where_it_listens() -> None:
+    assert Settings.from_command_line(["--test-id", "1"]).advertised == HostPort("127.0.0.1", 9092)
+    advertising = Settings.from_command_line(["--test-id", "1", "--advertise", "kite:80"])
+    assert advertising.advertised == HostPort("kite", 80)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "a b:1", "host:-1", "a/b:1"])
+def test_a_bad_address_is_one_line_that_names_the_flag_and_the_value(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--test-id", "1", f"--listen={address}"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "--listen" in lines[0]
+    assert repr(address) in lines[0]
+
+
+def test_a_missing_setting_is_one_line_that_says_how_to_give_it(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint_about("", capsys)
+    assert "--test-id is missing" in line
+    assert "HIGHTIDE_TEST_TEST_ID" in line
+
+
+def test_a_number_out_of_bounds_is_one_line_that_says_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--test-id (HIGHTIDE_TEST_TEST_ID): Input should be greater than or equal to 0" in complaint_about(
+        "--test-id -1", capsys
+    )
+
+
+def test_help_ends_with_success(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(["--help"])
+    assert ended.value.code == 0
+    assert "--zookeeper" in capsys.readouterr().out

@@ -1,0 +1,144 @@
+import json
+from typing import Any
+
+import pytest
+from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes import (
+    BrokerZnode,
+    ClusterIdZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    LeaderAndIsrZnode,
+    PartitionZnode,
+    ProducerIdsZnode,
+    TopicConfigZnode,
+    TopicZnode,
+    ZnodeGarbage,
+    partition_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+EXAMPLES: list[Any] = [
+    ControllerZnode(1, "host", 9191, 7),
+    ControllerEpochZnode(7),
+    BrokerZnode("host", 9092, 1_700_000_000_000, "boot"),
+    BrokerZnode("host", 9092, 1_700_000_000_000),
+    TopicZnode(bytes(range(16)), ((1, 2, 3), (2, 3, 1))),
+    LeaderAndIsrZnode(-1, 4, (1, 2), 7),
+    LeaderAndIsrZnode(1, 4, (1, 2), 7, TRACEPARENT),
+    TopicConfigZnode({"retention.ms": "1000"}),
+    ClusterIdZnode("c"),
+    ProducerIdsZnode(2**40),
+]
+DECODERS = sorted({type(example) for example in EXAMPLES}, key=lambda kind: kind.__name__)
+
+ids = st.integers(0, 2**31 - 1)
+leader_and_isr = st.builds(
+    LeaderAndIsrZnode,
+    leader=st.integers(-1, 2**31 - 1),
+    leader_epoch=ids,
+    isr=st.lists(ids, min_size=1, max_size=5, unique=True).map(tuple),
+    controller_epoch=ids,
+    traceparent=st.sampled_from(["", TRACEPARENT]),
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=repr)
+def test_what_is_written_is_read_back(example: Any) -> None:
+    assert type(example).decode(example.encode()) == example
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=repr)
+def test_the_content_is_json_that_a_person_can_read_in_a_zookeeper_shell(example: Any) -> None:
+    assert isinstance(json.loads(example.encode()), dict)
+
+
+@given(leader_and_isr)
+def test_the_hand_made_json_of_leader_and_isr_is_read_back_whatever_it_holds(
+    znode: LeaderAndIsrZnode,
+) -> None:
+    assert LeaderAndIsrZnode.decode(znode.encode()) == znode
+
+
+def test_the_paths_are_those_of_the_design() -> None:
+    assert ControllerZnode.path() == "/controller"
+    assert ControllerEpochZnode.path() == "/controller_epoch"
+    assert BrokerZnode.path(3) == "/brokers/ids/3"
+    assert TopicZnode.path("t") == "/brokers/topics/t"
+    assert PartitionZnode.path("t", 4) == "/brokers/topics/t/4"
+    assert LeaderAndIsrZnode.path("t", 4) == "/brokers/topics/t/4/leaderAndISR"
+    assert TopicConfigZnode.path("t") == "/config/topics/t"
+    assert ClusterIdZnode.path() == "/cluster/id"
+    assert ProducerIdsZnode.path() == "/producer_ids"
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"{", b"null", b"[]", b"3", b"[" * 100_000, b'{"a":1}'])
+def test_garbage_in_a_znode_is_a_typed_error(decoder: Any, data: bytes) -> None:
+    with pytest.raises(ZnodeGarbage):
+        decoder.decode(data)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=repr)
+@given(data=st.data())
+def test_a_field_of_any_other_kind_is_read_back_or_a_typed_error(example: Any, data: st.DataObject) -> None:
+    fields = json.loads(example.encode())
+    fields[data.draw(st.sampled_from(sorted(fields)))] = data.draw(anything)
+    content = json.dumps(fields).encode()
+    try:
+        decoded = type(example).decode(content)
+    except ZnodeGarbage:
+        return
+    assert type(example).decode(decoded.encode()) == decoded
+
+
+@pytest.mark.parametrize(
+    ("partitions", "complaint"),
+    [
+        ({}, "no partitions"),
+        ({"1": [1]}, "partition 0 is missing"),
+        ({"0": []}, "no replicas"),
+        ({"0": [1, 1]}, "twice"),
+        ({"0": [-1]}, "broker ids"),
+        ({"0": [True]}, "broker ids"),
+    ],
+)
+def test_an_assignment_that_makes_no_sense_is_refused_in_words(partitions: Any, complaint: str) -> None:
+    content = json.dumps({"topic_id": "0" * 32, "partitions": partitions}).encode()
+    with pytest.raises(ZnodeGarbage, match=complaint):
+        TopicZnode.decode(content)
+
+
+def test_an_empty_isr_is_refused_since_the_last_member_is_always_kept() -> None:
+    with pytest.raises(ZnodeGarbage, match="isr is empty"):
+        LeaderAndIsrZnode.decode(b'{"leader":1,"leader_epoch":1,"isr":[],"controller_epoch":1}')
+
+
+def test_a_forged_traceparent_is_left_out_since_it_decides_nothing() -> None:
+    content = b'{"leader":1,"leader_epoch":1,"isr":[1],"controller_epoch":1,"traceparent":"x\\n"}'
+    assert LeaderAndIsrZnode.decode(content).traceparent == ""
+
+
+@pytest.mark.parametrize("name", ["", "-1", "x", "١", "99999999999", "1.0", " 1"])
+def test_a_child_whose_name_is_no_number_is_a_typed_error(name: str) -> None:
+    with pytest.raises(ZnodeGarbage):
+        partition_of(name)
+    with pytest.raises(ZnodeGarbage):
+        BrokerZnode.broker_id_of(name)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "..a", "a" * 249])
+def test_legal_topic_names(name: str) -> None:
+    assert is_legal_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\0", "a\n", "ä", "a b", "a" * 250])
+def test_illegal_topic_names(name: str) -> None:
+    assert not is_legal_topic_name(name)
