@@ -151,12 +151,15 @@ class Replica:
     ) -> Replica:
         """A replica as the broker finds it on disk at startup, or new. Called once for each by the shell.
 
-        `high_watermark` is the checkpointed one; `epochs` are (epoch, start offset) of the storage;
-        `clean` is whether the log is known to be whole: the broker was stopped cleanly, or the log is new.
-        A log that was just opened counts as durable to its end (recovery syncs it).
+        `high_watermark` is the checkpointed one; `epochs` are all (epoch, start offset) that were
+        persisted, also those whose records are lost: they are spent. `clean` is whether the log is known to
+        be whole: the broker was stopped cleanly, or the log is new. A log that was just opened counts as
+        durable to its end (recovery syncs it).
         """
-        lineage = EpochLineage(tuple(EpochStart(*e) for e in epochs))
         assert log_start_offset <= log_end_offset
+        kept = tuple(EpochStart(*e) for e in epochs if e[1] <= log_end_offset)
+        spent_epoch = NO_EPOCH if clean or not epochs else epochs[-1][0]
+        lineage = EpochLineage(kept)
         return Replica(
             settings,
             Role.IDLE,
@@ -166,7 +169,7 @@ class Replica:
             log_end_offset,
             log_end_offset,
             min(max(high_watermark, log_start_offset), log_end_offset),
-            NO_EPOCH if clean else lineage.latest_epoch,
+            spent_epoch,
         )
 
     @property

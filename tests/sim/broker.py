@@ -1,0 +1,511 @@
+"""A simulated broker: the shell around one real replica core, with a disk that survives crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from hightide_broker.core import effects as fx
+from hightide_broker.core import events as ev
+from hightide_broker.core import invariants
+from hightide_broker.core.fetch_session import (
+    FollowerSession,
+    LeaderSession,
+    LeaderSessions,
+    Position,
+    SessionFault,
+)
+from hightide_broker.core.leader import next_deadline_ms
+from hightide_broker.core.machine import step
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Replica, ReplicaSettings, Role
+from hightide_controller.core.effects import Decision
+
+from sim.messages import (
+    KEY,
+    ZOOKEEPER,
+    AskEpoch,
+    Body,
+    CallFailed,
+    Command,
+    CommandAnswer,
+    Envelope,
+    EpochAnswer,
+    Fetch,
+    FetchAnswer,
+    Look,
+    Noticed,
+    Record,
+    SessionEnded,
+    View,
+    Write,
+    WriteAnswer,
+)
+from sim.zookeeper import STATE, Create, Delete, Operation, Put, Stored, registration
+
+Reply = Callable[[Body], None]
+
+
+class Surroundings(Protocol):
+    """What a node may do to the rest of the world."""
+
+    now_ms: int
+
+    def call(self, source: int, target: int, body: Body, then: Reply) -> int: ...
+
+    def answer(self, envelope: Envelope, body: Body) -> None: ...
+
+    def open_session(self) -> int: ...
+
+    def acknowledged(self, broker_id: int, offset: int, record: Record) -> None: ...
+
+    def committed(self, broker: SimBroker) -> None: ...
+
+    def log_changed(self) -> None: ...
+
+
+@dataclass
+class Disk:
+    """What survives a crash."""
+
+    log: list[Record] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+    durable_end_offset: int = 0
+    high_watermark_checkpoint: int = 0
+
+
+class SimBroker:
+    """One broker with one replica. Every method leaves the core's invariants whole."""
+
+    def __init__(self, world: Surroundings, settings: ReplicaSettings, replicas: tuple[int, ...]) -> None:
+        self.world = world
+        self.broker_id = settings.broker_id
+        self.settings = settings
+        self.replicas = replicas
+        self.disk = Disk()
+        self.alive = False
+        self.paused = False
+        self.lives = 0
+
+    def start(self, clean: bool = False) -> None:
+        """A new life: open what the disk holds, register, and read the znode (V3 E)."""
+        assert not self.alive
+        self.alive = True
+        self.lives += 1
+        disk = self.disk
+        disk.durable_end_offset = len(disk.log)
+        self.state = Replica.opened(
+            self.settings,
+            log_end_offset=len(disk.log),
+            high_watermark=disk.high_watermark_checkpoint,
+            epochs=tuple(sorted(disk.epochs.items())),
+            clean=clean or self.lives == 1,
+        )
+        self.sessions: LeaderSessions[str] = LeaderSessions(self.lives * 1000)
+        self.parked: dict[LeaderSession[str], Envelope] = {}
+        self.acks: list[tuple[int, int]] = []
+        self.fetching_from = -1
+        self.fetcher: FollowerSession[str] = FollowerSession()
+        self.fetch_call = 0
+        self.refused = False
+        self.asking: fx.AskEpochEnd | None = None
+        self.ask_call = 0
+        self.retries: list[Callable[[], None]] = []
+        self.broker_epoch = -1
+        self.register()
+
+    def crash(self, lost_records: int = 0) -> None:
+        """The process dies. `lost_records` at the end of the log were not synced and are gone."""
+        assert self.alive
+        assert lost_records <= len(self.disk.log) - self.disk.durable_end_offset
+        self.alive = False
+        self.paused = False
+        if lost_records:
+            del self.disk.log[-lost_records:]
+            self.world.log_changed()
+
+    # --- ZooKeeper -------------------------------------------------------------------------------
+
+    def register(self) -> None:
+        """Put the registration in place of an earlier life's, then read what was decided."""
+        self.session = self.world.open_session()
+        self._look_then(self._replace_registration)
+
+    def _replace_registration(self, view: View) -> None:
+        old = [broker for broker, _ in view.brokers if broker == self.broker_id]
+        path = registration(self.broker_id)
+        create: Operation = Create(path, self.lives, self.session)
+        operations = (Delete(path), create) if old else (create,)
+        self.world.call(self.broker_id, ZOOKEEPER, Write(operations), self._registered)
+
+    def _registered(self, body: Body) -> None:
+        # Whether it happened or not, the znode tells; a registration by another session is replaced.
+        self._look_then(self._start_up)
+
+    def _start_up(self, view: View) -> None:
+        epoch = dict(view.brokers).get(self.broker_id)
+        if epoch is None or epoch <= self.broker_epoch:
+            self._replace_registration(view)
+            return
+        self.broker_epoch = epoch
+        if view.state is not None:
+            stored, version, _ = view.state
+            self._decided(stored.controller_epoch, stored, self.replicas, version)
+
+    def _look_then(self, then: Callable[[View], None]) -> None:
+        def looked(body: Body) -> None:
+            if isinstance(body, View):
+                then(body)
+            else:
+                self.retries.append(lambda: self._look_then(then))
+
+        self.world.call(self.broker_id, ZOOKEEPER, Look(), looked)
+
+    def _store_isr(self, effect: fx.StoreIsr) -> None:
+        expected = effect.expected_partition_epoch
+        stored = Stored(self.broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
+
+        def stored_or_not(body: Body) -> None:
+            if isinstance(body, CallFailed):
+                self.feed(ev.IsrStoreUnknown(expected))
+                return
+            assert isinstance(body, WriteAnswer)
+            if body.refused is None:
+                self.feed(ev.IsrStored(expected + 1))
+            else:
+                self.feed(ev.IsrStoreRefused(expected))
+
+        write = Write((Put(STATE, stored, expected),))
+        self.world.call(self.broker_id, ZOOKEEPER, write, stored_or_not)
+
+    def _isr_read(self, view: View) -> None:
+        assert view.state is not None
+        stored, version, _ = view.state
+        self.feed(
+            ev.LeaderAndIsrRead(
+                stored.leader, stored.leader_epoch, stored.isr, version, self.world.now_ms
+            )
+        )
+
+    # --- the core --------------------------------------------------------------------------------
+
+    def feed(self, event: ev.Event, records: tuple[Record, ...] = ()) -> fx.Effects:
+        """One step of the core, its effects performed in order (see hightide_broker.core.effects)."""
+        was_leader = self.state.is_leader
+        self.state, effects = step(self.state, event)
+        for effect in effects:
+            self._perform(effect, records)
+        invariants.check(self.state)
+        assert self.state.log_end_offset == len(self.disk.log)
+        if was_leader and not self.state.is_leader:
+            self._touch(wake=True)
+        return effects
+
+    def _perform(self, effect: fx.Effect, records: tuple[Record, ...]) -> None:
+        disk = self.disk
+        match effect:
+            case fx.PersistEpoch(epoch, start):
+                disk.epochs = {e: at for e, at in disk.epochs.items() if at < start or e == epoch}
+                disk.epochs.setdefault(epoch, start)
+            case fx.TruncateTo(offset, _):
+                del disk.log[offset:]
+                disk.epochs = {e: at for e, at in disk.epochs.items() if at < offset}
+                disk.durable_end_offset = min(disk.durable_end_offset, offset)
+                self.world.log_changed()
+            case fx.Append(base_offset, leader_epoch, end_offset):
+                disk.log += [(leader_epoch, value) for _, value in records]
+                self.acks += [(end_offset, value) for _, value in records]
+                assert end_offset - base_offset == len(records)
+                self.world.log_changed()
+                self._touch(wake=True)
+            case fx.AppendFetched(base_offset, end_offset):
+                assert base_offset == len(disk.log)
+                disk.log += records[len(records) - (end_offset - base_offset) :]
+                self.world.log_changed()
+            case fx.StoreIsr():
+                self._store_isr(effect)
+            case fx.ReadLeaderAndIsr():
+                self._look_then(self._isr_read)
+            case fx.AdvanceHighWatermark():
+                self.world.committed(self)
+                self._touch(wake=False)
+            case fx.AnswerProduces(end_offset, refusal):
+                for offset, value in self.acks:
+                    if offset <= end_offset and refusal is None:
+                        record = disk.log[offset - 1]
+                        assert record[1] == value
+                        self.world.acknowledged(self.broker_id, offset - 1, record)
+                self.acks = [ack for ack in self.acks if ack[0] > end_offset]
+            case fx.AbandonWaiters():
+                self.acks = []
+            case fx.StopFetching():
+                self.fetcher.forget(KEY)
+                self.asking = None
+            case fx.AskEpochEnd():
+                self.fetcher.forget(KEY)
+                self.asking = effect
+                self._ask()
+            case fx.StartFetching(leader, _, _):
+                self.asking = None
+                if leader != self.fetching_from:
+                    self.fetching_from = leader
+                    self.fetcher = FollowerSession()
+                    self.fetch_call = 0
+                self.refused = False
+                self._place()
+            case fx.TruncateAndStartAt() | fx.ReplicaStopped():
+                raise AssertionError("nothing is deleted in these schedules")
+            case fx.Refuse() | fx.AnswerEpochEnd():
+                pass  # Whoever fed the event answers.
+
+    # --- following -------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        offset = self.state.fetch_offset
+        if offset is not None:
+            self.fetcher.place(KEY, Position(self.state.leader_epoch, offset))
+        self._fetch()
+
+    def _fetch(self) -> None:
+        if self.fetch_call or not len(self.fetcher) or self.refused:
+            return
+        session, leader = self.fetcher, self.fetching_from
+        epoch = session.positions[KEY].leader_epoch
+        fetch = Fetch(self.broker_id, self.broker_epoch, session.next_request(), epoch)
+
+        def fetched(body: Body) -> None:
+            if session is self.fetcher:
+                self.fetch_call = 0
+            self._fetched(session, leader, epoch, body)
+
+        self.fetch_call = self.world.call(self.broker_id, leader, fetch, fetched)
+
+    def _fetched(self, session: FollowerSession[str], leader: int, asked_under: int, body: Body) -> None:
+        if isinstance(body, CallFailed):
+            session.restart()
+            self.refused = True  # Tried again with the next tick.
+            return
+        assert isinstance(body, FetchAnswer)
+        if body.fault is not None:
+            session.restart()
+        else:
+            session.answered(body.session_id)
+        if body.refusal is not None:
+            self.refused = session is self.fetcher
+            session_key_known = KEY in session.positions
+            if session_key_known:
+                session.place(KEY, session.positions[KEY])
+            self.feed(ev.FetchRefused(leader, asked_under, body.refusal, 0))
+        elif body.found:
+            self._batches(leader, body)
+        if session is self.fetcher:
+            self._fetch()
+
+    def _batches(self, leader: int, body: FetchAnswer) -> None:
+        spans = tuple(
+            ev.Span(body.base_offset + index, 1, epoch) for index, (epoch, _) in enumerate(body.records)
+        )
+        answer = ev.BatchesReceived(leader, body.leader_epoch, spans, body.high_watermark, 0)
+        self.feed(answer, body.records)
+        if body.records and self.state.role is Role.FETCHING and self.state.fetch_offset is not None:
+            self.fetcher.place(KEY, Position(self.state.leader_epoch, self.state.fetch_offset))
+
+    def _ask(self) -> None:
+        question = self.asking
+        if question is None:
+            return
+
+        def answered(body: Body) -> None:
+            if self.ask_call != call or self.asking is not question:
+                return
+            self.ask_call = 0
+            if isinstance(body, EpochAnswer) and body.refusal is None:
+                self.feed(
+                    ev.EpochEndReceived(
+                        question.leader, question.leader_epoch, body.epoch, body.end_offset
+                    )
+                )
+            elif isinstance(body, EpochAnswer) and body.refusal is not None:
+                self.feed(ev.FetchRefused(question.leader, question.leader_epoch, body.refusal))
+
+        ask = AskEpoch(question.leader_epoch, question.epoch)
+        call = self.world.call(self.broker_id, question.leader, ask, answered)
+        self.ask_call = call
+
+    # --- leading ---------------------------------------------------------------------------------
+
+    def _touch(self, wake: bool) -> None:
+        for session in self.sessions.touch(KEY):
+            if wake and session in self.parked:
+                self._answer_parked(session)
+
+    def _answer_parked(self, session: LeaderSession[str]) -> None:
+        envelope = self.parked.pop(session)
+        self.world.answer(envelope, self._collect(session) or FetchAnswer(session.session_id))
+
+    def _collect(self, session: LeaderSession[str]) -> FetchAnswer | None:
+        state = self.state
+        for key in session.touched():
+            answer = session.examine(
+                key,
+                leader_epoch=state.leader_epoch if state.is_leader else -2,
+                log_end_offset=state.log_end_offset,
+                high_watermark=state.high_watermark,
+            )
+            if answer is None:
+                continue
+            fenced = answer.leader_epoch != state.leader_epoch and state.settings.mends.fence_by_epoch
+            if fenced or not state.is_leader:
+                session.drop(key)
+                refusal = Refusal.FENCED_LEADER_EPOCH if state.is_leader else Refusal.NOT_LEADER
+                return FetchAnswer(session.session_id, refusal=refusal)
+            session.told(answer, state.high_watermark)
+            records = tuple(self.disk.log[answer.fetch_offset :]) if answer.has_batches else ()
+            return FetchAnswer(
+                session.session_id,
+                found=True,
+                leader_epoch=state.leader_epoch,
+                high_watermark=state.high_watermark,
+                base_offset=answer.fetch_offset,
+                records=records,
+            )
+        return None
+
+    def _serve_fetch(self, envelope: Envelope, fetch: Fetch) -> None:
+        request = fetch.request
+        if request.session_id == 0:
+            session = self.sessions.open(fetch.replica_id, fetch.broker_epoch)
+        else:
+            found = self.sessions.find(
+                request.session_id, fetch.replica_id, fetch.broker_epoch, request.round
+            )
+            if isinstance(found, SessionFault):
+                self.world.answer(envelope, FetchAnswer(0, fault=found))
+                return
+            session = found
+        session.receive(request.moved, request.forgotten)
+        for key, position in request.moved:
+            # The session must outlive what the event touches, so nothing of it is answered before.
+            effects = self.feed(
+                ev.FollowerFetched(
+                    fetch.replica_id, position.leader_epoch, position.fetch_offset, self.world.now_ms
+                )
+            )
+            for effect in effects:
+                if isinstance(effect, fx.Refuse):
+                    session.drop(key)
+                    self.world.answer(envelope, FetchAnswer(session.session_id, refusal=effect.refusal))
+                    return
+        answer = self._collect(session)
+        if answer is None:
+            self.parked[session] = envelope
+        else:
+            self.world.answer(envelope, answer)
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def receive(self, envelope: Envelope) -> None:
+        """A request, a watch or a notice from ZooKeeper reaches this life of the broker."""
+        match envelope.body:
+            case Fetch():
+                self._serve_fetch(envelope, envelope.body)
+            case AskEpoch(leader_epoch, epoch):
+                (effect,) = self.feed(ev.EpochEndAsked(leader_epoch, epoch))
+                if isinstance(effect, fx.AnswerEpochEnd):
+                    end = effect.end
+                    self.world.answer(
+                        envelope, EpochAnswer(leader_epoch, None, end.epoch, end.end_offset)
+                    )
+                else:
+                    assert isinstance(effect, fx.Refuse)
+                    self.world.answer(envelope, EpochAnswer(leader_epoch, effect.refusal))
+            case Command():
+                self._obey(envelope, envelope.body)
+            case SessionEnded(session) if session == self.session:
+                self.register()
+            case SessionEnded() | Noticed():
+                pass
+            case _:
+                raise AssertionError(envelope)
+
+    def _obey(self, envelope: Envelope, command: Command) -> None:
+        if self.broker_epoch == -1 or (
+            command.broker_epoch < self.broker_epoch and self.settings.mends.fence_by_epoch
+        ):
+            # Another life is meant, or this one has not registered yet: the controller tries again.
+            self.world.answer(envelope, CallFailed())
+            return
+        refusal = None
+        for decision in command.decisions:
+            refusal = refusal or self._decided(
+                command.controller_epoch,
+                decision,
+                decision.replicas,
+                decision.partition_epoch,
+            )
+        self.world.answer(envelope, CommandAnswer(refusal))
+
+    def _decided(
+        self,
+        controller_epoch: int,
+        decided: Stored | Decision,
+        replicas: tuple[int, ...],
+        partition_epoch: int,
+    ) -> Refusal | None:
+        effects = self.feed(
+            ev.LeaderAndIsrDecided(
+                controller_epoch,
+                decided.leader,
+                decided.leader_epoch,
+                decided.isr,
+                replicas,
+                partition_epoch,
+                self.world.now_ms,
+            )
+        )
+        refusals = [effect.refusal for effect in effects if isinstance(effect, fx.Refuse)]
+        return refusals[0] if refusals else None
+
+    def produce(self, value: int, acks_all: bool = True) -> bool:
+        """A producer's batch of one record; whether it was appended."""
+        effects = self.feed(
+            ev.ProduceArrived(1, acks_all, -1, self.world.now_ms), ((self.state.leader_epoch, value),)
+        )
+        return any(isinstance(effect, fx.Append) for effect in effects)
+
+    def fsync(self) -> None:
+        """The log is put on disk to its end; a follower may then say so."""
+        self.disk.durable_end_offset = len(self.disk.log)
+        self.feed(ev.FsyncDone(self.disk.durable_end_offset))
+        offset = self.state.fetch_offset
+        known = self.fetcher.positions.get(KEY)
+        # Also where nothing was named yet: it became a follower while its log was not on disk.
+        if offset is not None and (known is None or offset != known.fetch_offset):
+            self._place()
+
+    def tick(self) -> None:
+        """Time passed: deadlines, long polls that have waited enough, and what failed is tried again."""
+        if not self.settings.mends.shrink_on_timer or self._deadline_reached():
+            self.feed(ev.Ticked(self.world.now_ms))
+        for session in list(self.parked):
+            self._answer_parked(session)
+        retries, self.retries = self.retries, []
+        for retry in retries:
+            retry()
+        self.refused = False
+        if self.asking is not None and self.ask_call == 0:
+            self._ask()
+        self._fetch()
+
+    def _deadline_reached(self) -> bool:
+        deadline = next_deadline_ms(self.state)
+        return deadline is not None and deadline <= self.world.now_ms
+
+    def checkpoint_high_watermark(self) -> None:
+        """Write down the high watermark, as the shell does now and then."""
+        self.disk.high_watermark_checkpoint = self.state.high_watermark
+
+    def with_settings(self, settings: ReplicaSettings) -> None:
+        """For tests: other settings from the next life on."""
+        self.settings = replace(settings, broker_id=self.broker_id)

@@ -1,0 +1,20 @@
+"""What must hold of a simulated cluster after every order; each in a file of its own.
+
+The names are those of the published models (KafkaReplication, Kip320) and of DESIGN §6.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.checkers.acknowledged import Acknowledged
+from sim.checkers.checker import Checker, Violation
+from sim.checkers.committing_leader import CommittingLeader
+from sim.checkers.high_watermark import HighWatermark
+from sim.checkers.log_matching import LogMatching
+from sim.checkers.strong_isr import StrongIsr
+from sim.checkers.znodes import Znodes
+
+__all__ = ["ALL_CHECKERS", "Checker", "Violation"]
+
+ALL_CHECKERS: Final = (Acknowledged, StrongIsr, LogMatching, HighWatermark, CommittingLeader, Znodes)

@@ -1,0 +1,18 @@
+"""Acknowledged ⊆ the log of every ISR member: whoever may lead next has what producers were promised."""
+
+from __future__ import annotations
+
+from sim.checkers.checker import Checker
+
+
+class Acknowledged(Checker):
+    """Each acknowledged record is at its offset in the log of every member of the stored ISR."""
+
+    def check(self) -> None:
+        world = self.world
+        for member in world.isr:
+            log = world.brokers[member].disk.log
+            for offset, record in world.acked.items():
+                if offset >= len(log) or log[offset] != record:
+                    held = log[offset] if offset < len(log) else "nothing"
+                    self.violated(f"acknowledged {record} at {offset}; ISR member {member} has {held}")

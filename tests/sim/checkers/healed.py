@@ -1,0 +1,39 @@
+"""After healing: a leader, ISR = AR, HW = LEO everywhere, equal logs, and the next record is acknowledged."""
+
+from __future__ import annotations
+
+from sim.checkers.checker import Checker
+
+
+class Healed(Checker):
+    """Not an invariant: asked once, when faults have ended and time has passed."""
+
+    def check(self) -> None:
+        world = self.world
+        leader = world.leader
+        if leader == -1:
+            self.violated(f"no leader: {world.zookeeper.state()}")
+        if set(world.isr) != set(world.brokers):
+            self.violated(f"the ISR is {world.isr}")
+        first = world.brokers[leader]
+        if not first.state.is_leader:
+            self.violated(f"{leader} does not lead, it is {first.state.role}")
+        for broker in world.brokers.values():
+            state = broker.state
+            if state.leader_epoch != first.state.leader_epoch:
+                self.violated(f"{broker.broker_id} is in epoch {state.leader_epoch}")
+            if not state.high_watermark == state.log_end_offset == first.state.log_end_offset:
+                self.violated(
+                    f"{broker.broker_id} has HW {state.high_watermark}, LEO {state.log_end_offset}; the leader's "
+                    f"log ends at {first.state.log_end_offset}"
+                )
+            if broker.disk.log != first.disk.log:
+                self.violated(f"the logs of {broker.broker_id} and {leader} differ")
+
+    def check_progress(self) -> None:
+        """One more record, and it is acknowledged."""
+        world = self.world
+        value = world.produce(world.leader)
+        world.converge(2)
+        if value is None or all(record[1] != value for record in world.acked.values()):
+            self.violated("the next record is not acknowledged")

@@ -1,0 +1,48 @@
+"""HW: monotone at a leader, ≤ the smallest end over its maximal ISR, and what is below it never changes."""
+
+from __future__ import annotations
+
+from hightide_broker.core.isr import IsrState
+from sim.checkers.checker import Checker
+from sim.messages import Record
+
+
+class HighWatermark(Checker):
+    """Looks at every replica, and remembers what was committed by anyone at each offset."""
+
+    def __init__(self, world: object) -> None:
+        super().__init__(world)  # type: ignore[arg-type]
+        self._seen: dict[tuple[int, int], int] = {}
+        """(broker, life) → its last high watermark."""
+        self._committed: list[Record] = []
+
+    def check(self) -> None:
+        for broker in self.world.brokers.values():
+            if not broker.alive:
+                continue
+            state = broker.state
+            key = (broker.broker_id, broker.lives)
+            before = self._seen.get(key, 0)
+            if state.high_watermark < before:
+                self.violated(f"{broker.broker_id} went back from {before} to {state.high_watermark}")
+            self._seen[key] = state.high_watermark
+            if state.leading is not None:
+                self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
+                self._remember(broker.broker_id, broker.disk.log[: state.high_watermark])
+
+    def _check_leader(self, leader: int, isr: IsrState, high_watermark: int) -> None:
+        for member in isr.maximal:
+            end_offset = len(self.world.brokers[member].disk.log)
+            if end_offset < high_watermark:
+                self.violated(
+                    f"leader {leader} committed up to {high_watermark}; {member} in its maximal ISR ends at "
+                    f"{end_offset}"
+                )
+
+    def _remember(self, leader: int, committed: list[Record]) -> None:
+        common = min(len(committed), len(self._committed))
+        if committed[:common] != self._committed[:common]:
+            self.violated(
+                f"leader {leader} shows {committed} to consumers; they were shown {self._committed}"
+            )
+        self._committed += committed[common:]

@@ -1,0 +1,27 @@
+"""StrongIsr: whatever any presumed leader calls committed is in the log of every member of the true ISR."""
+
+from __future__ import annotations
+
+from sim.checkers.checker import Checker
+
+
+class StrongIsr(Checker):
+    """For each broker that believes to lead, its log below its HW equals that of each stored ISR member.
+
+    WeakIsr is the same over the ISR that the presumed leader believes in; both are checked.
+    """
+
+    def check(self) -> None:
+        world = self.world
+        for broker in world.brokers.values():
+            if not broker.alive or broker.state.leading is None:
+                continue
+            high_watermark = broker.state.high_watermark
+            committed = broker.disk.log[:high_watermark]
+            for member in sorted({*world.isr, *broker.state.leading.isr.isr}):
+                if world.brokers[member].disk.log[:high_watermark] != committed:
+                    name = "StrongIsr" if member in world.isr else "WeakIsr"
+                    self.violated(
+                        f"({name}) leader {broker.broker_id} in epoch {broker.state.leader_epoch} has committed "
+                        f"{committed}; ISR member {member} has {world.brokers[member].disk.log}"
+                    )

@@ -1,0 +1,387 @@
+"""A whole cluster in memory: three brokers, two controllers, ZooKeeper, the network between them, and the clock.
+
+Rules of this file: nothing happens by itself. Whoever holds a world (a schedule, a random walk, Hypothesis) says which
+message arrives next, what is lost, who dies, when time passes; the same orders give the same world. After each order the
+checkers look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hightide_broker.core.mends import Mends as BrokerMends
+from hightide_broker.core.replica import ReplicaSettings
+from hightide_controller.core.mends import Mends as ControllerMends
+
+from sim.broker import SimBroker
+from sim.checkers import ALL_CHECKERS, Checker
+from sim.controller import SimController
+from sim.messages import (
+    REQUESTS,
+    ZOOKEEPER,
+    Body,
+    CallFailed,
+    Envelope,
+    Look,
+    Noticed,
+    ProcessDied,
+    Record,
+    SessionEnded,
+    View,
+    Write,
+    WriteAnswer,
+)
+from sim.zookeeper import CONTROLLER, CONTROLLER_EPOCH, ZooKeeper
+
+BROKERS = (1, 2, 3)
+CONTROLLERS = (11, 12)
+LAG_TIME_MAX_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What kind of cluster it is."""
+
+    replicas: tuple[int, ...] = BROKERS
+    min_insync_replicas: int = 1
+    flush_on_disk: bool = False
+    broker_mends: BrokerMends = field(default_factory=BrokerMends)
+    controller_mends: ControllerMends = field(default_factory=ControllerMends)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A request whose answer is awaited."""
+
+    source: int
+    life: int
+    target: int
+    then: Callable[[Body], None]
+
+
+class World:
+    """The cluster. Public methods are the orders."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.now_ms = 0
+        self.pending: list[Envelope] = []
+        self.story: list[str] = []
+        self.cut_links: set[tuple[int, int]] = set()
+        self.zookeeper = ZooKeeper(self._notify)
+        self.acked: dict[int, Record] = {}
+        self.commits: list[tuple[int, int, int]] = []
+        """(leader epoch, broker, high watermark) of each advance at a leader since the last check."""
+        self.logs_changed = True
+        self.orphans: list[int] = []
+        """ZooKeeper sessions of lives that are over."""
+        self._calls: dict[int, _Call] = {}
+        self._next_call = 1
+        self._lives: dict[int, int] = dict.fromkeys((*BROKERS, *CONTROLLERS), 0)
+        base = ReplicaSettings(
+            0,
+            LAG_TIME_MAX_MS,
+            self.settings.min_insync_replicas,
+            self.settings.flush_on_disk,
+            self.settings.broker_mends,
+        )
+        replicas = self.settings.replicas
+        self.brokers = {
+            n: SimBroker(self, replace(base, broker_id=n), replicas) for n in BROKERS if n in replicas
+        }
+        self.controllers = {
+            n: SimController(self, n, replicas, self.settings.controller_mends) for n in CONTROLLERS
+        }
+        self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
+        self.next_value = 1
+        self.checkers: list[Checker] = [checker(self) for checker in ALL_CHECKERS]
+
+    # --- what nodes may do (sim.broker.Surroundings, sim.controller.Surroundings) ----------------
+
+    def call(self, source: int, target: int, body: Body, then: Callable[[Body], None]) -> int:
+        """Send a request; `then` gets the answer, or CallFailed, once, in this life of the caller."""
+        call = self._next_call
+        self._next_call += 1
+        self._calls[call] = _Call(source, self._lives[source], target, then)
+        self.pending.append(Envelope(source, target, call, body))
+        return call
+
+    def answer(self, envelope: Envelope, body: Body) -> None:
+        """Answer a request."""
+        self.pending.append(Envelope(envelope.target, envelope.source, envelope.call, body))
+
+    def open_session(self) -> int:
+        """A new ZooKeeper session."""
+        return self.zookeeper.open_session()
+
+    def acknowledged(self, broker_id: int, offset: int, record: Record) -> None:
+        """A producer is told that its record is committed."""
+        self.story.append(f"      acknowledged {record} at {offset} by {broker_id}")
+        self.acked[offset] = self.acked.get(offset, record)
+        assert self.acked[offset] == record, f"two records acknowledged at {offset}"
+
+    def committed(self, broker: SimBroker) -> None:
+        """A replica's high watermark moved."""
+        if broker.state.is_leader:
+            self.commits.append(
+                (broker.state.leader_epoch, broker.broker_id, broker.state.high_watermark)
+            )
+
+    def log_changed(self) -> None:
+        """Some log is not what it was."""
+        self.logs_changed = True
+
+    def _notify(self, node: int, path: str) -> None:
+        self.pending.append(Envelope(ZOOKEEPER, node, 0, Noticed(path)))
+
+    # --- orders: the network ---------------------------------------------------------------------
+
+    def is_open(self, envelope: Envelope) -> bool:
+        """Whether the message can arrive now: its link is whole and its receiver is not paused."""
+        node = self.nodes.get(envelope.target)
+        paused = node is not None and node.paused
+        return not paused and (envelope.source, envelope.target) not in self.cut_links
+
+    def first_in_line(self, envelope: Envelope) -> Envelope:
+        """What ZooKeeper and a client say to one another arrives in the order in which it was said."""
+        if ZOOKEEPER not in (envelope.source, envelope.target):
+            return envelope
+        return next(
+            e for e in self.pending if (e.source, e.target) == (envelope.source, envelope.target)
+        )
+
+    def deliver(self, envelope: Envelope) -> None:
+        """The message arrives. One for a process that is gone comes back as a failure."""
+        self.story.append(f"deliver {envelope}")
+        self.pending.remove(envelope)
+        if envelope.target == ZOOKEEPER:
+            self._at_zookeeper(envelope)
+        elif envelope.call and not isinstance(envelope.body, REQUESTS):
+            self._finish(envelope)
+        elif self.nodes[envelope.target].alive:
+            self.nodes[envelope.target].receive(envelope)
+        elif envelope.call:
+            self.pending.append(Envelope(envelope.target, envelope.source, envelope.call, CallFailed()))
+        self.check()
+
+    def _finish(self, envelope: Envelope) -> None:
+        found = self._calls.pop(envelope.call, None)
+        if found is None:
+            return  # The answer to a request that arrived twice.
+        if self.nodes[found.source].alive and self._lives[found.source] == found.life:
+            found.then(envelope.body)
+
+    def _at_zookeeper(self, envelope: Envelope) -> None:
+        match envelope.body:
+            case Write(operations):
+                refused = self.zookeeper.multi(operations, envelope.source)
+                self.answer(envelope, WriteAnswer(refused))
+            case Look(watch):
+                for path in watch:
+                    self.zookeeper.watch(path, envelope.source)
+                self.answer(envelope, self.view())
+            case _:
+                raise AssertionError(envelope)
+
+    def view(self) -> View:
+        """What ZooKeeper holds."""
+        node = self.zookeeper.nodes.get(CONTROLLER)
+        controller = None
+        if node is not None:
+            assert isinstance(node.data, tuple)
+            controller = (node.data[0], node.data[1])
+        return View(
+            controller,
+            node.session if node is not None else 0,
+            self.zookeeper.controller_epoch,
+            self.zookeeper.nodes[CONTROLLER_EPOCH].version,
+            self.zookeeper.brokers(),
+            self.zookeeper.state(),
+        )
+
+    def lose(self, envelope: Envelope) -> None:
+        """The message is lost; who waits for it learns that the call failed. Notices are never lost."""
+        assert envelope.call
+        assert not isinstance(envelope.body, CallFailed)
+        self.story.append(f"lose {envelope}")
+        self.pending.remove(envelope)
+        caller = self._calls.get(envelope.call)
+        if caller is not None:
+            self.pending.append(Envelope(envelope.target, caller.source, envelope.call, CallFailed()))
+
+    def duplicate(self, envelope: Envelope) -> None:
+        """The request arrives twice."""
+        assert isinstance(envelope.body, REQUESTS)
+        assert envelope.target != ZOOKEEPER
+        self.story.append(f"duplicate {envelope}")
+        self.pending.append(envelope)
+
+    def cut(self, a: int, b: int) -> None:
+        """Messages between two nodes are held back, both ways."""
+        self.story.append(f"cut {a} {b}")
+        self.cut_links |= {(a, b), (b, a)}
+
+    def mend_link(self, a: int, b: int) -> None:
+        """What was held back may arrive."""
+        self.story.append(f"mend {a} {b}")
+        self.cut_links -= {(a, b), (b, a)}
+
+    def settle(self, limit: int = 3_000) -> None:
+        """Deliver in order until nothing is under way that can arrive."""
+        for _ in range(limit):
+            envelope = next((e for e in self.pending if self.is_open(e)), None)
+            if envelope is None:
+                return
+            self.deliver(envelope)
+        raise AssertionError("the cluster does not come to rest")
+
+    # --- orders: nodes, disks, clocks ------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything starts, and the partition gets its first leader."""
+        for node in self.nodes.values():
+            self._lives[self._id(node)] += 1
+            node.start()
+        self.settle()
+
+    def _id(self, node: SimBroker | SimController) -> int:
+        return node.broker_id if isinstance(node, SimBroker) else node.controller_id
+
+    def crash(self, node_id: int, lost_records: int = 0) -> None:
+        """The process dies; ZooKeeper will notice when its session ends (`expire`)."""
+        self.story.append(f"crash {node_id} lost={lost_records}")
+        node = self.nodes[node_id]
+        if isinstance(node, SimBroker):
+            node.crash(lost_records)
+        else:
+            node.crash()
+        # Parked requests of others break with the connection.
+        for number in [number for number, call in self._calls.items() if call.source == node_id]:
+            del self._calls[number]
+        self._break_calls_to(node_id)
+        self.check()
+
+    def _break_calls_to(self, node_id: int) -> None:
+        under_way = {e.call for e in self.pending}
+        if isinstance(node := self.nodes[node_id], SimBroker):
+            for envelope in node.parked.values():
+                if envelope.call in self._calls and envelope.call not in under_way:
+                    self.pending.append(Envelope(node_id, envelope.source, envelope.call, CallFailed()))
+
+    def restart(self, node_id: int) -> None:
+        """The process is started again on the disk that it left."""
+        self.story.append(f"restart {node_id}")
+        self._lives[node_id] += 1
+        self.orphans.append(self.nodes[node_id].session)
+        self.nodes[node_id].start()
+        self.check()
+
+    def expire_orphans(self) -> None:
+        """ZooKeeper ends the sessions of processes that are gone."""
+        self.story.append("expire orphans")
+        for session in self.orphans:
+            self.zookeeper.expire(session)
+        self.orphans.clear()
+        self.check()
+
+    def time_out(self, node_id: int) -> None:
+        """The node gives up on every request that it has at another node; late answers are ignored."""
+        self.story.append(f"time out {node_id}")
+        for number, call in self._calls.items():
+            if call.source == node_id and call.target != ZOOKEEPER:
+                self.pending.append(Envelope(call.target, node_id, number, CallFailed()))
+
+    def pause(self, node_id: int) -> None:
+        """The process stands still: nothing arrives, no timer runs."""
+        self.story.append(f"pause {node_id}")
+        self.nodes[node_id].paused = True
+
+    def resume(self, node_id: int) -> None:
+        """It goes on as if nothing had been."""
+        self.story.append(f"resume {node_id}")
+        self.nodes[node_id].paused = False
+
+    def expire(self, node_id: int) -> None:
+        """ZooKeeper ends the node's session; the node hears of it later, if it lives."""
+        self.story.append(f"expire {node_id}")
+        session = self.nodes[node_id].session
+        if session in self.zookeeper.live_sessions:
+            self.zookeeper.expire(session)
+            self.pending.append(Envelope(ZOOKEEPER, node_id, 0, SessionEnded(session)))
+        self.check()
+
+    def detect_death(self, broker_id: int, life_epoch: int) -> None:
+        """The controllers' failure detector: the process with this broker epoch is gone."""
+        self.story.append(f"detect death of {broker_id}")
+        for controller_id, controller in self.controllers.items():
+            if controller.is_active:
+                notice = ProcessDied(broker_id, life_epoch)
+                self.pending.append(Envelope(broker_id, controller_id, 0, notice))
+
+    def produce(self, broker_id: int, acks_all: bool = True) -> int | None:
+        """A producer sends one record to a broker; its value, or None where it was refused."""
+        value = self.next_value
+        self.next_value += 1
+        self.story.append(f"produce {value} at {broker_id}")
+        appended = self.brokers[broker_id].produce(value, acks_all)
+        self.check()
+        return value if appended else None
+
+    def fsync(self, broker_id: int) -> None:
+        """A broker's log reaches its disk."""
+        self.story.append(f"fsync {broker_id}")
+        self.brokers[broker_id].fsync()
+        self.check()
+
+    def advance(self, by_ms: int) -> None:
+        """Time passes for everyone who lives and is not paused."""
+        self.story.append(f"advance {by_ms}")
+        self.now_ms += by_ms
+        for node in self.nodes.values():
+            if node.alive and not node.paused:
+                node.tick()
+        self.check()
+
+    def check(self) -> None:
+        """Let every checker look."""
+        for checker in self.checkers:
+            checker.check()
+        self.logs_changed = False
+        self.commits.clear()
+
+    # --- what a schedule asks --------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        """The leader that ZooKeeper names, -1 where there is none."""
+        state = self.zookeeper.state()
+        return -1 if state is None else state[0].leader
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The ISR that ZooKeeper holds."""
+        state = self.zookeeper.state()
+        return () if state is None else state[0].isr
+
+    def heal(self) -> None:
+        """Faults end: links are whole, everyone lives, sessions of the dead are gone."""
+        self.story.append("heal")
+        self.cut_links.clear()
+        self.expire_orphans()
+        for node_id, node in self.nodes.items():
+            node.paused = False
+            if not node.alive:
+                self.expire(node_id)
+                self.restart(node_id)
+
+    def converge(self, rounds: int = 12) -> None:
+        """After healing: let time pass until there is nothing left to do."""
+        for _ in range(rounds):
+            self.settle()
+            if self.settings.flush_on_disk:
+                for broker_id in self.brokers:
+                    self.fsync(broker_id)
+                self.settle()
+            self.advance(LAG_TIME_MAX_MS // 2)
+        self.settle()
