@@ -19,6 +19,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.topic_names import is_legal_topic_name
 
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
@@ -95,8 +96,25 @@ def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
     return metadata_pb2.Endpoint(id=endpoint.id, host=endpoint.host, port=endpoint.port)
 
 
+def _check_topic(topic: control_pb2.LeaderAndISRTopic) -> None:
+    """What becomes a ZooKeeper path or a directory must be fit for it."""
+    if not is_legal_topic_name(topic.topic):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+        )
+    for each in topic.partitions:
+        if each.partition < 0 or each.leader < -1 or min(each.leader_epoch, each.partition_epoch) < 0:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"{topic.topic}-{each.partition}: leader {each.leader}, leader epoch {each.leader_epoch} and "
+                f"partition epoch {each.partition_epoch} make no decision",
+            )
+
+
 def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
     """LeaderAndISR."""
+    for topic in request.topics:
+        _check_topic(topic)
     topics = tuple(
         TopicDecisions(
             topic.topic,

@@ -86,7 +86,7 @@ class Fetching:
             parked.wake()
 
     def _read(self, call: FetchCall) -> tuple[list[Read], int]:
-        """Read each partition in turn while there is room; the first that has something always gives a batch."""
+        """Read the partitions in turn while there is room; the first that has something gives a batch."""
         room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
         total = 0
         answer = []
@@ -130,5 +130,5 @@ def _check(call: FetchCall) -> None:
     if len(call.partitions) > REQUEST_PARTITIONS_MAX:
         raise ServiceError(
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-            f"the request names {len(call.partitions)} partitions; at most {REQUEST_PARTITIONS_MAX} are taken",
+            f"the request names {len(call.partitions)} partitions; take at most {REQUEST_PARTITIONS_MAX}",
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,6 +65,8 @@ class FetchSettings:
     """Who asks; the broker epoch changes when the broker registers anew."""
     address_of: Callable[[int], HostPort | None]
     """Where a leader is reached; None while that is not known."""
+    registered: Callable[[], Awaitable[None]]
+    """Returns once this broker is registered: under an earlier epoch nobody would answer it."""
 
 
 class Fetchers:
@@ -166,6 +168,7 @@ class LeaderFetcher:
     # --- the conversation ------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        await self._settings.registered()
         try:
             while True:
                 try:
@@ -227,7 +230,7 @@ class LeaderFetcher:
             if address is None:
                 raise ConnectionError(f"no address is known of broker {self._leader}")
             self._channel = open_channel(address)
-        send = self._channel.unary_unary(method)
+        send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         sent = asyncio.ensure_future(_outcome(send(request, timeout=timeout_s)))
         sent.add_done_callback(lambda _: self._stir.set())
         return sent

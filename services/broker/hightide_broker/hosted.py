@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 class HostedReplica:
     """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
 
-    __slots__ = ("acks", "deadline_ms", "fetches", "first_commit", "key", "log", "settings", "state", "topic")
+    __slots__ = (
+        "acks", "deadline_ms", "fetches", "first_commit", "key", "log", "settings", "state",
+        "topic", "traceparent",
+    )  # fmt: skip
 
     def __init__(
         self, key: PartitionKey, topic: str, settings: TopicSettings, state: Replica, log: Log
@@ -35,6 +38,8 @@ class HostedReplica:
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None
         """When the shell's timer looks at this replica; kept by `deadlines.Deadlines`."""
+        self.traceparent = ""
+        """The trace of the last change of leadership, empty where there is none."""
         self.first_commit: FirstCommit | None = None
         """The trace of the failover that made this replica leader, until its first commit."""
 

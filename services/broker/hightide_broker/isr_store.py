@@ -37,7 +37,7 @@ READ_AGAIN_S: Final = 0.2
 
 
 class IsrStore:
-    """Writes and reads leaderAndISR for this broker's leaders. One task, which sleeps while there is nothing."""
+    """Writes and reads leaderAndISR for this broker's leaders. One task, asleep while there is nothing."""
 
     def __init__(self, broker_id: int, clock: Clock, session: ZooKeeperSession, shell: ReplicaShell) -> None:
         self._broker_id = broker_id

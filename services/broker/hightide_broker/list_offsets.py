@@ -1,4 +1,4 @@
-"""ListOffsets: the earliest, the latest, or the first offset at or after a timestamp (KIP-207 for the latest)."""
+"""ListOffsets: the earliest, the latest, or the first offset at or after a timestamp (KIP-207)."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Producing:
         if not self._in_flight.take(size_bytes):
             raise ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
-                f"broker {self._broker_id} holds {self._in_flight.taken} bytes of unfinished produces, its limit; "
-                "try again after a pause",
+                f"broker {self._broker_id} holds {self._in_flight.taken} bytes of unfinished produces, "
+                "its limit; try again after a pause",
             )
         try:
             parked = ParkedProduce() if request.acks == Acks.ACKS_ALL else None
@@ -75,9 +75,10 @@ class Producing:
             outcome = self._append(replica, asked, acks_all=parked is not None)
         except (BatchError, StorageError) as error:
             return Refused(error.code, f"{replica}: {error}")
-        if parked is not None and isinstance(outcome, Appended):
-            if replica.state.high_watermark < outcome.end_offset:
-                parked.expect(index, replica.acks, outcome.end_offset)
+        if parked is None or isinstance(outcome, Refused):
+            return outcome
+        if replica.state.high_watermark < outcome.end_offset:
+            parked.expect(index, replica.acks, outcome.end_offset)
         return outcome
 
     def _append(self, replica: HostedReplica, asked: ProducePartition[memoryview], acks_all: bool) -> Outcome:
@@ -122,7 +123,7 @@ def _check(request: ProduceRequest[memoryview]) -> None:
     if len(request.partitions) > REQUEST_PARTITIONS_MAX:
         raise ServiceError(
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-            f"the request names {len(request.partitions)} partitions; at most {REQUEST_PARTITIONS_MAX} are taken",
+            f"the request names {len(request.partitions)} partitions; send at most {REQUEST_PARTITIONS_MAX}",
         )
     keys = {(each.topic_id, each.partition) for each in request.partitions}
     if len(keys) != len(request.partitions):

@@ -23,6 +23,7 @@ from hightide_runtime.zookeeper import (
     NoNode,
     SessionExpired,
     Znode,
+    ZooKeeperError,
     ZooKeeperSession,
 )
 
@@ -49,6 +50,17 @@ class Registration:
         """
         await asyncio.wait_for(self._known.wait(), timeout_s)
         return self.broker_epoch
+
+    async def until_known(self) -> None:
+        """Wait until there is a broker epoch, however long that takes. Fetchers begin with it."""
+        await self._known.wait()
+
+    async def withdraw(self) -> None:
+        """Be gone from ZooKeeper, as the last thing before the session is closed. Never raises."""
+        try:
+            await self._session.delete(BrokerZnode.path(self._broker_id))
+        except ZooKeeperError as error:
+            log.debug("the registration goes with the session: %s", error)
 
     def lost(self) -> None:
         """The session expired: what a controller sends from here on is meant for the next broker epoch."""

@@ -22,7 +22,7 @@ from hightide_runtime.telemetry import TRUNCATE_LOG, Attribute, Telemetry
 
 from hightide_broker import convert
 from hightide_broker.core import effects as fx
-from hightide_broker.core.events import Event, FsyncDone, StorageFailed, Ticked
+from hightide_broker.core.events import Event, FsyncDone, Ticked
 from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
@@ -142,7 +142,7 @@ class ReplicaShell:
             replica.state = before
             log.error("%s: %s failed: %s", replica, type(event).__name__, error)
             if isinstance(error, LogFailed):
-                self.storage_failed(replica, error)
+                self._on_storage_failed(error)
             raise
         state = replica.state
         if state.is_leader:
@@ -166,11 +166,6 @@ class ReplicaShell:
     def _tick(self, replica: HostedReplica) -> None:
         self.feed(replica, Ticked(self._clock.monotonic_ms()))
 
-    def storage_failed(self, replica: HostedReplica, error: StorageError) -> None:
-        """An I/O error, which is final for the data directory: the replica goes out of service."""
-        self.feed(replica, StorageFailed())
-        self._on_storage_failed(error)
-
     def _leads_no_more(self, replica: HostedReplica) -> None:
         if replica.first_commit is not None:
             replica.first_commit.give_up()
@@ -191,12 +186,13 @@ class ReplicaShell:
             )  # fmt: skip
         else:
             log.info("%s: cutting the log from %d to %d", replica, end_offset, effect.offset)
+        if not replica.traceparent:
+            replica.log.truncate_to(effect.offset)
+            return
         attributes: dict[str, Attribute] = {
-            "partition": str(replica),
-            "from": end_offset,
-            "to": effect.offset,
-        }
-        with self._telemetry.span(TRUNCATE_LOG, attributes=attributes):
+            "partition": str(replica), "from": end_offset, "to": effect.offset,
+        }  # fmt: skip
+        with self._telemetry.span(TRUNCATE_LOG, parent=replica.traceparent, attributes=attributes):
             replica.log.truncate_to(effect.offset)
 
     def _truncate_and_start_at(

@@ -1,0 +1,147 @@
+"""One broker: in which order it starts and stops.
+
+Start: ZooKeeper and cluster id, data directory, what ZooKeeper says of our partitions, server, registration.
+Nobody is told of the broker before it can serve. Stop: leadership away, registration gone, waiters answered,
+server drained, logs closed, clean marker written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from hightide_runtime.errors import StartupError
+from hightide_runtime.serving import Server, serve
+from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.zookeeper import SessionState, SessionStateChanged, ZooKeeperError, ZooKeeperSession
+
+from hightide_broker.controlled_shutdown import hand_over_leadership
+from hightide_broker.parts import Parts
+from hightide_broker.registration import Registration
+from hightide_broker.servicer import services
+from hightide_broker.settings import BrokerSettings
+from hightide_broker.storage import DataDirectory, StorageError
+
+log = logging.getLogger(__name__)
+
+DRAIN_S: Final = 1.0
+REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
+"""How many session timeouts to wait for another registration of our id to expire."""
+
+
+class Broker:
+    """One life of one broker process. `run` is all that `main` calls."""
+
+    def __init__(self, settings: BrokerSettings, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self._telemetry = telemetry
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Start, serve until `stopping` is set, stop. Raises StartupError, ZooKeeperUnreachable."""
+        settings = self._settings
+        session = await ZooKeeperSession.connect(
+            settings.zookeeper,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
+        )
+        try:
+            await self._with_session(session, stopping)
+        except ZooKeeperError as error:
+            raise StartupError(f"ZooKeeper at {settings.zookeeper}: {error}; start it again") from error
+        finally:
+            await session.close()
+            self._disk.shutdown()
+            self._worker.shutdown()
+
+    async def _with_session(self, session: ZooKeeperSession, stopping: asyncio.Event) -> None:
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        cluster_id = await session.ensure_cluster_id()
+        try:
+            data = await loop.run_in_executor(
+                self._disk, DataDirectory.open, settings.data_dir, cluster_id, settings.broker_id
+            )
+        except StorageError as error:
+            raise StartupError(str(error)) from error
+        clean = False
+        try:
+            parts = Parts(
+                settings, SystemClock(), self._telemetry, session, cluster_id, data, self._disk, self._worker
+            )
+            try:
+                await parts.take_over_from_zookeeper()
+                await self._serve(session, parts, stopping)
+            finally:
+                await parts.close()
+            clean = not parts.failure.done()
+        except StorageError as error:
+            raise StartupError(f"{error}; the data is in {settings.data_dir}") from error
+        finally:
+            await loop.run_in_executor(self._disk, data.close, clean)
+        if parts.failure.done():
+            raise StartupError(f"stopped, since the data directory failed: {parts.failure.result()}")
+
+    async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
+        """Listen, register, serve until told to stop or until something makes that impossible."""
+        server = await serve(self._settings.listen, services(*parts.rpcs()))
+        watching = asyncio.create_task(self._watch_session(session, parts.registration))
+        try:
+            await parts.registration.register(_patience_s(self._settings))
+            await server.set_serving(True)
+            log.info("broker %d serves at %s", self._settings.broker_id, self._settings.advertised)
+            told = asyncio.create_task(stopping.wait())
+            await asyncio.wait((told, parts.failure, watching), return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+            if watching.done():
+                watching.result()  # Its error is ours.
+            await self._stop(session, parts, server)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            await server.stop(0)
+
+    async def _stop(self, session: ZooKeeperSession, parts: Parts, server: Server) -> None:
+        """Stop gracefully: until the new leaders are known, clients are still served or told where to go."""
+        started = time.monotonic()
+        settings = self._settings
+        await hand_over_leadership(
+            session,
+            settings.broker_id,
+            parts.registration.broker_epoch,
+            settings.controlled_shutdown_timeout_ms,
+        )
+        handed_over = time.monotonic()
+        parts.answer_waiters()
+        await server.stop(DRAIN_S)
+        await parts.registration.withdraw()
+        log.info(
+            "broker %d stops: leadership handed over in %.0f ms, drained in %.0f ms",
+            settings.broker_id,
+            (handed_over - started) * 1000,
+            (time.monotonic() - handed_over) * 1000,
+        )
+
+    async def _watch_session(self, session: ZooKeeperSession, registration: Registration) -> None:
+        """Register anew whenever a new ZooKeeper session has taken the place of an expired one."""
+        registered_in = session.session_id
+        while True:
+            event = await session.events.get()
+            if not isinstance(event, SessionStateChanged):
+                continue
+            log.info("ZooKeeper session: %s", event.state.value)
+            if event.state is SessionState.LOST:
+                registration.lost()
+            elif event.state is SessionState.CONNECTED and event.session_id != registered_in:
+                registration.lost()
+                await registration.register(_patience_s(self._settings))
+                registered_in = event.session_id
+
+
+def _patience_s(settings: BrokerSettings) -> float:
+    return settings.zookeeper_session_timeout_ms / 1000 * REGISTRATION_PATIENCE_SESSIONS

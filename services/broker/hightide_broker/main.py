@@ -1,0 +1,29 @@
+"""The process `hightide-broker`."""
+
+from __future__ import annotations
+
+import sys
+
+from hightide_runtime.logs import set_up_logging
+from hightide_runtime.running import run_service
+from hightide_runtime.telemetry import Telemetry
+
+from hightide_broker.broker import Broker
+from hightide_broker.settings import BrokerSettings
+
+
+def main() -> None:
+    """Read the settings, run the broker until SIGTERM, exit with its code."""
+    settings = BrokerSettings.from_command_line()
+    name = f"broker-{settings.broker_id}"
+    set_up_logging(settings.log_level, name)
+    telemetry = Telemetry.set_up("broker", str(settings.broker_id))
+    try:
+        code = run_service("hightide-broker", Broker(settings, telemetry).run)
+    finally:
+        telemetry.shut_down()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The RPCs of a broker: message in, ask, message out. No decision is made here (DESIGN §2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hightide.batch import wire
+from hightide.batch.header import Buffer
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide.v1 import replica_service_pb2 as replica_pb2
+from hightide.v1.broker_control_service_pb2_grpc import (
+    BrokerControlServiceServicer,
+    add_BrokerControlServiceServicer_to_server,
+)
+from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
+from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
+from hightide_runtime.serving import Service
+
+from hightide_broker import convert, refused
+from hightide_broker.control import Control
+from hightide_broker.decisions import PartitionKey
+from hightide_broker.fetch import Fetching
+from hightide_broker.hosted import HostedReplicas
+from hightide_broker.limits import PRODUCE_TIMEOUT_MS_DEFAULT
+from hightide_broker.list_offsets import OffsetLookup
+from hightide_broker.metadata import MetadataCache
+from hightide_broker.plain_records import PlainRecords
+from hightide_broker.produce import Producing
+from hightide_broker.producer_ids import ProducerIds
+from hightide_broker.replica_server import ReplicaServer
+
+Context = Any
+
+BROKER_SERVICE = "hightide.v1.BrokerService"
+REPLICA_SERVICE = "hightide.v1.ReplicaService"
+BROKER_CONTROL_SERVICE = "hightide.v1.BrokerControlService"
+
+
+@dataclass(frozen=True, slots=True)
+class _BulkCodec:
+    """How the bytes of a bulk method are read and written, without a copy through protobuf."""
+
+    parse: Callable[[bytes], Any]
+    serialise: Callable[[Any], bytes]
+
+
+class ClientRpcs(BrokerServiceServicer):
+    """BrokerService."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: MetadataCache,
+        replicas: HostedReplicas,
+        producing: Producing,
+        fetching: Fetching,
+        offsets: OffsetLookup,
+        plain: PlainRecords,
+        producer_ids: ProducerIds,
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._replicas = replicas
+        self._producing = producing
+        self._fetching = fetching
+        self._offsets = offsets
+        self._plain = plain
+        self._producer_ids = producer_ids
+
+    async def Produce(  # type: ignore[override]
+        self, request: wire.ProduceRequest[memoryview], context: Context
+    ) -> broker_pb2.ProduceResponse:
+        """Append record batches; raw bytes in, by `wire`."""
+        outcomes = await self._producing.produce(request)
+        if request.acks == broker_pb2.ACKS_NONE:
+            return convert.produce_untold_out(request.partitions)
+        return convert.produce_out(request.partitions, outcomes)
+
+    async def Fetch(  # type: ignore[override]
+        self, request: broker_pb2.FetchRequest, context: Context
+    ) -> wire.FetchResponse[Sequence[Buffer]]:
+        """Read record batches; raw bytes out, by `wire`."""
+        return convert.fetch_out(await self._fetching.fetch(convert.fetch_in(request)))
+
+    async def ProduceRecords(
+        self, request: broker_pb2.ProduceRecordsRequest, context: Context
+    ) -> broker_pb2.ProduceRecordsResponse:
+        """Append plain records."""
+        base_offset = await self._plain.produce(
+            self._key(request.topic, request.partition),
+            convert.plain_records_in(request),
+            request.acks or broker_pb2.ACKS_ALL,
+            request.timeout_ms or PRODUCE_TIMEOUT_MS_DEFAULT,
+        )
+        return broker_pb2.ProduceRecordsResponse(base_offset=base_offset)
+
+    async def FetchRecords(
+        self, request: broker_pb2.FetchRecordsRequest, context: Context
+    ) -> broker_pb2.FetchRecordsResponse:
+        """Read plain records."""
+        key = self._key(request.topic, request.partition)
+        found = await self._plain.fetch(key, request.offset, request.max_records, request.max_wait_ms)
+        return convert.plain_records_out(found)
+
+    async def ListOffsets(
+        self, request: broker_pb2.ListOffsetsRequest, context: Context
+    ) -> broker_pb2.ListOffsetsResponse:
+        """Find offsets."""
+        questions = convert.list_offsets_in(request)
+        return convert.list_offsets_out(questions, await self._offsets.look_up(questions))
+
+    async def GetMetadata(
+        self, request: broker_pb2.GetMetadataRequest, context: Context
+    ) -> broker_pb2.GetMetadataResponse:
+        """Tell who leads what."""
+        return convert.metadata_out(self._metadata, request.topics, request.all_topics)
+
+    async def InitProducerId(
+        self, request: broker_pb2.InitProducerIdRequest, context: Context
+    ) -> broker_pb2.InitProducerIdResponse:
+        """Give an idempotent producer its id."""
+        producer_id = await self._producer_ids.take()
+        return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    def _key(self, topic: str, partition: int) -> PartitionKey:
+        return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key
+
+
+class ReplicaRpcs(ReplicaServiceServicer):
+    """ReplicaService."""
+
+    def __init__(self, server: ReplicaServer) -> None:
+        self._server = server
+
+    async def ReplicaFetch(  # type: ignore[override]
+        self, request: replica_pb2.ReplicaFetchRequest, context: Context
+    ) -> wire.ReplicaFetchResponse[Sequence[Buffer]]:
+        """One round of a fetch session; raw bytes out, by `wire`."""
+        return await self._server.fetch(convert.replica_fetch_in(request))
+
+    async def EndOffsetForLeaderEpoch(
+        self, request: replica_pb2.EndOffsetForLeaderEpochRequest, context: Context
+    ) -> replica_pb2.EndOffsetForLeaderEpochResponse:
+        """Tell where epochs ended."""
+        follower, questions = convert.epoch_questions_in(request)
+        return convert.epoch_answers_out(self._server.epoch_ends(follower, questions))
+
+
+class ControlRpcs(BrokerControlServiceServicer):
+    """BrokerControlService."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def LeaderAndISR(
+        self, request: control_pb2.LeaderAndISRRequest, context: Context
+    ) -> control_pb2.LeaderAndISRResponse:
+        """Lead or follow as the controller decided."""
+        stamp, decisions = convert.stamp_in(request.stamp), convert.decisions_in(request)
+        results = await self._control.leader_and_isr(stamp, decisions)
+        return control_pb2.LeaderAndISRResponse(partitions=convert.control_results_out(results))
+
+    async def StopReplica(
+        self, request: control_pb2.StopReplicaRequest, context: Context
+    ) -> control_pb2.StopReplicaResponse:
+        """Stop replicas as the controller decided."""
+        stamp, stops = convert.stamp_in(request.stamp), convert.stops_in(request)
+        results = await self._control.stop_replicas(stamp, stops)
+        return control_pb2.StopReplicaResponse(partitions=convert.control_results_out(results))
+
+    async def UpdateMetadata(
+        self, request: control_pb2.UpdateMetadataRequest, context: Context
+    ) -> control_pb2.UpdateMetadataResponse:
+        """Take over what the controller knows."""
+        await self._control.update_metadata(
+            convert.stamp_in(request.stamp), convert.metadata_update_in(request)
+        )
+        return control_pb2.UpdateMetadataResponse()
+
+
+def services(client: ClientRpcs, replica: ReplicaRpcs, control: ControlRpcs) -> list[Service]:
+    """The broker's gRPC services, as `serve` takes them."""
+    return [
+        Service(
+            BROKER_SERVICE,
+            client,
+            add_BrokerServiceServicer_to_server,
+            {
+                "Produce": _BulkCodec(
+                    wire.parse_produce_request, broker_pb2.ProduceResponse.SerializeToString
+                ),
+                "Fetch": _BulkCodec(broker_pb2.FetchRequest.FromString, wire.serialise_fetch_response),
+            },
+        ),
+        Service(
+            REPLICA_SERVICE,
+            replica,
+            add_ReplicaServiceServicer_to_server,
+            {
+                "ReplicaFetch": _BulkCodec(
+                    replica_pb2.ReplicaFetchRequest.FromString, wire.serialise_replica_fetch_response
+                )
+            },
+        ),
+        Service(BROKER_CONTROL_SERVICE, control, add_BrokerControlServiceServicer_to_server),
+    ]

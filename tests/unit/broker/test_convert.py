@@ -1,0 +1,105 @@
+"""Where messages and dataclasses meet: nothing is lost on the way, and nothing unmapped."""
+
+from __future__ import annotations
+
+import pytest
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import metadata_pb2
+from hightide.v1 import replica_service_pb2 as replica_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker import convert
+from hightide_broker.core.fetch_session import Position, SessionRequest
+from hightide_broker.core.lineage import EpochEnd
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.metadata import MetadataCache
+from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_runtime.errors import ServiceError
+
+TOPIC_ID = bytes(range(16))
+FOLLOWER = Follower("the-cluster", 2, 77)
+
+
+@pytest.mark.parametrize("refusal", Refusal)
+def test_every_refusal_of_the_core_has_a_code_and_comes_back_as_itself(refusal: Refusal) -> None:
+    code = convert.error_code_of(refusal)
+    assert code != ErrorCode.ERROR_CODE_UNSPECIFIED
+    assert convert.refusal_of(code) is refusal
+
+
+def test_a_fetch_round_reads_as_it_was_written() -> None:
+    session = SessionRequest(
+        9, 4, (((TOPIC_ID, 3), Position(5, 100, 10)), ((TOPIC_ID, 4), Position(6, 0))), ((TOPIC_ID, 7),)
+    )
+    call = ReplicaFetchCall(FOLLOWER, session, 500, 1000)
+    written = convert.replica_fetch_out(call)
+    assert convert.replica_fetch_in(replica_pb2.ReplicaFetchRequest.FromString(written)) == call
+
+
+def test_epoch_questions_and_answers_read_as_they_were_written() -> None:
+    questions = (EpochQuestion((TOPIC_ID, 1), 8, 7),)
+    written = convert.epoch_questions_out(FOLLOWER, questions)
+    read = convert.epoch_questions_in(replica_pb2.EndOffsetForLeaderEpochRequest.FromString(written))
+    assert read == (FOLLOWER, questions)
+    answers = [EpochAnswer((TOPIC_ID, 1), ErrorCode.ERROR_CODE_UNSPECIFIED, EpochEnd(7, 42))]
+    assert convert.epoch_answers_in(convert.epoch_answers_out(answers).SerializeToString()) == answers
+
+
+def decision(
+    topic: str = "flights", topic_id: bytes = TOPIC_ID, **partition: int
+) -> control_pb2.LeaderAndISRRequest:
+    fields = {"partition": 0, "leader": 1, "leader_epoch": 0, "partition_epoch": 0, **partition}
+    return control_pb2.LeaderAndISRRequest(
+        topics=[
+            control_pb2.LeaderAndISRTopic(
+                topic=topic, topic_id=topic_id, partitions=[control_pb2.LeaderAndISRPartition(**fields)]
+            )
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        decision(topic="../x"),
+        decision(topic=""),
+        decision(topic_id=b"short"),
+        decision(partition=-1),
+        decision(leader=-2),
+        decision(leader_epoch=-1),
+    ],
+)
+def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
+    request_: control_pb2.LeaderAndISRRequest,
+) -> None:
+    with pytest.raises(ServiceError):
+        convert.decisions_in(request_)
+
+
+def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None:
+    update = control_pb2.UpdateMetadataRequest(
+        stamp=control_pb2.ControllerStamp(controller_epoch=3),
+        brokers=[metadata_pb2.Endpoint(id=1, host="h", port=2)],
+        controller=metadata_pb2.Endpoint(id=7, host="c", port=3),
+        topics=[
+            metadata_pb2.TopicMetadata(
+                topic="flights",
+                topic_id=TOPIC_ID,
+                configs={"flush": "fsync"},
+                partitions=[
+                    metadata_pb2.PartitionMetadata(
+                        partition=0, leader=1, leader_epoch=2, replicas=[1, 2], isr=[1], partition_epoch=5
+                    )
+                ],
+            )
+        ],
+        full=True,
+    )
+    cache = MetadataCache("the-cluster")
+    cache.apply(convert.metadata_update_in(update))
+    response = convert.metadata_out(cache, ["nope", "flights"], everything=False)
+    assert response.cluster_id == "the-cluster"
+    assert response.controller_epoch == 3
+    assert list(response.brokers) == list(update.brokers)
+    assert response.controller == update.controller
+    assert response.topics[0].error_code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
+    assert response.topics[1] == update.topics[0]

@@ -1,0 +1,78 @@
+"""Group commit: one round of fsync for all that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hightide_broker.group_commit import GroupCommit
+from hightide_broker.storage import StorageError, StorageFailed
+
+
+class Disk:
+    """A log whose flush can be held up or made to fail, and that counts."""
+
+    def __init__(self, error: StorageError | None = None) -> None:
+        self.flushes = 0
+        self.may_go_on = threading.Event()
+        self.error = error
+
+    def flush(self) -> None:
+        assert self.may_go_on.wait(10)
+        self.flushes += 1
+        if self.error is not None:
+            raise self.error
+
+
+class Told:
+    """What the group commit told its owner."""
+
+    def __init__(self) -> None:
+        self.flushed: list[Disk] = []
+        self.failed: list[StorageError] = []
+
+
+def test_what_arrives_during_a_round_shares_the_next_one() -> None:
+    async def scenario() -> None:
+        told, log = Told(), Disk()
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, told.flushed.append, told.failed.append)
+            first = commit.cover([log])
+            later = [commit.cover([log]) for _ in range(5)]
+            assert len(set(later)) == 1
+            log.may_go_on.set()
+            await first
+            await later[0]
+        assert log.flushes == 2
+        assert told.flushed == [log, log]
+
+    asyncio.run(scenario())
+
+
+def test_the_owner_is_told_before_whoever_waits() -> None:
+    async def scenario() -> None:
+        told, log = Told(), Disk()
+        log.may_go_on.set()
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, told.flushed.append, told.failed.append)
+            await commit.cover([log])
+            assert told.flushed == [log]
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_fsync_is_told_and_fails_the_round_but_not_the_other_logs_in_it() -> None:
+    async def scenario() -> None:
+        told, good, bad = Told(), Disk(), Disk(StorageFailed("EIO"))
+        good.may_go_on.set()
+        bad.may_go_on.set()
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, told.flushed.append, told.failed.append)
+            with pytest.raises(StorageFailed):
+                await commit.cover([bad, good])
+        assert told.flushed == [good]
+        assert told.failed == [bad.error]
+
+    asyncio.run(scenario())
