@@ -20,7 +20,8 @@ OffsetWhen = Literal["earliest", "latest"] | datetime | int
 
 
 class Admin:
-    """Creates and describes; thread-safe. It finds the active controller by itself and follows it when it changes.
+    """Creates and describes; thread-safe. It finds the active controller by itself and follows it when it
+    changes.
 
     Every method retries what may pass until timeout_ms is over, then raises what stood in the way last:
     BrokersUnavailableError, ControllerUnavailableError, or the server's typed error.
@@ -50,7 +51,8 @@ class Admin:
     ) -> TopicDescription:
         """Create a topic and wait until its partitions have leaders. `assignment` names the brokers of each
         partition and then stands for the two numbers. Raises TopicAlreadyExistsError, InvalidTopicNameError,
-        InvalidPartitionCountError, InvalidReplicationFactorError, InvalidAssignmentError, InvalidConfigError."""
+        InvalidPartitionCountError, InvalidReplicationFactorError, InvalidAssignmentError,
+        InvalidConfigError."""
         return self._run(
             self._operations().create_topic(
                 name,

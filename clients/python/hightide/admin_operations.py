@@ -35,7 +35,8 @@ class AdminOperations(Operations):
         assignment: Sequence[Sequence[int]] | None,
         validate_only: bool,
     ) -> Operation[TopicDescription]:
-        """Create a topic. Not repeated once a controller may have begun: a second try would say that it exists."""
+        """Create a topic. Not repeated once a controller may have begun: a second try would say that it
+        exists."""
         for what, number in (("partitions", partitions), ("replication_factor", replication_factor)):
             if not -_INT32_MAX <= number <= _INT32_MAX:
                 raise InvalidArgumentError(f"{what} is {number}; no topic is that large")

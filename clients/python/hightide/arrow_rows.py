@@ -1,4 +1,5 @@
-"""Whole tables on their way into batches: brought into the schema of batches, shared out by key, cut to size."""
+"""Whole tables on their way into batches: brought into the schema of batches, shared out by key, cut to
+size."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +16,8 @@ _KNOWN = ("key", "value", "timestamp", "headers")
 
 
 def rows_of(records: Any, now_us: int) -> Any:
-    """The rows of a RecordBatch or Table as one `pyarrow.RecordBatch` in the schema of batches. A missing key is
-    null, a missing timestamp is now. Raises InvalidArgumentError."""
+    """The rows of a RecordBatch or Table as one `pyarrow.RecordBatch` in the schema of batches. A missing key
+    is null, a missing timestamp is now. Raises InvalidArgumentError."""
     if not isinstance(records, pa.RecordBatch | pa.Table):
         raise InvalidArgumentError(
             f"send_arrow takes a pyarrow RecordBatch or Table, not {type(records).__name__}"
@@ -84,7 +85,8 @@ def by_partition(rows: Any, partition_count: int) -> Iterator[tuple[int | None, 
 
 
 def cut(rows: Any, limit_bytes: int) -> Iterator[tuple[Any, int]]:
-    """Cut rows into batches of at most this size: (rows, size in bytes). One row that is larger comes alone."""
+    """Cut rows into batches of at most this size: (rows, size in bytes). One row that is larger comes
+    alone."""
     count = rows.num_rows
     if count == 0:
         return

@@ -1,5 +1,5 @@
-"""What happens to producers that nobody closed: at the end of the interpreter they get a last moment to deliver, and what
-is left is counted loudly, on stderr and in the log."""
+"""What happens to producers that nobody closed: at the end of the interpreter they get a last moment to
+deliver, and what is left is counted loudly, on stderr and in the log."""
 
 import atexit
 import logging

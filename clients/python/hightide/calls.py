@@ -1,7 +1,8 @@
 """The calls that cores ask for and shells make: which RPC, to whom, how long, which bytes.
 
-A core returns `Call`s; a shell (threads or asyncio) sends each one's bytes to its address and hands back what came:
-the decoded answer, or a typed error. `encode` and `decode` do the work that is worth doing outside of a lock.
+A core returns `Call`s; a shell (threads or asyncio) sends each one's bytes to its address and hands back what
+came: the decoded answer, or a typed error. `encode` and `decode` do the work that is worth doing outside of a
+lock.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,8 @@
 """What a client knows of the cluster, and whom it asks when it has to know more.
 
-Rules of this file: no clock, no I/O. What is known is a hint; brokers that are asked wrongly say so, and name the leader
-where they know it. Knowledge of a partition never goes back to an older leader epoch of the same topic id.
+Rules of this file: no clock, no I/O. What is known is a hint; brokers that are asked wrongly say so, and name
+the leader where they know it. Knowledge of a partition never goes back to an older leader epoch of the same
+topic id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,8 @@ from hightide.v1.metadata_pb2 import TopicMetadata
 
 # One broker is given this long to answer; another one is asked then. A paused broker must not cost more.
 METADATA_TIMEOUT_MS: Final = 1_000
-# Between rounds in which no broker had news. A new leader is to be found well within a second of its election.
+# Between rounds in which no broker had news. A new leader is to be found well within a second of its
+# election.
 RETRY_PAUSE_MS: Final = 40
 
 
@@ -128,7 +130,8 @@ def _age(partition: PartitionDescription) -> tuple[int, int]:
 
 
 class MetadataSeeker:
-    """Keeps one GetMetadata under way while news are wanted; goes from address to address until one answers."""
+    """Keeps one GetMetadata under way while news are wanted; goes from address to address until one
+    answers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -144,8 +147,8 @@ class MetadataSeeker:
         self._round_left = 0
 
     def want(self, topics: Iterable[str] = (), *, not_before_ms: float = 0.0) -> None:
-        """Ask for news of all topics of interest, and of these from now on. Wishes while a call is under way are
-        kept: what it answers may be older than the wish."""
+        """Ask for news of all topics of interest, and of these from now on. Wishes while a call is under way
+        are kept: what it answers may be older than the wish."""
         self.topics.update(topics)
         self._not_before_ms = min(self._not_before_ms, not_before_ms) if self._wanted else not_before_ms
         self._wanted = True
@@ -197,7 +200,8 @@ class MetadataSeeker:
         self.cluster.update(answer)
 
     def failed(self, call: Call[Any], error: HightideError, now_ms: float) -> None:
-        """An address did not answer: the next one is asked at once, and after a whole round, after a pause."""
+        """An address did not answer: the next one is asked at once, and after a whole round, after a
+        pause."""
         assert call is self._under_way, "only one call is under way"
         self._under_way = None
         self.failures[call.address] = error

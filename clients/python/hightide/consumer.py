@@ -69,8 +69,8 @@ class Consumer:
         self._closed = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on, and no others. Partitions that stay keep their position; new ones
-        start as offset_reset says (earliest for "error")."""
+        """Read these partitions from now on, and no others. Partitions that stay keep their position; new
+        ones start as offset_reset says (earliest for "error")."""
         with self._changed:
             self._check_open()
             self._handout.give_up()
@@ -98,22 +98,31 @@ class Consumer:
         self._wait_for_assignment()
         ends = self.end_offsets(self.assignment)
         waiting = {partition for partition, end in ends.items() if self.position(partition) < end}
-        while waiting:
-            if not self._handout.has_records:
-                chunk = self._next_chunk(None)
-                assert chunk is not None, "without a timeout there is a chunk"
-                self._handout.begin(chunk)
-            for record in self._handout.iterate():
+        overshot: set[TopicPartition] = set()
+        try:
+            while waiting:
+                if not self._handout.has_records:
+                    chunk = self._next_chunk(None)
+                    assert chunk is not None, "without a timeout there is a chunk"
+                    self._handout.begin(chunk)
                 partition = self._handout.partition
-                assert partition is not None, "a record is of a partition"
-                if record.offset + 1 >= ends[partition]:
-                    waiting.discard(partition)
-                if record.offset < ends[partition]:
-                    yield record
+                assert partition is not None, "records are of a partition"
+                for record in self._handout.iterate():
+                    if record.offset + 1 >= ends[partition]:
+                        waiting.discard(partition)
+                    if record.offset < ends[partition]:
+                        yield record
+                    else:
+                        overshot.add(partition)
+        finally:
+            # What is newer than the end was only passed over; the next poll() begins there.
+            for partition in overshot:
+                self.seek(partition, ends[partition])
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """The next records; an empty list where none came in time. Raises BrokersUnavailableError,
-        UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError, ClosedError."""
+        UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError,
+        ClosedError."""
         records: list[Record] = []
         timeout: float | None = timeout_s
         while len(records) < max_records:
@@ -130,8 +139,8 @@ class Consumer:
         return records
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
-        """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value and,
-        where records have them, headers. No rows where none came in time. Errors as of poll()."""
+        """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value
+        and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
         with self._changed:
             self._handout.give_up()
         chunk = self._next_chunk(timeout_s)
@@ -216,8 +225,8 @@ class Consumer:
             self._drive()
 
     def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
-        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), else from
-        the end; None means all assigned partitions."""
+        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), else
+        from the end; None means all assigned partitions."""
         look_up = offset_at_time(timestamp)
         self._reset(self.assignment if partition is None else [partition], look_up)
 

@@ -1,12 +1,13 @@
 """The decisions of a consumer: what to fetch now, from whom, and what becomes of what comes.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around every
-method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
+every method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
 
-Theory of operation. Each assigned partition has a `FetchPosition`. Those whose offset is not known are looked up at
-their leader; the others are fetched, all partitions of one leader in one long poll, as long as what waits to be
-handed out stays below the limit. Batches wait in `chunks` until the user takes them. A failure keeps the position, asks
-for news of the leader and tries again; what cannot get better by itself is kept as the partition's error, and raised.
+Theory of operation. Each assigned partition has a `FetchPosition`. Those whose offset is not known are looked
+up at their leader; the others are fetched, all partitions of one leader in one long poll, as long as what
+waits to be handed out stays below the limit. Batches wait in `chunks` until the user takes them. A failure
+keeps the position, asks for news of the leader and tries again; what cannot get better by itself is kept as
+the partition's error, and raised.
 """
 
 import logging
@@ -38,7 +39,8 @@ from hightide.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsRespon
 
 log = logging.getLogger("hightide.consumer")
 
-# A second long poll to a leader is allowed for partitions that were left out of the first, so that they do not wait.
+# A second long poll to a leader is allowed for partitions that were left out of the first, so that they do
+# not wait.
 CALLS_PER_LEADER_MAX: Final = 2
 SLOW_CALL_MS: Final = 1_000
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
@@ -78,7 +80,7 @@ class ConsumerCore:
         if self._topics:
             self.seeker.want(self._topics)
 
-    # -- what the user says ----------------------------------------------------------------------------------------
+    # -- what the user says ----------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those that stay keep their position."""
@@ -170,7 +172,7 @@ class ConsumerCore:
             if position.last_error is not None and failing is not None and now_ms - failing >= budget_ms:
                 raise position.last_error
 
-    # -- what to do now --------------------------------------------------------------------------------------------
+    # -- what to do now --------------------------------------------------------------------------------------
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now. Sets `wake_at_ms`: when to ask again if nothing else happens."""
@@ -315,7 +317,7 @@ class ConsumerCore:
                 call.is_cancelled = True
                 self.cancelled.append(call)
 
-    # -- what came back --------------------------------------------------------------------------------------------
+    # -- what came back --------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
         """A call ended: `outcome` is its decoded answer or a HightideError."""

@@ -1,7 +1,7 @@
 """What send() hands back: a light promise of one record's place in the log.
 
-One is made for every record, so it holds no lock and no event of its own: it knows its batch and its index there, and
-asks the batch. Waiting is rare, so what waiting needs is made by the first one who waits.
+One is made for every record, so it holds no lock and no event of its own: it knows its batch and its index
+there, and asks the batch. Waiting is rare, so what waiting needs is made by the first one who waits.
 """
 
 import threading
@@ -30,9 +30,9 @@ class Delivery:
         return batch.is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait and return where the record went. Asking ends the linger: the batch is sent at once. Raises what
-        delivery failed with (DeliveryTimeoutError, a server's error), or DeliveryPendingError when timeout_s ran
-        out first."""
+        """Wait and return where the record went. Asking ends the linger: the batch is sent at once. Raises
+        what delivery failed with (DeliveryTimeoutError, a server's error), or DeliveryPendingError when
+        timeout_s ran out first."""
         error = self.exception(timeout_s)
         if error is not None:
             raise error
@@ -48,8 +48,8 @@ class Delivery:
         return batch.error
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
-        """Call back with this Delivery once it is done; at once if it is. Callbacks run on the sender's thread:
-        they must be short and must not block."""
+        """Call back with this Delivery once it is done; at once if it is. Callbacks run on the sender's
+        thread: they must be short and must not block."""
         self._batch.when_done(lambda: callback(self), self._index)
 
 

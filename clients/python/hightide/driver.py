@@ -1,8 +1,8 @@
 """The thread that drives a core: it makes the calls that the core asks for and feeds back what came.
 
-One daemon thread a client. Everything that happens comes through one queue: answers (put there by gRPC's threads) and
-pokes (put there by the user's). The core is touched only under the client's lock; bytes are encoded and decoded, and
-callbacks made, outside of it.
+One daemon thread a client. Everything that happens comes through one queue: answers (put there by gRPC's
+threads) and pokes (put there by the user's). The core is touched only under the client's lock; bytes are
+encoded and decoded, and callbacks made, outside of it.
 """
 
 import logging
@@ -11,8 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
-
-import grpc
 
 from hightide.calls import Call
 from hightide.errors import HightideError
@@ -48,7 +46,7 @@ class Driver:
         self._transport = transport
         self._changed = changed
         self._inbox: queue.SimpleQueue[tuple[Call[Any], bytes | HightideError] | None] = queue.SimpleQueue()
-        self._under_way: dict[Call[Any], grpc.Future] = {}
+        self._under_way: dict[Call[Any], Any] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._name = name

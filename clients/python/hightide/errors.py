@@ -1,10 +1,11 @@
-"""Everything the SDK raises. One class for each `ErrorCode` a server can answer with, and those the client itself
-finds out.
+"""Everything the SDK raises. One class for each `ErrorCode` a server can answer with, and those the client
+itself finds out.
 
-Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of a call
-that succeeded; `from_code` and `from_reason` are the only places that turn one into an exception. `retriable` says
-that the same request may succeed later, `refresh_metadata` that the client should first ask who leads. A message
-names the address, topic, partition and value that it is about, and ends with the next step.
+Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of
+a call that succeeded; `from_code` and `from_reason` are the only places that turn one into an exception.
+`retriable` says that the same request may succeed later, `refresh_metadata` that the client should first ask
+who leads. A message names the address, topic, partition and value that it is about, and ends with the next
+step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,7 @@ class HightideError(Exception):
         return f"{text}. {self.next_step}" if self.next_step else text
 
 
-# -- what servers answer ------------------------------------------------------------------------------------------
+# -- what servers answer -------------------------------------------------------------------------------------
 
 
 class ServerError(HightideError):
@@ -399,7 +400,7 @@ def from_reason(
     return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
 
 
-# -- what the client finds out by itself --------------------------------------------------------------------------
+# -- what the client finds out by itself ---------------------------------------------------------------------
 
 
 class ClientError(HightideError):
@@ -407,7 +408,8 @@ class ClientError(HightideError):
 
 
 class AddressUnreachableError(ClientError):
-    """One address does not answer: nothing listens there, or the connection broke. The request may have arrived."""
+    """One address does not answer: nothing listens there, or the connection broke. The request may have
+    arrived."""
 
     retriable = True
     refresh_metadata = True
@@ -447,8 +449,8 @@ class ControllerUnavailableError(ClientError):
 
 
 class DeliveryTimeoutError(ClientError):
-    """A record was not acknowledged within delivery_timeout_ms. `maybe_appended` says whether it may have been
-    appended nevertheless: it was sent at least once and no broker said no."""
+    """A record was not acknowledged within delivery_timeout_ms. `maybe_appended` says whether it may have
+    been appended nevertheless: it was sent at least once and no broker said no."""
 
     def __init__(
         self, message: str, *, topic: str, partition: int, maybe_appended: bool, address: str | None = None

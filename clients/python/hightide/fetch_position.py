@@ -11,8 +11,8 @@ from hightide.records import TopicPartition
 
 @dataclass(slots=True)
 class Chunk:
-    """One fetched batch, without the `skip` records at its start that are not wanted. Only of use while `generation`
-    is its partition's."""
+    """One fetched batch, without the `skip` records at its start that are not wanted. Only of use while
+    `generation` is its partition's."""
 
     partition: TopicPartition
     header: BatchHeader
@@ -27,9 +27,9 @@ class Chunk:
 
 
 class FetchPosition:
-    """One partition's state. `fetch_offset` is None while it has to be looked up as `look_up` says; `position` is the
-    offset of the next record to hand out. Seeking starts a new generation: what is under way for the old one is
-    dropped when it comes."""
+    """One partition's state. `fetch_offset` is None while it has to be looked up as `look_up` says;
+    `position` is the offset of the next record to hand out. Seeking starts a new generation: what is under
+    way for the old one is dropped when it comes."""
 
     __slots__ = (
         "blocked_until_ms",

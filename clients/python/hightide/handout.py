@@ -1,7 +1,7 @@
 """What a consumer hands out: fetched batches as records, or as Arrow. Shared by threads and asyncio.
 
-A chunk is decoded whole. What is left of it stays here, so that poll(), iteration and poll_arrow() can be mixed and
-each goes on where the last one stopped.
+A chunk is decoded whole. What is left of it stays here, so that poll(), iteration and poll_arrow() can be
+mixed and each goes on where the last one stopped.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,8 @@ ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.
 
 
 class Handout:
-    """What is left of the chunk that is being handed out. Guarded by the consumer being used by one thread."""
+    """What is left of the chunk that is being handed out. Guarded by the consumer being used by one
+    thread."""
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
@@ -43,7 +44,8 @@ class Handout:
         return None if self._chunk is None else self._chunk.partition
 
     def settle(self) -> None:
-        """Tell the core how far the records were handed out. Called with the lock, before positions matter."""
+        """Tell the core how far the records were handed out. Called with the lock, before positions
+        matter."""
         chunk = self._chunk
         if chunk is not None:
             self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip + self._at)
@@ -169,8 +171,8 @@ def _arrow(chunk: Chunk) -> Any:
 
 
 def gather(core: ConsumerCore) -> list[Chunk]:
-    """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the same
-    partition. Called with the lock."""
+    """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the
+    same partition. Called with the lock."""
     first = core.next_chunk()
     if first is None:
         return []

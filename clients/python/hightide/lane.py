@@ -1,10 +1,11 @@
 """The queue of one partition in a producer: what may be sent next, and in which order after failures.
 
-Rules of this file (KIP-98, KIP-360): a batch gets its sequence when it is first drained and keeps it through all
-retries; batches are in flight in the order of their sequences; after a failure nothing new is sent until all that is
-in flight came back, then one batch at a time until what failed is through. When a batch of a lane ends without being
-appended, its sequences would leave a gap: the lane then takes a new producer id and numbers from 0 again. What may
-have been appended under the old id can not be sent under the new one without a possible duplicate; it fails instead.
+Rules of this file (KIP-98, KIP-360): a batch gets its sequence when it is first drained and keeps it through
+all retries; batches are in flight in the order of their sequences; after a failure nothing new is sent until
+all that is in flight came back, then one batch at a time until what failed is through. When a batch of a lane
+ends without being appended, its sequences would leave a gap: the lane then takes a new producer id and
+numbers from 0 again. What may have been appended under the old id can not be sent under the new one without a
+possible duplicate; it fails instead.
 """
 
 from collections import deque
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide.batch.header import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, next_sequence
+from hightide.errors import UnknownPartitionError
+from hightide.partitioner import crc32c
 from hightide.pending_batch import PendingBatch
 
 
@@ -49,6 +52,16 @@ class TopicLanes:
         self.sticky = self.lanes[0]
         self.unknown_since_ms: float | None = None
 
+    def lane_for(self, key: bytes | None, partition: int | None) -> "Lane | None":
+        """The lane of a record; None where the producer may choose. Raises UnknownPartitionError."""
+        if partition is None:
+            return None if key is None else self.lanes[crc32c(key) % self.partition_count]
+        if not 0 <= partition < self.partition_count:
+            raise UnknownPartitionError(
+                f"topic {self.topic} has the partitions 0 to {self.partition_count - 1}, not {partition}"
+            )
+        return self.lanes[partition]
+
     def grow(self, partition_count: int) -> None:
         """The topic has more partitions now."""
         topic_id = self.lanes[0].topic_id
@@ -59,8 +72,8 @@ class TopicLanes:
 
 
 class Lane:
-    """One partition's queue. Guarded by the producer's lock. `tried_epoch` is the leader epoch under which something
-    was last sent."""
+    """One partition's queue. Guarded by the producer's lock. `tried_epoch` is the leader epoch under which
+    something was last sent."""
 
     __slots__ = (
         "blocked_until_ms",
@@ -103,8 +116,9 @@ class Lane:
         return self.queue[0] if self.queue else self.open
 
     def may_send(self, now_ms: float, linger_ms: float, in_flight_max: int) -> bool:
-        """Whether the first batch shall go now. While earlier batches are in flight, one that is not full keeps
-        filling: so batches grow by themselves under load, and nothing waits longer than a round trip."""
+        """Whether the first batch shall go now. While earlier batches are in flight, one that is not full
+        keeps filling: so batches grow by themselves under load, and nothing waits longer than a round
+        trip."""
         first = self.first()
         if first is None or now_ms < self.blocked_until_ms or len(self.in_flight) >= in_flight_max:
             return False
@@ -158,8 +172,8 @@ class Lane:
         return self.is_resetting and not self.in_flight
 
     def reset(self) -> list[PendingBatch]:
-        """Forget the producer id and the sequences under it. Returns the batches that must fail, as they may have
-        been appended under the old id; they are out of the queue."""
+        """Forget the producer id and the sequences under it. Returns the batches that must fail, as they may
+        have been appended under the old id; they are out of the queue."""
         assert self.ready_to_reset(), "nothing may be in flight under the old id"
         lost = [batch for batch in self.queue if batch.maybe_appended]
         self.queue = deque(batch for batch in self.queue if not batch.maybe_appended)

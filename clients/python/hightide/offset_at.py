@@ -32,7 +32,8 @@ LATEST: Final = OffsetAt(broker_service_pb2.OFFSET_SPEC_LATEST)
 
 
 def offset_at_time(timestamp: datetime | int) -> OffsetAt:
-    """The first offset at or after an aware datetime or microseconds since 1970. Raises InvalidArgumentError."""
+    """The first offset at or after an aware datetime or microseconds since 1970. Raises
+    InvalidArgumentError."""
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise InvalidArgumentError(

@@ -70,8 +70,8 @@ def run(operation: Operation[T], transport: Transport) -> T:
 
 
 class Operations:
-    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take. One instance an
-    operation: it is not thread-safe."""
+    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take. One
+    instance an operation: it is not thread-safe."""
 
     def __init__(self, bootstrap: tuple[str, ...], budget_ms: float, clock: Callable[[], float]) -> None:
         self.cluster = Cluster(bootstrap)
@@ -158,8 +158,8 @@ class Operations:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetAt]
     ) -> Operation[dict[TopicPartition, int | None]]:
-        """Look up offsets at the leaders. Raises UnknownTopicError, UnknownPartitionError, and what stood in the way
-        last when the budget is over."""
+        """Look up offsets at the leaders. Raises UnknownTopicError, UnknownPartitionError, and what stood in
+        the way last when the budget is over."""
         found: dict[TopicPartition, int | None] = {}
         topics = sorted({partition.topic for partition in wanted})
         for topic in topics:

@@ -1,4 +1,5 @@
-"""Which partition a record belongs to: crc32c(key) modulo the number of partitions, the same in every client."""
+"""Which partition a record belongs to: crc32c(key) modulo the number of partitions, the same in every
+client."""
 
 import google_crc32c
 

@@ -1,8 +1,9 @@
-"""A batch on its way: records are appended to its columns, then it is encoded, sent, and acknowledged or failed.
+"""A batch on its way: records are appended to its columns, then it is encoded, sent, and acknowledged or
+failed.
 
-Rules of this file: whoever appends, encodes or finishes holds the producer's lock, except that encoding may happen
-outside of it once the batch is closed: only one request carries a batch at a time. Waiters are guarded by one lock
-for all batches, since there are few.
+Rules of this file: whoever appends, encodes or finishes holds the producer's lock, except that encoding may
+happen outside of it once the batch is closed: only one request carries a batch at a time. Waiters are guarded
+by one lock for all batches, since there are few.
 """
 
 import threading
@@ -43,8 +44,8 @@ class Owner(Protocol):
 
 class PendingBatch:
     """One batch of one partition. `ordinal` is the number of records that the partition was given before.
-    `size_bytes` is never below the size of the encoded batch, uncompressed; `granted_bytes` is the part of the
-    producer's memory that it holds."""
+    `size_bytes` is never below the size of the encoded batch, uncompressed; `granted_bytes` is the part of
+    the producer's memory that it holds."""
 
     __slots__ = (
         "_waiters",
@@ -110,18 +111,19 @@ class PendingBatch:
         self._waiters: list[Callable[[], object]] = []
 
     def append_headers(self, headers: Sequence[tuple[str, bytes]] | None) -> None:
-        """Note the headers of the record that was just appended. Until one has any, no batch has the column."""
+        """Note the headers of the record that was just appended. Until one has any, no batch has the
+        column."""
         if self.headers is None:
             if not headers:
                 return
             self.headers = [None] * (self.record_count - 1)
         self.headers.append(list(headers) if headers else None)
 
-    # -- encoding --------------------------------------------------------------------------------------------------
+    # -- encoding --------------------------------------------------------------------------------------------
 
     def encode(self, topic_id: bytes, compression: Compression) -> tuple[Buffer, ...]:
-        """The batch's bytes, in parts, under its producer id, epoch and sequence. Encoded once; when the identity
-        or the topic id changed since, only the header is made anew."""
+        """The batch's bytes, in parts, under its producer id, epoch and sequence. Encoded once; when the
+        identity or the topic id changed since, only the header is made anew."""
         if self.encoded is None:
             made = body.encode(
                 self.columns(),
@@ -133,7 +135,8 @@ class PendingBatch:
                 base_sequence=self.base_sequence,
             )
             self.encoded = made.parts
-            # The columns are not needed any more; the timestamps are, by those who ask for a record's metadata.
+            # The columns are not needed any more; the timestamps are, by those who ask for a record's
+            # metadata.
             self.keys, self.values, self.headers, self.arrow = [], [], None, None
             return self.encoded
         head, rest = self.encoded
@@ -167,10 +170,11 @@ class PendingBatch:
         arrays.append(pa.array(rows, body.HEADERS_TYPE))
         return pa.RecordBatch.from_arrays(arrays, schema=body.SCHEMA_WITH_HEADERS)
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def finish(self, base_offset: int, error: HightideError | None) -> list[Callable[[], object]]:
-        """Acknowledged at an offset, or failed. Returns the callbacks to make, outside of the producer's lock."""
+        """Acknowledged at an offset, or failed. Returns the callbacks to make, outside of the producer's
+        lock."""
         assert not self.is_done, "a batch ends once"
         with _waiters_lock:
             self.base_offset = base_offset

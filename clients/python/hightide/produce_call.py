@@ -26,7 +26,8 @@ class ProduceEntry:
 
 
 class ProduceCall(Call[ProduceResponse]):
-    """The call. Encoding the batches is the producer's main work, so it happens here, outside of the core's lock."""
+    """The call. Encoding the batches is the producer's main work, so it happens here, outside of the core's
+    lock."""
 
     __slots__ = ("_settings", "entries", "is_cancelled", "next_check_ms")
 
@@ -41,8 +42,8 @@ class ProduceCall(Call[ProduceResponse]):
         self._settings = settings
 
     def encode(self) -> bytes:
-        """The request, spliced from the batches' own bytes. Raises InvalidArgumentError for records that no batch
-        can hold."""
+        """The request, spliced from the batches' own bytes. Raises InvalidArgumentError for records that no
+        batch can hold."""
         try:
             partitions = tuple(
                 wire.ProducePartition(

@@ -18,7 +18,6 @@ from hightide.errors import (
     DeliveryPendingError,
     InternalError,
     UndeliveredError,
-    UnknownPartitionError,
     UnknownTopicError,
 )
 from hightide.lane import Lane, TopicLanes
@@ -88,9 +87,9 @@ class Producer:
         timestamp_us: int | None = None,
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> Delivery:
-        """Take one record; it is sent in the background. Blocks up to max_block_ms while the buffer is full or the
-        topic is not known yet. Raises UnknownTopicError, UnknownPartitionError, BrokersUnavailableError,
-        BufferFullError, RecordTooLargeError, InvalidArgumentError, ClosedError."""
+        """Take one record; it is sent in the background. Blocks up to max_block_ms while the buffer is full
+        or the topic is not known yet. Raises UnknownTopicError, UnknownPartitionError,
+        BrokersUnavailableError, BufferFullError, RecordTooLargeError, InvalidArgumentError, ClosedError."""
         home = self._topics.get(topic)
         if (
             home is None
@@ -131,13 +130,14 @@ class Producer:
         timestamp_us: int | None,
         headers: Sequence[tuple[str, bytes]] | None,
     ) -> Delivery:
-        """Everything that is not the common case: checks, the first record of a topic or batch, back-pressure."""
+        """Everything that is not the common case: checks, the first record of a topic or batch,
+        back-pressure."""
         value = as_bytes("value", value)
         key = as_bytes("key", key)
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._topic(topic)
-        lane = _lane_for(home, key, partition)
+        lane = home.lane_for(key, partition)
         delivery = self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
         )
@@ -202,14 +202,15 @@ class Producer:
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
     ) -> BulkDelivery:
         """Take all rows of a table with the columns `value`, and where there are `key` (binary or string),
-        `timestamp` (timestamp or int64 of us) and `headers`. Equal keys keep their order. Errors as of send()."""
+        `timestamp` (timestamp or int64 of us) and `headers`. Equal keys keep their order. Errors as of
+        send()."""
         rows = rows_of(records, time.time_ns() // 1000)
         home = self._topic(topic)
         batches: list[PendingBatch] = []
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else _lane_for(home, None, number)
+                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
                 batches.append(self._take_rows(lane or home.sticky, part, size_bytes))
         return BulkDelivery(tuple(batches))
 
@@ -292,14 +293,3 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _lane_for(home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
-    """The record's lane; None lets the core choose. Raises UnknownPartitionError."""
-    if partition is None:
-        return None if key is None else home.lanes[crc32c(key) % home.partition_count]
-    if not 0 <= partition < home.partition_count:
-        raise UnknownPartitionError(
-            f"topic {home.topic} has the partitions 0 to {home.partition_count - 1}, not {partition}"
-        )
-    return home.lanes[partition]

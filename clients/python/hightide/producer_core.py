@@ -1,12 +1,13 @@
 """The decisions of a producer: which batches go now, to whom, and what becomes of those that come back.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around every
-method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
+every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
 
-Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of closed ones,
-and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call and all partitions of one
-leader together. `completed` takes each call's outcome: batches are acknowledged, fail, or go back into their
-lane, in order. News about leaders come from what brokers answer and from the `MetadataSeeker`.
+Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of
+closed ones, and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call
+and all partitions of one leader together. `completed` takes each call's outcome: batches are acknowledged,
+fail, or go back into their lane, in order. News about leaders come from what brokers answer and from the
+`MetadataSeeker`.
 """
 
 import logging
@@ -42,7 +43,8 @@ from hightide.verdicts import REFUSALS, Verdict, verdict_on
 
 log = logging.getLogger("hightide.producer")
 
-# Below what servers take in one message (16 MiB), and not so much that one partition's batch delays another's.
+# Below what servers take in one message (16 MiB), and not so much that one partition's batch delays
+# another's.
 REQUEST_BYTES_MAX: Final = 8 << 20
 FIRST_GRANT_BYTES: Final = 4096
 # A call that is unanswered for so long makes the producer ask others whether the leader is still the leader.
@@ -55,11 +57,18 @@ _IDENTITY_TIMEOUT_MS: Final = 5_000
 class ProducerCore:
     """The core. One a producer."""
 
-    def __init__(self, settings: ProducerSettings, cluster: Cluster, owner: Owner) -> None:
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        owner: Owner,
+        delivery: Callable[[PendingBatch, int], Any] = Delivery,
+    ) -> None:
         self.settings = settings
         self.cluster = cluster
         self.seeker = MetadataSeeker(cluster)
         self.owner = owner
+        self._delivery = delivery
         self.topics: dict[str, TopicLanes] = {}
         self.free_bytes = settings.buffer_memory_bytes
         self.pressed = False
@@ -76,10 +85,11 @@ class ProducerCore:
         self._identity_not_before_ms = 0.0
         self._identity_error: HightideError | None = None
 
-    # -- taking records --------------------------------------------------------------------------------------------
+    # -- taking records --------------------------------------------------------------------------------------
 
     def lanes_of(self, topic: str) -> TopicLanes | None:
-        """The topic's lanes; None while its metadata is not there. Called for the first record of each topic."""
+        """The topic's lanes; None while its metadata is not there. Called for the first record of each
+        topic."""
         known = self.topics.get(topic)
         if known is not None:
             return known
@@ -116,9 +126,9 @@ class ProducerCore:
         timestamp_us: int,
         headers: Sequence[tuple[str, bytes]] | None,
         now_ms: float,
-    ) -> Delivery | None:
-        """Take a record; without a lane, into the sticky one. None where the buffer is full: wait until batches
-        end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
+    ) -> Any:
+        """Take a record; without a lane, into the sticky one. Returns its delivery. None where the buffer is
+        full: wait until batches end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
         if self.fatal is not None:
             raise self.fatal
         size_bytes = RECORD_OVERHEAD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
@@ -142,7 +152,7 @@ class ProducerCore:
         batch.timestamps.append(timestamp_us)
         if headers or batch.headers is not None:
             batch.append_headers(headers)
-        return Delivery(batch, index)
+        return self._delivery(batch, index)
 
     def reserve(self, lane: Lane, size_bytes: int, now_ms: float) -> bool:
         """Make sure that the lane's open batch has room for a record of this size. False where the buffer is
@@ -150,7 +160,7 @@ class ProducerCore:
         topic = lane.home
         if size_bytes + BATCH_OVERHEAD_BYTES > topic.batch_limit_bytes:
             raise RecordTooLargeError(
-                f"a record of {size_bytes} bytes is over the limit of {topic.batch_limit_bytes} bytes a batch",
+                f"a record of {size_bytes} bytes is over the limit of {topic.batch_limit_bytes} bytes",
                 topic=lane.topic,
                 partition=lane.partition,
             )
@@ -223,7 +233,7 @@ class ProducerCore:
         self.wants_poll = True
         return batch
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now. Sets `wake_at_ms`: when to ask again if nothing else happens."""
@@ -249,7 +259,8 @@ class ProducerCore:
             self.wake_at_ms = at_ms
 
     def _expire(self, now_ms: float) -> None:
-        """Fail what waits for longer than delivery_timeout_ms. What is in flight comes back by its own deadline."""
+        """Fail what waits for longer than delivery_timeout_ms. What is in flight comes back by its own
+        deadline."""
         for lane in list(self._active):
             first = lane.first()
             while first is not None and first.deadline_ms <= now_ms:
@@ -269,7 +280,8 @@ class ProducerCore:
             last = self.seeker.unavailable(self.settings.delivery_timeout_ms)
         why = f"the last error was: {last}" if last is not None else "no leader was found for the partition"
         return DeliveryTimeoutError(
-            f"not acknowledged within {self.settings.delivery_timeout_ms} ms, in {batch.attempts} attempts; {why}",
+            f"not acknowledged within {self.settings.delivery_timeout_ms} ms, "
+            f"in {batch.attempts} attempts; {why}",
             topic=batch.topic,
             partition=batch.partition,
             maybe_appended=batch.maybe_appended,
@@ -394,7 +406,7 @@ class ProducerCore:
         )
         return self._identity_call
 
-    # -- what came back --------------------------------------------------------------------------------------------
+    # -- what came back --------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
         """A call ended: `outcome` is its decoded answer or a HightideError."""
@@ -480,7 +492,8 @@ class ProducerCore:
                 log.warning(
                     "%s-%d: %s; going on under a new producer id", lane.topic, lane.partition, error.message
                 )
-                # The broker that leads has nothing from this batch on, so sending it again cannot duplicate it.
+                # The broker that leads has nothing from this batch on, so sending it again cannot duplicate
+                # it.
                 batch.maybe_appended = False
                 self._start_reset(lane)
                 self._retry(lane, batch, error, now_ms)
@@ -506,7 +519,8 @@ class ProducerCore:
             self._block(lane, now_ms)
 
     def _is_gone(self, lane: Lane, error: HightideError, now_ms: float) -> bool:
-        """Whether the topic has been unknown for so long that it must have been deleted; its batches then fail."""
+        """Whether the topic has been unknown for so long that it must have been deleted; its batches then
+        fail."""
         topic = lane.home
         if topic.unknown_since_ms is None:
             topic.unknown_since_ms = now_ms
@@ -539,7 +553,7 @@ class ProducerCore:
         """Halve a batch that is over the topic's limit. The halves share its sequences between them."""
         rows = batch.columns()
         count = rows.num_rows
-        parts = []
+        parts: list[PendingBatch] = []
         at = 0
         for rows_half in (rows.slice(0, count // 2), rows.slice(count // 2)):
             part = PendingBatch(
@@ -615,7 +629,7 @@ class ProducerCore:
             batch.maybe_appended = False
         self._start_reset(lane)
 
-    # -- for the shell ---------------------------------------------------------------------------------------------
+    # -- for the shell ---------------------------------------------------------------------------------------
 
     def close_open_batches(self) -> list[PendingBatch]:
         """Let nothing linger; returns every batch that is not done. Called by flush and close."""

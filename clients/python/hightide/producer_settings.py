@@ -20,7 +20,8 @@ _COMPRESSION = {None: Compression.NONE, "lz4": Compression.LZ4, "zstd": Compress
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What `Producer` documents. Raises InvalidArgumentError, naming the setting, its value and what it may be."""
+    """What `Producer` documents. Raises InvalidArgumentError, naming the setting, its value and what it may
+    be."""
 
     acks: Acks = "all"
     linger_ms: float = 5
@@ -68,5 +69,6 @@ class ProducerSettings:
 
     @property
     def in_flight_max(self) -> int:
-        """Requests in flight for one partition. Without sequences only one, or their order would not be kept."""
+        """Requests in flight for one partition. Without sequences only one, or their order would not be
+        kept."""
         return 5 if self.is_idempotent else 1

@@ -41,8 +41,8 @@ class Record:
 
 
 class _UnsealedRecord:
-    """A Record while it is filled in. A frozen dataclass pays 150 ns a field for being frozen; this one has the
-    same layout, so that its instances can become Records at the end."""
+    """A Record while it is filled in. A frozen dataclass pays 150 ns a field for being frozen; this one has
+    the same layout, so that its instances can become Records at the end."""
 
     __slots__ = ("topic", "partition", "offset", "timestamp_us", "key", "value", "headers")  # noqa: RUF023 - order
 
@@ -78,7 +78,8 @@ def records_of(
     made: list[Any] = []
     append = made.append
     offset = first_offset
-    for timestamp_us, key, value, each in zip(timestamps_us, keys, values, headers or repeat(())):
+    rows = zip(timestamps_us, keys, values, headers or repeat(()), strict=False)
+    for timestamp_us, key, value, each in rows:
         record = _UnsealedRecord(topic, partition, offset, timestamp_us, key, value, each)
         record.__class__ = Record  # type: ignore[assignment]
         append(record)
@@ -99,7 +100,8 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """Where some consecutive rows of a `send_arrow` went; they have consecutive offsets from `base_offset`."""
+    """Where some consecutive rows of a `send_arrow` went; they have consecutive offsets from
+    `base_offset`."""
 
     topic: str
     partition: int

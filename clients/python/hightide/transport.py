@@ -1,7 +1,7 @@
 """The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
 
-Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address, with the options
-below. Credentials, when they come, are set here and nowhere else.
+Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address, with the
+options below. Credentials, when they come, are set here and nowhere else.
 """
 
 import threading
@@ -56,7 +56,8 @@ def _options(client_id: str | None) -> list[tuple[str, int | str]]:
 
 
 def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-    """The typed error for an RPC that failed: the server's own where it names one, else what the status tells."""
+    """The typed error for an RPC that failed: the server's own where it names one, else what the status
+    tells."""
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
     details = rpc_error.details() or ""
@@ -129,13 +130,13 @@ class Transport:
             if channel is None:
                 channel = grpc.insecure_channel(address, options=_options(self._client_id))
                 self._channels[address] = channel
-            made = channel.unary_unary(method.value, request_serializer=None, response_deserializer=None)
+            made: Any = channel.unary_unary(method.value, request_serializer=None, response_deserializer=None)
             self._methods[address, method] = made
             return made
 
-    def start(self, call: Call[Any], request: bytes, done: Done) -> grpc.Future:
-        """Begin a call; `done` is called once, on one of gRPC's threads, with the answer's bytes or an error.
-        Raises ClosedError."""
+    def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
+        """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
+        threads, with the answer's bytes or an error. Raises ClosedError."""
         future = self._method(call.address, call.method).future(request, timeout=call.timeout_ms / 1000)
         future.add_done_callback(lambda ended: done(call, _outcome(ended, call)))
         return future

@@ -39,8 +39,8 @@ class Verdict(Enum):
     """Tell the sender, and refuse all that comes after."""
 
 
-# Errors of which it is certain that this attempt appended nothing. NOT_LEADER is not among them: a leader that loses
-# its leadership answers it to requests that it appended and that wait for replicas.
+# Errors of which it is certain that this attempt appended nothing. NOT_LEADER is not among them: a leader
+# that loses its leadership answers it to requests that it appended and that wait for replicas.
 REFUSALS: Final[tuple[type[HightideError], ...]] = (
     BatchTooLargeError,
     DiskFullError,
@@ -59,9 +59,9 @@ _PERHAPS_NOT_YET: Final = (UnknownTopicError, UnknownPartitionError, Inconsisten
 
 
 def verdict_on(error: HightideError, *, was_first: bool, is_idempotent: bool, record_count: int) -> Verdict:
-    """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an earlier
-    one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the broker does
-    not have what it acknowledged before, and waiting will not bring it back."""
+    """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an
+    earlier one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the
+    broker does not have what it acknowledged before, and waiting will not bring it back."""
     match error:
         case DuplicateSequenceError():
             return Verdict.APPENDED

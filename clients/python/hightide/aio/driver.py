@@ -1,0 +1,112 @@
+"""The task that drives a core: it makes the calls that the core asks for and feeds back what came.
+
+Everything runs on the loop that the client was first used on, so there is no lock. Each call is a task of its
+own.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from hightide.calls import Call
+from hightide.driver import Core, now_ms, run_callbacks
+from hightide.errors import AddressUnreachableError, HightideError, InternalError
+from hightide.transport import AioTransport
+
+log = logging.getLogger("hightide")
+
+
+class Driver:
+    """Drives one core with one task."""
+
+    def __init__(self, core: Core, transport: AioTransport, name: str) -> None:
+        self._core = core
+        self._transport = transport
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._calls: dict[Call[Any], asyncio.Task[None]] = {}
+        self._poked = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the task, once; called on the loop."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+
+    def poke(self) -> None:
+        """Let the core be polled soon. Called on the loop."""
+        self._poked.set()
+
+    async def changed(self, timeout_s: float | None) -> None:
+        """Wait until the core has moved, or the time is up."""
+        if self.failure is not None:
+            raise InternalError(f"{self._name} failed: {self.failure!r}")
+        event = self._changed
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            # The caller looks at its own deadline.
+            return
+
+    async def stop(self) -> None:
+        """End the task and drop the calls under way."""
+        tasks = [*self._calls.values(), *((self._task,) if self._task is not None else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._notify()
+
+    def _notify(self) -> None:
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._turn()
+        except Exception as error:
+            log.exception("%s failed; this is a defect of the SDK", self._name)
+            self.failure = error
+            self._notify()
+
+    async def _turn(self) -> None:
+        calls = self._core.poll(now_ms())
+        cancelled, self._core.cancelled = self._core.cancelled, []
+        callbacks, self._core.callbacks = self._core.callbacks, []
+        for call in cancelled:
+            if call in self._calls:
+                self._calls[call].cancel()
+        for call in calls:
+            self._calls[call] = asyncio.get_running_loop().create_task(self._make(call))
+        run_callbacks(callbacks)
+        self._notify()
+        wake_at = self._core.wake_at_ms
+        try:
+            async with asyncio.timeout(None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000)):
+                await self._poked.wait()
+        except TimeoutError:
+            # The core's own deadline: it is polled again.
+            return
+        finally:
+            self._poked.clear()
+
+    async def _make(self, call: Call[Any]) -> None:
+        outcome: Any
+        try:
+            outcome = await self._transport.run(call)
+        except HightideError as error:
+            outcome = error
+        except asyncio.CancelledError:
+            if self._task is None or self._task.cancelled() or self._task.cancelling():
+                raise
+            # The core gave this call up; it wants to know that it has ended.
+            outcome = _given_up(call)
+        self._calls.pop(call, None)
+        self._core.completed(call, outcome, now_ms())
+        self._poked.set()
+
+
+def _given_up(call: Call[Any]) -> HightideError:
+    return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)

@@ -1,0 +1,30 @@
+"""Drives the operations that take several calls, by asyncio; see `hightide.operations`."""
+
+import asyncio
+from typing import TypeVar
+
+from hightide.errors import HightideError
+from hightide.operations import Operation, Pause
+from hightide.transport import AioTransport
+
+T = TypeVar("T")
+
+
+async def run(operation: Operation[T], transport: AioTransport) -> T:
+    """Drive an operation on this loop. Raises what it raises."""
+    try:
+        step = next(operation)
+        while True:
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.pause_ms / 1000)
+                step = operation.send(None)
+                continue
+            try:
+                answer = await transport.run(step)
+            except HightideError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(answer)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
