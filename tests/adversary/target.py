@@ -2,6 +2,7 @@
 it."""
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from adversary.batches import good_batch
 from adversary.raw_client import Answer, RawClient, name_of
@@ -15,7 +16,7 @@ BROKER = "/hightide.v1.BrokerService"
 class Target:
     """Partition 0 of a topic, asked of its leader. Knows which offset the next good record must get."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, alone: bool = True) -> None:
         self.topic = topic
         self._bootstrap = bootstrap.split(",")[0]
         self.metadata = self._read_metadata()
@@ -24,7 +25,14 @@ class Target:
         self.leader_id, self.leader_epoch = partition.leader, partition.leader_epoch
         self.leader = RawClient(self.address_of(self.leader_id))
         self.next_offset = 0
-        self.produce_good()
+        if alone:
+            self.produce_good()
+
+    @classmethod
+    def beside_others(cls, bootstrap: str, topic: str) -> Self:
+        """A partition that others write to as well: its offsets are not counted, and nothing is proven of
+        it."""
+        return cls(bootstrap, topic, alone=False)
 
     def _read_metadata(self) -> metadata_pb2.TopicMetadata:
         def described() -> metadata_pb2.TopicMetadata | None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,7 @@ from hightide.errors import (
     NotEnoughReplicasError,
     RecordTooLargeError,
 )
-from hightide.producer import Acks
+from hightide.producer_settings import Acks
 from histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 _KEYS = 31
@@ -56,21 +57,20 @@ class Load:
         self._window = threading.Semaphore(_WINDOW)
         self._stopped = threading.Event()
         self._changed = threading.Condition()
-        self._acknowledged = 0
+        self._acknowledged: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    @property
-    def acknowledged(self) -> int:
-        """How many records are acknowledged by now."""
-        return self._acknowledged
-
-    def wait_for_acknowledged(self, more: int, timeout_s: float) -> None:
-        """Wait until so many more records are acknowledged than now."""
+    def wait_for_acknowledged(self, more: int, partitions: Iterable[int], timeout_s: float) -> None:
+        """Wait until so many more records than now are acknowledged in each of these partitions."""
         with self._changed:
-            goal = self._acknowledged + more
-            reached = self._changed.wait_for(lambda: self._acknowledged >= goal, timeout_s)
+            goals = {partition: self._acknowledged[partition] + more for partition in partitions}
+            reached = self._changed.wait_for(
+                lambda: all(self._acknowledged[partition] >= goal for partition, goal in goals.items()),
+                timeout_s,
+            )
+        missing = {partition: goal - self._acknowledged[partition] for partition, goal in goals.items()}
         assert reached, (
-            f"{goal - self._acknowledged} of {more} records not acknowledged within {timeout_s:g} s; "
+            f"of {more} records in each partition, {missing} were not acknowledged within {timeout_s:g} s; "
             f"errors: {self.errors[:3]}"
         )
 
@@ -125,7 +125,8 @@ class Load:
         with self._changed:
             self._history.sends.append(send)
             if error is None:
-                self._acknowledged += 1
+                if place is not None:
+                    self._acknowledged[place.partition] += 1
                 self.slowest_ms = max(self.slowest_ms, (now_ns - sent_ns) / 1e6)
             else:
                 self.errors.append(error)

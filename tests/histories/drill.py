@@ -1,0 +1,158 @@
+"""One topic under load while a test breaks the cluster, and the judgement afterwards."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from hightide import Admin, Consumer, PartitionDescription, TopicPartition
+from hightide_local.cluster import LocalCluster
+from histories.anomalies import find_anomalies, summary
+from histories.history import History, Outcome, Send
+from histories.load import EndWatch, Load, read_everything
+from histories.replica_logs import differences, partition_directory
+from histories.waiting import wait_until
+
+#: How long anything may take to heal: a session's expiry, a process's start on a busy machine, and then some.
+HEALED_S = 30.0
+
+
+class Drill:
+    """A topic of three partitions on all brokers, all led by the first of `replicas`;
+    min.insync.replicas=2.
+
+    A with-block around the faults. When it ends, the load stops, and everything promised is checked: each
+    record acknowledged is there, once, in order, no client saw an error, ISR is AR again, replicas are
+    byte-identical.
+    """
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        topic: str,
+        *,
+        replicas: Sequence[int] = (1, 2, 3),
+        request_timeout_ms: int = 5_000,
+    ) -> None:
+        self.cluster, self.topic = cluster, topic
+        self.history = History()
+        self.admin = Admin(cluster.bootstrap)
+        first, second, third = replicas
+        self._assignment = [[first, second, third], [first, third, second], [first, second, third]]
+        self.partitions = [TopicPartition(topic, number) for number in range(len(self._assignment))]
+        self._asides: list[Send] = []
+        self._request_timeout_ms = request_timeout_ms
+
+    def describe(self) -> tuple[PartitionDescription, ...]:
+        """The partitions as the controller sees them."""
+        return self.admin.describe_topics([self.topic])[0].partitions
+
+    def leader(self, partition: int = 0) -> int:
+        """Who leads; waits until somebody does."""
+        return (
+            wait_until(
+                f"a leader of {self.topic}-{partition}", lambda: self.describe()[partition].leader, HEALED_S
+            )
+            or -1
+        )
+
+    def wait_for_other_leaders(self, than: int, timeout_s: float = HEALED_S) -> None:
+        """Wait until every partition has a leader that is not this broker."""
+        wait_until(
+            f"leaders of {self.topic} other than broker {than}",
+            lambda: all(each.leader not in (None, than) for each in self.describe()),
+            timeout_s,
+        )
+
+    def wait_for_isr(self, size: int, timeout_s: float = HEALED_S) -> None:
+        """Wait until the ISR of every partition has this size."""
+        wait_until(
+            f"{size} in-sync replicas in every partition of {self.topic}",
+            lambda: all(len(each.isr) == size for each in self.describe()),
+            timeout_s,
+        )
+
+    def wait_for_progress(self, records: int = 100, timeout_s: float = HEALED_S) -> None:
+        """Wait until every partition acknowledges so many more records."""
+        self.load.wait_for_acknowledged(records, range(len(self.partitions)), timeout_s)
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        self.cluster.kill(f"broker-{broker_id}")
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again; returns at once."""
+        self.cluster.restart(f"broker-{broker_id}", wait=False)
+
+    def note_aside(self, value: bytes) -> None:
+        """A record that was sent beside the load under the key b"key", and that may be there or not."""
+        unknown = Send("aside", len(self.history.sends), b"key", value, Outcome.UNKNOWN, None, 0)
+        self._asides.append(unknown)
+
+    def __enter__(self) -> Self:
+        self.admin.create_topic(self.topic, assignment=self._assignment, configs={"min.insync.replicas": "2"})
+        bootstrap = self.cluster.bootstrap
+        self.load = Load(
+            bootstrap, self.topic, self.history, name=self.topic, request_timeout_ms=self._request_timeout_ms
+        )
+        self._watch = EndWatch(bootstrap, self.partitions, self.history)
+        self.load.__enter__()
+        self._watch.__enter__()
+        self.wait_for_progress()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.load.__exit__(kind, error, trace)
+        finally:
+            self._watch.__exit__(kind, error, trace)
+        if error is None:
+            self.judge()
+        self.admin.close()
+
+    def judge(self) -> None:
+        """Everything acknowledged is there, once, in order; nobody saw an error; all replicas hold the same
+        bytes."""
+        assert self.load.errors == []
+        assert self.history.count(Outcome.ACKNOWLEDGED) == len(self.history.sends) > 0
+        self.history.sends += self._asides
+        self.wait_for_isr(3)
+        read_everything(self.cluster.bootstrap, self.topic, self.history, reader="afterwards")
+        anomalies = find_anomalies(self.history)
+        assert anomalies == [], summary(anomalies)
+        found = replica_differences(self.cluster, self.topic)
+        assert found == [], "\n".join(found[:10])
+
+
+def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
+    """The high watermark of each partition, asked of the leaders."""
+    with Consumer(cluster.bootstrap) as consumer:
+        return {
+            partition.partition: offset
+            for partition, offset in consumer.end_offsets(consumer.partitions_for(topic)).items()
+        }
+
+
+def replica_differences(cluster: LocalCluster, topic: str, ends: dict[int, int] | None = None) -> list[str]:
+    """How the replicas of a topic differ on disk below the high watermark; `ends` where nobody is left to
+    ask."""
+    with Admin(cluster.bootstrap) as admin:
+        (described,) = admin.describe_topics([topic])
+    return differences_of(cluster, described.topic_id, ends or high_watermarks(cluster, topic))
+
+
+def differences_of(cluster: LocalCluster, topic_id: bytes, ends: dict[int, int]) -> list[str]:
+    """The same, of the files alone: for when the cluster is stopped. All brokers are taken to hold a
+    replica."""
+    return [
+        found
+        for partition, end in sorted(ends.items())
+        for found in differences(
+            {
+                broker_id: partition_directory(cluster.data_directory(broker_id), topic_id, partition)
+                for broker_id in cluster.brokers
+            },
+            end,
+        )
+    ]

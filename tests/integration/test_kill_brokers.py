@@ -1,0 +1,246 @@
+"""Brokers, controllers and ZooKeeper are killed and stopped under load; nothing acknowledged is lost.
+
+Every test is a `Drill`: when its with-block ends, each record that was acknowledged must be there, once, in
+order for its key, no client may have seen an error, ISR must be AR again, and the logs of all replicas must
+be byte-identical. The tests share one cluster and leave it whole.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+import pytest
+from adversary.batches import good_batch
+from adversary.raw_client import Answer, name_of
+from adversary.target import Target, produce_result
+from hightide import Admin
+from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide_local.cluster import LocalCluster
+from histories.drill import Drill, differences_of, high_watermarks
+from histories.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
+
+SESSION_TIMEOUT_MS = 2_500
+REPLICA_LAG_TIME_MAX_MS = 1_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("kill")
+    with LocalCluster(
+        directory, session_timeout_ms=SESSION_TIMEOUT_MS, replica_lag_time_max_ms=REPLICA_LAG_TIME_MAX_MS
+    ) as cluster:
+        yield cluster
+
+
+def test_killing_the_leader_three_times_in_a_row(cluster: LocalCluster) -> None:
+    with Drill(cluster, "leader-chase") as drill:
+        for _ in range(3):
+            leader = drill.leader()
+            drill.kill(leader)
+            drill.wait_for_other_leaders(leader)
+            drill.wait_for_progress()
+            drill.restart(leader)
+            drill.wait_for_isr(3)
+        drill.wait_for_progress()
+
+
+def test_killing_a_follower(cluster: LocalCluster) -> None:
+    with Drill(cluster, "follower-killed") as drill:
+        follower = next(each for each in cluster.brokers if each != drill.leader())
+        drill.kill(follower)
+        drill.wait_for_isr(2)
+        drill.wait_for_progress()
+        drill.restart(follower)
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+
+
+def test_killing_the_active_controller_and_a_leader_at_once(cluster: LocalCluster) -> None:
+    """The standby has to win the election first, and then to see that a broker died before its time."""
+    with Drill(cluster, "controller-killed") as drill:
+        leader, controller = drill.leader(), cluster.active_controller()
+        cluster.kill(controller)
+        drill.kill(leader)
+        drill.wait_for_progress()
+        drill.wait_for_other_leaders(leader)
+        assert cluster.active_controller() != controller
+        cluster.restart(controller, wait=False)
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+
+
+def test_killing_all_brokers_at_once(cluster: LocalCluster) -> None:
+    with Drill(cluster, "all-killed") as drill:
+        for broker_id in cluster.brokers:
+            drill.kill(broker_id)
+        for broker_id in cluster.brokers:
+            drill.restart(broker_id)
+        drill.wait_for_progress()
+        drill.wait_for_isr(3)
+
+
+def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the_isr(
+    cluster: LocalCluster,
+) -> None:
+    """Leaders serve without ZooKeeper. But no ISR can shrink, so what a dead follower lacks is not
+    acknowledged."""
+    with Drill(cluster, "zookeeper-killed") as drill:
+        follower = next(each for each in cluster.brokers if each != drill.leader())
+        cluster.kill("zookeeper")
+        drill.wait_for_progress()
+        drill.kill(follower)
+        cluster.restart("zookeeper", wait=False)
+        drill.wait_for_progress()
+        drill.restart(follower)
+        drill.wait_for_isr(3)
+
+
+def test_a_leader_that_wakes_up_after_it_was_replaced_acknowledges_nothing(cluster: LocalCluster) -> None:
+    """Requests wait in its socket while it is stopped, so that it reads them before it can hear what
+    happened."""
+    with Drill(cluster, "zombie-leader", request_timeout_ms=2_000) as drill:
+        zombie_id = drill.leader()
+        zombie = Target.beside_others(cluster.bootstrap, drill.topic)
+        assert zombie.leader_id == zombie_id
+        cluster.pause(f"broker-{zombie_id}")
+        answers = [in_background(lambda: produce_aside(zombie)) for _ in range(5)]
+        drill.wait_for_other_leaders(zombie_id)
+        drill.wait_for_progress()
+        cluster.resume(f"broker-{zombie_id}")
+        outcomes = [answer.result(60) for answer in answers]
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+        assert [outcome for outcome in outcomes if acknowledged(outcome)] == []
+        zombie.close()
+
+
+def test_a_follower_that_is_stopped_leaves_the_isr_and_comes_back(cluster: LocalCluster) -> None:
+    """Stopped for less than its session, it is still registered: only the leader's timer takes it out."""
+    with Drill(cluster, "follower-stopped") as drill:
+        follower = next(each for each in cluster.brokers if each != drill.leader())
+        cluster.pause(f"broker-{follower}")
+        drill.wait_for_isr(2)
+        drill.wait_for_progress()
+        cluster.resume(f"broker-{follower}")
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+
+
+def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: LocalCluster) -> None:
+    with Drill(cluster, "leader-terminated") as drill:
+        leader = drill.leader()
+        cluster.terminate(f"broker-{leader}")
+        assert all(each.leader not in (None, leader) for each in drill.describe()), (
+            "it went before it was replaced"
+        )
+        drill.wait_for_progress()
+        slowest_ms = drill.load.slowest_ms
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+    assert slowest_ms < 3_000, f"a record waited {slowest_ms:.0f} ms"
+
+
+def test_what_acks_1_promises_and_what_it_does_not(cluster: LocalCluster) -> None:
+    """A record that only the leader has may go with the leader. It may not come back, nor take others with
+    it."""
+    with Drill(cluster, "acks-1") as drill:
+        leader = drill.leader()
+        followers = [each for each in cluster.brokers if each != leader]
+        lone = Target.beside_others(cluster.bootstrap, drill.topic)
+        for follower in followers:
+            cluster.pause(f"broker-{follower}")
+        answer = lone.send_produce(
+            good_batch(lone.topic_id, 0, [b"only on the leader"]), acks=broker_pb2.ACKS_LEADER
+        )
+        drill.kill(leader)
+        for follower in followers:
+            cluster.resume(f"broker-{follower}")
+        lone.close()
+        assert acknowledged(answer)
+        drill.note_aside(b"only on the leader")
+        drill.wait_for_other_leaders(leader)
+        drill.wait_for_progress()
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+
+
+def test_without_enough_replicas_nothing_is_appended_and_nobody_else_is_elected(
+    cluster: LocalCluster,
+) -> None:
+    topic = "not-enough"
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, assignment=[[1, 2, 3]], configs={"min.insync.replicas": "2"})
+        target = Target(cluster.bootstrap, topic)
+        leader = target.leader_id
+        followers = [each for each in cluster.brokers if each != leader]
+        for follower in followers:
+            cluster.kill(f"broker-{follower}")
+        wait_until(
+            "an ISR of one", lambda: admin.describe_topics([topic])[0].partitions[0].isr == (leader,), 20
+        )
+
+        batch = good_batch(target.topic_id, 0, [b"asked of all"])
+        refused = produce_result(target.send_produce(batch))
+        assert name_of(refused.error_code) == "NOT_ENOUGH_REPLICAS"
+        alone = good_batch(target.topic_id, 0, [b"asked of one"])
+        taken = produce_result(target.send_produce(alone, acks=broker_pb2.ACKS_LEADER))
+        assert (name_of(taken.error_code), taken.base_offset) == ("OK", target.next_offset)
+        target.next_offset += 1
+
+        cluster.kill(f"broker-{leader}")
+        for follower in followers:
+            cluster.restart(f"broker-{follower}", wait=False)
+        wait_until(
+            "both followers live, and nobody leads",
+            lambda: (
+                [each.alive for each in admin.describe_cluster().brokers].count(True) == 2
+                and admin.describe_topics([topic])[0].partitions[0].leader is None
+            ),
+            20,
+        )
+        cluster.restart(f"broker-{leader}")
+        wait_until(
+            "three in-sync replicas",
+            lambda: len(admin.describe_topics([topic])[0].partitions[0].isr) == 3,
+            30,
+        )
+        (partition,) = admin.describe_topics([topic])[0].partitions
+    assert partition.leader == leader, "only the last in-sync replica may lead"
+    target.assert_unharmed()
+    target.close()
+
+
+def test_after_all_of_it_the_stopped_replicas_are_byte_identical(cluster: LocalCluster) -> None:
+    with Admin(cluster.bootstrap) as admin:
+        topics = admin.describe_topics()
+    ends = {topic.topic_id: high_watermarks(cluster, topic.name) for topic in topics}
+    cluster.stop()
+    found = [
+        text for topic in topics for text in differences_of(cluster, topic.topic_id, ends[topic.topic_id])
+    ]
+    assert found == []
+    assert sum(end for each in ends.values() for end in each.values()) > 1_000
+
+
+def in_background(call: Callable[[], Answer]) -> "Future[Answer]":
+    """Run a call in a thread of its own, that may outlive what it talks to."""
+    future: Future[Answer] = Future()
+
+    def run() -> None:
+        future.set_result(call())
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def produce_aside(target: Target) -> Answer:
+    return target.send_produce(good_batch(target.topic_id, 0, [b"written to the zombie"]), timeout_ms=20_000)
+
+
+def acknowledged(answer: Answer) -> bool:
+    return answer.ok and name_of(produce_result(answer).error_code) == "OK"
