@@ -1,0 +1,344 @@
+"""Real controller processes and a real ZooKeeper: election, takeover, fencing, topics, failover."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_status import rpc_status
+from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.zookeeper import BadVersion, Check, Create, Operation, SetData
+from integration.controller_harness import Cluster, cluster, paused, until
+
+TOPIC_ID = bytes(range(16))
+
+
+async def create(running: Cluster, name: str, partitions: int = 3, replicas: int = 3, **configs: str) -> Any:
+    stub = await running.stub()
+    request = controller_pb2.CreateTopicRequest(
+        topic=name, partition_count=partitions, replication_factor=replicas, configs=configs
+    )
+    return await stub.CreateTopic(request, timeout=10)
+
+
+async def reason_of(call: Any) -> str:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    status = rpc_status.from_call(caught.value)
+    assert status is not None
+    assert status.message
+    return str(status.details[0].value)
+
+
+def test_a_topic_is_created_led_and_described(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            created = await create(running, "flights", 6)
+            assert sorted(p.leader for p in created.topic.partitions) == [1, 1, 2, 2, 3, 3]
+            for broker in running.brokers.values():
+                assert sorted(broker.told("flights")) == list(range(6)), "before the answer"
+                assert broker.updates[-1].topics[0].topic == "flights"
+                assert len(broker.updates[-1].brokers) == 3
+            stub = await running.stub()
+            described = await stub.DescribeTopics(
+                controller_pb2.DescribeTopicsRequest(topics=["flights", "no-such", "../x"]), timeout=10
+            )
+            assert [len(topic.partitions) for topic in described.topics] == [6, 0, 0]
+            assert described.topics[0] == created.topic
+            whole = await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+            assert (whole.topic_count, whole.partition_count, whole.offline_partition_count) == (1, 6, 0)
+            assert [(b.endpoint.id, b.alive, b.leader_count) for b in whole.brokers] == [
+                (1, True, 2),
+                (2, True, 2),
+                (3, True, 2),
+            ]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({"topic": "../x", "partition_count": 1, "replication_factor": 1}, "INVALID_TOPIC_NAME"),
+        ({"topic": "x", "partition_count": 1_000_000, "replication_factor": 1}, "INVALID_PARTITION_COUNT"),
+        ({"topic": "x", "partition_count": 1, "replication_factor": 4}, "INVALID_REPLICATION_FACTOR"),
+        (
+            {"topic": "x", "partition_count": 1, "replication_factor": 1, "configs": {"a": "b"}},
+            "INVALID_CONFIG",
+        ),
+    ],
+)
+def test_bad_input_gets_a_typed_error(
+    zookeeper_hosts: str, tmp_path: Path, request_: dict[str, Any], expected: str
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            stub = await running.stub()
+            call = stub.CreateTopic(controller_pb2.CreateTopicRequest(**request_), timeout=10)
+            assert expected in await reason_of(call)
+            described = await stub.DescribeTopics(controller_pb2.DescribeTopicsRequest(), timeout=10)
+            assert list(described.topics) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_znode_written_by_hand_gets_leaders(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            await running.stub()
+            by_hand = TopicZnode(TOPIC_ID, ((2, 1), (3, 2)))
+            await running.session.create(TopicZnode.path("flights"), by_hand.encode())
+            assert (await running.led_by("flights", 0, 2)).isr == (2, 1)
+            assert (await running.led_by("flights", 1, 3)).isr == (3, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_znode_of_garbage_harms_nobody(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            await running.session.create(TopicZnode.path("bad"), b"\xff{")
+            await create(running, "good", 1)
+            await running.led_by("good", 0, 1, 2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_znode_left_behind_does_not_stop_its_leader(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            path = TopicZnode.path("flights")
+            await running.session.create(path, TopicZnode(TOPIC_ID, ((2, 1),)).encode())
+            await running.led_by("flights", 0, 2)
+            await running.session.delete(LeaderAndIsrZnode.path("flights", 0))
+            await running.brokers[2].die()
+            assert (await running.led_by("flights", 0, 1)).isr == (1,)
+
+    asyncio.run(scenario())
+
+
+def test_a_dead_broker_is_succeeded_long_before_its_session_expires(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> float:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            await create(running, "flights", 6)
+            for broker in running.brokers.values():
+                broker.decisions.clear()
+            died_at = asyncio.get_running_loop().time()
+            await running.brokers[1].die()
+            for partition in range(6):
+                await running.led_by("flights", partition, 2, 3, without=1)
+
+            async def told() -> bool:
+                return all(len(running.brokers[b].told("flights")) == 6 for b in (2, 3))
+
+            await until(told, "the others are told")
+            took = asyncio.get_running_loop().time() - died_at
+            decided = running.brokers[2].told("flights")
+            epochs = {p.partition: p.leader_epoch for p in decided.values()}
+            assert sorted(epochs.values()) == [0, 0, 0, 0, 1, 1], "a shrink is no new epoch"
+            assert all(len(request.topics) == 1 for request in running.brokers[2].decisions)
+            return took
+
+    took = asyncio.run(scenario())
+    assert took < 1.0, f"it took {took:.3f} s; the session timeout is 30 s"
+    (root,) = [s for s in spans_of(tmp_path) if s["name"] == "failover"]
+    attributes = root["attributes"]
+    assert attributes["partition_count"] == 6
+    assert attributes["broker_ids"] == "1"
+    for duration in ("detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms"):
+        assert 0 <= attributes[duration] < 1_000
+    names = [s["name"] for s in spans_of(tmp_path) if s["trace_id"] == root["trace_id"]]
+    assert names.count("failover.inform_broker") >= 2
+    assert names.count("failover.zookeeper_multi") == 2
+    assert {"failover.broker_down", "failover.broker_watcher_triggered", "failover.leadership_change"} <= set(
+        names
+    )
+
+
+def spans_of(directory: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for file in (directory / "traces").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+
+
+def test_a_leaders_own_isr_write_does_not_mislead_the_controller(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            assignment = [controller_pb2.ReplicaAssignment(replicas=[1, 2, 3])] * 50
+            stub = await running.stub()
+            request = controller_pb2.CreateTopicRequest(topic="flights", assignment=assignment)
+            await stub.CreateTopic(request, timeout=10)
+            for partition in range(0, 50, 7):
+                state, znode = await running.state("flights", partition)
+                smaller = LeaderAndIsrZnode(1, 0, (1, 3), state.controller_epoch)
+                await running.session.set(znode.path, smaller.encode(), znode.version)
+            await running.brokers[1].die()
+            for partition in range(50):
+                state = await running.led_by("flights", partition, 2, 3)
+                assert state.leader == (3 if partition % 7 == 0 else 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_refuses_is_told_until_it_accepts(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,)) as running:
+            running.brokers[1].failures_to_come = 3
+            await create(running, "flights", 2, 1)
+            assert running.brokers[1].failures_to_come == 0
+            assert sorted(running.brokers[1].told("flights")) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_controlled_shutdown_moves_leaders_before_it_answers(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            await create(running, "flights", 6)
+            stub = await running.stub()
+            request = controller_pb2.ControlledShutdownRequest(
+                broker_id=1, broker_epoch=running.brokers[1].broker_epoch
+            )
+            answer = await stub.ControlledShutdown(request, timeout=10)
+            assert answer.remaining_leader_count == 0
+            for partition in range(6):
+                state, _ = await running.state("flights", partition)
+                assert state.leader != 1
+                assert 1 not in state.isr
+                assert running.brokers[state.leader].told("flights")[partition].leader == state.leader
+            request.broker_epoch += 1
+            assert "STALE_BROKER_EPOCH" in await reason_of(stub.ControlledShutdown(request, timeout=10))
+
+    asyncio.run(scenario())
+
+
+def test_a_standby_names_the_active_controller(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,), controllers=(1, 2)) as running:
+            assert (await running.active()).controller_id == 1
+            standby = await running.stub(2)
+            call = standby.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+            assert "NOT_CONTROLLER" in await reason_of(call)
+
+    asyncio.run(scenario())
+
+
+def test_the_standby_takes_over_when_the_active_one_is_killed(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> float:
+        async with cluster(zookeeper_hosts, tmp_path, controllers=(1, 2)) as running:
+            await create(running, "flights", 6)
+            before = [await running.state("flights", partition) for partition in range(6)]
+            first = await running.active()
+            await running.stub(2)
+            killed_at = asyncio.get_running_loop().time()
+            running.kill_controller(first.controller_id)
+            second = await running.active(after_epoch=first.controller_epoch)
+            took = asyncio.get_running_loop().time() - killed_at
+            assert second.controller_id == 2
+
+            async def told() -> bool:
+                return all(b.newest_controller_epoch == 2 for b in running.brokers.values())
+
+            await until(told, "brokers hear of the new controller")
+            after = [await running.state("flights", partition) for partition in range(6)]
+            assert after == before, "what exists is not initialised again"
+            await running.brokers[3].die()
+            for partition in range(6):
+                state = await running.led_by("flights", partition, 1, 2)
+                assert state.controller_epoch in (1, 2)
+            running.start_controller(1)
+            old = await running.stub(1)
+            call = old.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+            assert "NOT_CONTROLLER" in await reason_of(call)
+            return took
+
+    took = asyncio.run(scenario())
+    assert took < 2.0, f"it took {took:.3f} s; the session timeout is 10 s"
+
+
+def test_a_controller_that_stops_on_purpose_is_succeeded_at_once(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,), controllers=(1, 2)) as running:
+            await running.stub(2)
+            first = await running.active()
+            process = running.controllers[first.controller_id]
+            assert await asyncio.to_thread(process.terminate, 10.0)
+            assert process.exit_code == 0
+            assert (await running.active(first.controller_epoch)).controller_id == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_lone_controller_that_restarts_does_not_wait_for_its_old_session(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,)) as running:
+            first = await running.active()
+            running.kill_controller(1)
+            running.start_controller(1)
+            began = asyncio.get_running_loop().time()
+            await running.active(first.controller_epoch)
+            assert asyncio.get_running_loop().time() - began < 8.0, "the session timeout is 10 s"
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_controller_stays_active_until_it_is_deposed_and_then_writes_nothing(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    """A stopped process refuses no connection, so it is not dead. Its epoch is what makes it harmless."""
+
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path) as running:
+            await create(running, "flights", 3)
+            first = await running.active()
+            with paused(running.controllers[1]):
+                # Another controller is elected as the store does it, while this one cannot hear of it.
+                epoch = await running.session.get(ControllerEpochZnode.path())
+                moved = ControllerEpochZnode(first.controller_epoch + 1).encode()
+                await running.session.multi([SetData(epoch.path, moved, epoch.version)])
+                await running.brokers[1].die()
+            before = [await running.state("flights", partition) for partition in range(3)]
+            # It wakes up, sees the death, tries to write under its old epoch, is refused and resigns; as
+            # its own znode stands, it gives that back, and is elected under an epoch of its own.
+            second = await running.active(after_epoch=first.controller_epoch + 1)
+            assert second.controller_epoch == first.controller_epoch + 2
+            for partition in range(3):
+                state = await running.led_by("flights", partition, 2, 3)
+                changed = state != before[partition][0]
+                assert not changed or state.controller_epoch == second.controller_epoch
+
+    asyncio.run(scenario())
+
+
+def test_a_write_under_an_old_epoch_is_refused_by_zookeeper(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,), controllers=(1, 2)) as running:
+            await running.stub(2)
+            first = await running.active()
+            old = await running.session.get(ControllerEpochZnode.path())
+            running.kill_controller(first.controller_id)
+            await running.active(first.controller_epoch)
+            fenced: list[Operation] = [
+                Check(ControllerEpochZnode.path(), old.version),
+                Create(TopicZnode.path("x"), TopicZnode(TOPIC_ID, ((1,),)).encode()),
+            ]
+            with pytest.raises(BadVersion) as caught:
+                await running.session.multi(fenced)
+            assert caught.value.path == ControllerEpochZnode.path()
+
+    asyncio.run(scenario())
