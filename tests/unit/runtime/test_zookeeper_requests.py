@@ -25,9 +25,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 FENCE = Check("/controller_epoch", 7)
 STAT = struct.Struct("!qqqqiiiqiiq")
 
-paths = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20).map(
-    "/{}".format
-)
+paths = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map("/{}".format)
 versions = st.integers(-1, 2**31 - 1)
 operations = st.one_of(
     st.builds(Create, paths, st.binary(max_size=50), st.booleans()),
