@@ -121,6 +121,14 @@ class BatchHeader:
         """Whether the body has the column `headers`."""
         return bool(self.attributes & _HAS_HEADERS)
 
+    def stamped(self, base_offset: int, leader_epoch: int) -> BatchHeader:
+        """This header as the leader stamps it; called once a batch that is appended."""
+        return BatchHeader(
+            base_offset, self.length_bytes, leader_epoch, self.crc, self.topic_id, self.partition,
+            self.attributes, self.producer_epoch, self.producer_id, self.base_sequence, self.record_count,
+            self.first_timestamp_us, self.max_timestamp_us,
+        )  # fmt: skip
+
     def pack(self) -> bytes:
         """The 80 bytes of the header, as `parse` reads them."""
         return _HEADER.pack(

@@ -1,5 +1,6 @@
 """The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""
 
+from hightide_broker.storage.answers import AppendInfo, TimestampFound
 from hightide_broker.storage.data_directory import DataDirectory, PartitionKey
 from hightide_broker.storage.errors import (
     AppendOutOfOrder,
@@ -14,8 +15,8 @@ from hightide_broker.storage.errors import (
     WrongBroker,
     WrongCluster,
 )
-from hightide_broker.storage.leader_epochs import EpochEnd, LeaderEpochs
-from hightide_broker.storage.log import AppendInfo, Log, TimestampFound
+from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
+from hightide_broker.storage.log import Log
 from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates, Rejected, Verdict
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 
@@ -29,6 +30,7 @@ __all__ = [
     "DiskFull",
     "DuplicateOf",
     "EpochEnd",
+    "EpochStart",
     "Flush",
     "Fresh",
     "LeaderEpochs",

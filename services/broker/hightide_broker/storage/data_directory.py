@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final
 
-from hightide_broker.storage.files import Files
+from hightide_broker.storage.checkpoint import (
+    PartitionCheckpoint,
+    PartitionKey,
+    decode_checkpoints,
+    encode_checkpoints,
+)
+from hightide_broker.storage.disk_health import DiskHealth
+from hightide_broker.storage.errors import CorruptFile, StorageError, UnknownLog
+from hightide_broker.storage.files import Files, OsFiles
+from hightide_broker.storage.identity import DirectoryLock, check_identity, mark_clean, take_clean_mark
 from hightide_broker.storage.log import Log
+from hightide_broker.storage.log_opening import open_log
+from hightide_broker.storage.quarantine import Quarantine
+from hightide_broker.storage.sealed_file import read_file, write_whole
 from hightide_broker.storage.settings import DirectorySettings, LogSettings
+from hightide_broker.storage.volume import Volume
 
 __all__ = ["DataDirectory", "PartitionKey"]
 
-# Topic id (16 bytes) and partition.
-PartitionKey: TypeAlias = tuple[bytes, int]
+log = logging.getLogger(__name__)
+
+_CHECKPOINTS_NAME: Final = "checkpoints"
+_TOPIC_ID_SIZE_BYTES: Final = 16
+_PARTITION_MAX: Final = 2**31 - 1
 
 
 class DataDirectory:
-    """A locked data directory. One a broker process; made by `open`, given back by `close`."""
+    """A locked data directory. One a broker process; made by `open`, given back by `close`. Any thread."""
 
-    # How the last process left it: False after a crash, True for a new directory.
-    was_closed_cleanly: bool
-    # The id of this life of the broker, new at each open.
-    boot_id: str
+    def __init__(
+        self,
+        path: str,
+        volume: Volume,
+        lock: DirectoryLock,
+        checkpoints: dict[PartitionKey, PartitionCheckpoint],
+        on_disk: set[PartitionKey],
+        boot_id: str,
+        was_closed_cleanly: bool,
+        wall_us: Callable[[], int],
+    ) -> None:
+        # The id of this life of the broker, new at each open.
+        self.boot_id = boot_id
+        # How the last process left it: False after a crash, True for a new directory.
+        self.was_closed_cleanly = was_closed_cleanly
+        self._path = path
+        self._volume = volume
+        self._directory_lock = lock
+        self._checkpoints = checkpoints
+        self._on_disk = on_disk
+        self._wall_us = wall_us
+        self._quarantine = Quarantine(volume.files, path)
+        self._logs: dict[PartitionKey, Log] = {}
+        self._lock = threading.RLock()
+        self._checkpoint_lock = threading.Lock()
+        self._closed = False
 
     @classmethod
     def open(
@@ -32,17 +75,53 @@ class DataDirectory:
         broker_id: int,
         settings: DirectorySettings | None = None,
         files: Files | None = None,
+        wall_us: Callable[[], int] | None = None,
     ) -> DataDirectory:
         """Lock the directory, creating it where it is missing, and read what it knows. Opens no log.
 
-        Called once at the start of a broker. Raises DirectoryLocked, WrongCluster, WrongBroker, CorruptFile,
-        StorageFailed.
+        Called once at the start of a broker. `files` and `wall_us` (microseconds since 1970) are the
+        operating system's where not given. Raises DirectoryLocked, WrongCluster, WrongBroker, CorruptFile,
+        StorageFailed, DiskFull.
         """
-        raise NotImplementedError
+        files = files if files is not None else OsFiles()
+        root = os.path.abspath(path)
+        with DiskHealth(root):
+            files.make_directory(root)
+            lock = DirectoryLock(root)
+            try:
+                boot_id = check_identity(files, root, cluster_id, broker_id)
+                checkpoints, is_clean = _load_checkpoints(files, root)
+                on_disk = _find_partitions(files, root)
+            except (StorageError, OSError):
+                lock.release()
+                raise
+        is_new = not on_disk and not checkpoints
+        volume = Volume.make(root, files, settings if settings is not None else DirectorySettings())
+        return cls(
+            root,
+            volume,
+            lock,
+            checkpoints,
+            on_disk,
+            boot_id,
+            was_closed_cleanly=is_clean or is_new,
+            wall_us=wall_us if wall_us is not None else _system_wall_us,
+        )
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self._path
+
+    @property
+    def failed(self) -> bool:
+        """Whether there was an I/O error, after which nothing is written any more."""
+        return self._volume.disk.failed
 
     def partitions(self) -> list[PartitionKey]:
         """The partitions found on disk or opened since, in order."""
-        raise NotImplementedError
+        with self._lock:
+            return sorted(self._on_disk | self._logs.keys())
 
     def log(
         self, topic_id: bytes, partition: int, create: bool, topic_name: str, settings: LogSettings
@@ -51,29 +130,170 @@ class DataDirectory:
 
         With `create`, a partition that is not on disk is made; nothing is written for it before its first
         append, so making 10,000 is cheap. Recovery after a crash reads what is past the recovery point:
-        call it in a thread where the partition is in `partitions()`. Raises UnknownLog, StorageFailed.
+        call it in a thread where the partition is in `partitions()`. Raises UnknownLog, StorageFailed,
+        DiskFull.
         """
-        raise NotImplementedError
+        assert len(topic_id) == _TOPIC_ID_SIZE_BYTES
+        assert 0 <= partition <= _PARTITION_MAX
+        key = (topic_id, partition)
+        with self._lock:
+            assert not self._closed
+            opened = self._logs.get(key)
+            if opened is not None:
+                return opened
+            if not create and key not in self._on_disk:
+                raise UnknownLog(
+                    f"{topic_name}-{partition} (topic id {topic_id.hex()}) is not in {self._path}"
+                )
+        # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
+        name = directory_name(key)
+        made = open_log(
+            self._volume,
+            f"{self._path}/{name}",
+            topic_id,
+            partition,
+            topic_name,
+            settings,
+            self._checkpoints.get(key, PartitionCheckpoint()),
+            self._quarantine.place_for(f"{name}.cut", self._wall_us()),
+        )
+        with self._lock:
+            assert key not in self._logs, f"{made!r} was opened twice at once"
+            self._logs[key] = made
+        return made
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
-        """Write down these high watermarks with every log's start and recovery point. Call it in a thread,
-        every 5 s.
+        """Write down these high watermarks with every log's recovery point. Call it in a thread, every 5 s.
 
-        Partitions that are left out keep what they had.
+        Partitions that are left out keep what they had. Raises StorageFailed, DiskFull.
         """
-        raise NotImplementedError
+        self._volume.disk.check_writable()
+        with self._checkpoint_lock, self._volume.disk:
+            self._write_checkpoints(high_watermarks, clean=frozenset())
+
+    def _write_checkpoints(
+        self, high_watermarks: Mapping[PartitionKey, int], clean: frozenset[PartitionKey]
+    ) -> bytes:
+        """Write the file anew; give its bytes. Under the checkpoint lock."""
+        with self._lock:
+            logs = dict(self._logs)
+            checkpoints = dict(self._checkpoints)
+        recovery_points = {}
+        for key, opened in logs.items():
+            before = checkpoints.get(key, PartitionCheckpoint())
+            recovery_points[key] = opened.durable_end_offset
+            checkpoints[key] = PartitionCheckpoint(
+                recovery_point=recovery_points[key],
+                high_watermark=high_watermarks.get(key, before.high_watermark),
+                active_size_bytes=opened.active_size_bytes,
+                is_clean=key in clean,
+            )
+        data = encode_checkpoints(checkpoints)
+        write_whole(self._volume.files, f"{self._path}/{_CHECKPOINTS_NAME}", data, durable=True)
+        for key, recovery_point in recovery_points.items():
+            logs[key].recovery_point_checkpoint = recovery_point
+        with self._lock:
+            # A partition that went into quarantine meanwhile stays gone.
+            self._checkpoints = {
+                key: entry
+                for key, entry in checkpoints.items()
+                if key in self._logs or key in self._checkpoints
+            }
+        return data
 
     def quarantine(self, topic_id: bytes, partition: int, now_us: int) -> None:
-        """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6). Harmless
-        if unknown."""
-        raise NotImplementedError
+        """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6).
+
+        Harmless where there is no such partition. Raises StorageFailed.
+        """
+        key = (topic_id, partition)
+        with self._lock:
+            opened = self._logs.pop(key, None)
+            self._checkpoints.pop(key, None)
+            self._on_disk.discard(key)
+        if opened is not None:
+            opened.abandon()
+        with self._volume.disk:
+            self._volume.disk.check_writable()
+            name = directory_name(key)
+            if self._volume.files.exists(f"{self._path}/{name}"):
+                self._quarantine.take(name, now_us)
 
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
         """Delete what was put aside longer than the grace period ago; give the names deleted. Call it in a
         thread."""
-        raise NotImplementedError
+        with self._volume.disk:
+            self._volume.disk.check_writable()
+            return self._quarantine.delete_older_than(
+                now_us - self._volume.settings.quarantine_grace_ms * 1000
+            )
 
-    def close(self, clean: bool = True) -> None:
-        """Close all logs, write the checkpoint and, if `clean` and nothing failed, the clean-shutdown
-        marker; unlock."""
-        raise NotImplementedError
+    def close(self, clean: bool = True, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
+        """Close all logs, write the checkpoint and, if `clean` and nothing failed, the clean-shutdown mark;
+        unlock.
+
+        Again is harmless. Raises nothing for a disk that failed: the logs are recovered at the next start.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if clean and not self.failed:
+                self._close_cleanly(high_watermarks or {})
+        except StorageError as error:
+            log.error("data directory %s was not closed cleanly: %s", self._path, error)
+        finally:
+            for opened in self._logs.values():
+                opened.abandon()
+            self._volume.open_files.close()
+            self._directory_lock.release()
+
+    def _close_cleanly(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
+        for opened in self._logs.values():
+            opened.close()
+        with self._checkpoint_lock, self._volume.disk:
+            data = self._write_checkpoints(high_watermarks, clean=frozenset(self._logs))
+            mark_clean(self._volume.files, self._path, data)
+
+
+def directory_name(key: PartitionKey) -> str:
+    """The name of a partition's directory: no name from outside becomes a path."""
+    return f"{key[0].hex()}-{key[1]}"
+
+
+def _find_partitions(files: Files, root: str) -> set[PartitionKey]:
+    """The partitions that have a directory. What has another name, or is a link, is none of ours."""
+    found = set()
+    for name in files.directories(root):
+        topic_id_hex, _, partition = name.partition("-")
+        if len(topic_id_hex) != 2 * _TOPIC_ID_SIZE_BYTES or not (partition.isascii() and partition.isdigit()):
+            continue
+        try:
+            key = (bytes.fromhex(topic_id_hex), int(partition))
+        except ValueError:
+            continue
+        if directory_name(key) == name and key[1] <= _PARTITION_MAX:
+            found.add(key)
+    return found
+
+
+def _load_checkpoints(files: Files, root: str) -> tuple[dict[PartitionKey, PartitionCheckpoint], bool]:
+    """The checkpoints, and whether they are those of a clean shutdown. Damaged ones count as none."""
+    path = f"{root}/{_CHECKPOINTS_NAME}"
+    data = read_file(files, path) if files.exists(path) else b""
+    is_clean = take_clean_mark(files, root, data)
+    if not data:
+        return {}, False
+    try:
+        checkpoints = decode_checkpoints(data)
+    except CorruptFile as error:
+        log.error("%s is damaged (%s): every log is recovered from its start", path, error)
+        return {}, False
+    if not is_clean:
+        # Whoever wrote these appended more afterwards.
+        checkpoints = {key: replace(entry, is_clean=False) for key, entry in checkpoints.items()}
+    return checkpoints, is_clean
+
+
+def _system_wall_us() -> int:
+    return time.time_ns() // 1000

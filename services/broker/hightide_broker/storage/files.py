@@ -1,12 +1,159 @@
-"""The operating system's files, as storage sees them: the one seam at which tests make a disk fail or lose
-writes."""
+"""The operating system's files, as storage sees them: the one seam at which tests make a disk fail.
+
+Rules of this file: each method is one call of the operating system, and raises the OSError that it
+raises. `disk_health` turns those into the errors of this package.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-__all__ = ["Files"]
+from hightide.batch.header import Buffer
+
+__all__ = ["Files", "OsFiles"]
+
+# A link in a data directory was put there by somebody else: it is not followed.
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Files(Protocol):
-    """The file calls that storage makes."""
+    """The file calls that storage makes. Paths are absolute, positions and sizes are in bytes."""
+
+    def open(self, path: str, create: bool) -> int:
+        """Open for reading and writing; with `create`, make it where it is missing."""
+        ...
+
+    def close(self, fd: int) -> None:
+        """Close."""
+        ...
+
+    def write_at(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """Write the buffers back to back; give how many bytes were taken, which may be fewer."""
+        ...
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut or extend to `size`."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Bring data and size to disk."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Bring the names in a directory to disk."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Size of a file. Raises FileNotFoundError."""
+        ...
+
+    def modified_us(self, path: str) -> int:
+        """When a file was last written to, in microseconds since 1970. Raises FileNotFoundError."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything of this name."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """What is in a directory, sorted."""
+        ...
+
+    def directories(self, path: str) -> list[str]:
+        """The names of the directories in a directory, sorted; links are not."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory with its parents; harmless where it exists."""
+        ...
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename, replacing the target in one step."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+
+class OsFiles:
+    """The real files."""
+
+    def open(self, path: str, create: bool) -> int:
+        """See `Files`."""
+        return os.open(path, _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS, 0o640)
+
+    def close(self, fd: int) -> None:
+        """See `Files`."""
+        os.close(fd)
+
+    def write_at(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        """See `Files`."""
+        return os.pwritev(fd, buffers, position)
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        """See `Files`."""
+        return os.pread(fd, size, position)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """See `Files`."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """See `Files`."""
+        os.fdatasync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """See `Files`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, path: str) -> int:
+        """See `Files`."""
+        return os.stat(path, follow_symlinks=False).st_size
+
+    def modified_us(self, path: str) -> int:
+        """See `Files`."""
+        return os.stat(path, follow_symlinks=False).st_mtime_ns // 1000
+
+    def exists(self, path: str) -> bool:
+        """See `Files`."""
+        return os.path.lexists(path)
+
+    def names(self, path: str) -> list[str]:
+        """See `Files`."""
+        return sorted(os.listdir(path))
+
+    def directories(self, path: str) -> list[str]:
+        """See `Files`."""
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def make_directory(self, path: str) -> None:
+        """See `Files`."""
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def replace(self, source: str, target: str) -> None:
+        """See `Files`."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """See `Files`."""
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        """See `Files`."""
+        os.rmdir(path)

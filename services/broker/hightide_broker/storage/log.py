@@ -1,37 +1,45 @@
-"""One partition's log: what is appended, read, cut off at either end, and made durable."""
+"""One partition's log: what is appended, read, cut off at either end, and made durable.
+
+Theory of operation. A log is a row of segments; only the last, the active one, is written to. An append is
+one write at the end of the active segment, then the offsets in memory move; a write that fails is cut back,
+so the log is always whole batches. Nothing is synced on the way: `flush` syncs from a thread what was
+written so far, and `durable_end_offset` follows. Opening and recovering a log is `log_opening`, which
+batches lie in memory `tail`, which segments may go `retention`.
+"""
 
 from __future__ import annotations
 
+import json
+import threading
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from hightide.batch.header import BatchHeader, Buffer
-from hightide_broker.storage.leader_epochs import LeaderEpochs
+from hightide.batch.header import BatchHeader, Buffer, InvalidBatch, iterate, verify_crc
+
+from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
+from hightide_broker.storage.errors import (
+    AppendOutOfOrder,
+    LogClosed,
+    OffsetOutOfRange,
+)
+from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerStates
-from hightide_broker.storage.settings import LogSettings
+from hightide_broker.storage.retention import expired_count
+from hightide_broker.storage.sealed_file import write_whole
+from hightide_broker.storage.segment import Segment
+from hightide_broker.storage.settings import SEGMENT_BYTES_MAX, LogSettings
+from hightide_broker.storage.snapshots import ProducerSnapshots
+from hightide_broker.storage.stamping import pieces_of, stamped
+from hightide_broker.storage.tail import Tail, TailBatch, worth_keeping
+from hightide_broker.storage.volume import Volume
 
 __all__ = ["AppendInfo", "Log", "TimestampFound"]
 
-
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did. `end_offset` is the log end offset after it; `headers` are as appended, one a
-    batch."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    headers: tuple[BatchHeader, ...]
-    # The append closed a segment: call `flush` in a thread soon, so that recovery after a crash stays short.
-    rolled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampFound:
-    """The first record at or after a timestamp."""
-
-    offset: int
-    timestamp_us: int
+# Offsets in an index are 32 bits wide.
+_SEGMENT_OFFSETS_MAX: Final = 2**31 - 1
+# Where sequential readers stand, so that their next read needs no look-up.
+_POSITIONS_REMEMBERED: Final = 32
 
 
 class Log:
@@ -39,41 +47,94 @@ class Log:
 
     Any thread may call any method; a lock inside keeps them apart, and is never held over an fsync or a
     deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read) but for
-    `flush`, `apply_retention` and `close`, which belong in a thread. Raises StorageFailed after the data
-    directory's first I/O error, from every method that writes, and LogClosed from every method once closed.
+    `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Raises StorageFailed
+    after the data directory's first I/O error, from every method that writes, and LogClosed from every
+    method once closed.
     """
 
-    topic_id: bytes
-    partition: int
-    settings: LogSettings
-    # As of the last checkpoint; 0 where there is none. What the broker's high watermark starts from.
-    high_watermark_checkpoint: int
-    epochs: LeaderEpochs
+    def __init__(
+        self,
+        volume: Volume,
+        directory: str,
+        topic_id: bytes,
+        partition: int,
+        topic_name: str,
+        settings: LogSettings,
+        opened: OpenedLog,
+    ) -> None:
+        assert opened.segments
+        assert opened.segments[-1].is_active
+        self.topic_id = topic_id
+        self.partition = partition
+        self.topic_name = topic_name
+        self.settings = settings
+        # As of the last checkpoint; 0 where there is none. What the broker's high watermark starts from.
+        self.high_watermark_checkpoint = opened.high_watermark
+        # The recovery point that the checkpoint file has; the data directory keeps it up to date.
+        self.recovery_point_checkpoint = opened.recovery_point
+        self.epochs = opened.epochs
+        self._volume = volume
+        self._directory = directory
+        self._segments = opened.segments
+        self._lock = threading.RLock()
+        self._flush_lock = threading.Lock()
+        self._start_offset = opened.segments[0].base_offset
+        self._end_offset = opened.segments[-1].next_offset
+        self._durable_end_offset = self._end_offset
+        self._size_bytes = sum(segment.size_bytes for segment in opened.segments)
+        self._has_directory = opened.has_directory
+        self._names_unsynced = False
+        # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
+        self._truncations = 0
+        self._changed = False
+        self._closed = False
+        self._tail = Tail(volume.tails)
+        self._positions: dict[int, tuple[Segment, int]] = {}
+        self._snapshots = ProducerSnapshots(volume.files, directory)
+        self._producers: ProducerStates | None = None
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_name}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that exists."""
-        raise NotImplementedError
+        return self._start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record will have."""
-        raise NotImplementedError
+        return self._end_offset
 
     @property
     def durable_end_offset(self) -> int:
         """Everything below is on disk (fsynced)."""
-        raise NotImplementedError
+        return self._durable_end_offset
 
     @property
     def size_bytes(self) -> int:
         """Size of all segments."""
-        raise NotImplementedError
+        return self._size_bytes
+
+    @property
+    def active_size_bytes(self) -> int:
+        """Size of the active segment; for the checkpoint."""
+        return self._segments[-1].size_bytes
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def producers(self) -> ProducerStates:
-        """The producers' states; read from disk on first use."""
-        raise NotImplementedError
+        """The producers' states; read from disk on first use, and after a truncation."""
+        with self._lock, self._volume.disk:
+            if self._producers is None:
+                self._producers = self._restore_producers()
+            return self._producers
+
+    # --- appending -----------------------------------------------------------------------------------------
 
     def append_as_leader(
         self, batches: Buffer, headers: Sequence[BatchHeader], leader_epoch: int
@@ -84,7 +145,15 @@ class Log:
         `batches` alive for its tail; it never changes them. Raises DiskFull (nothing was appended),
         StorageFailed.
         """
-        raise NotImplementedError
+        assert headers
+        assert leader_epoch >= self.epochs.latest, (leader_epoch, self.epochs.latest)
+        with self._lock:
+            offset = self._end_offset
+            ours = []
+            for header in headers:
+                ours.append(header.stamped(offset, leader_epoch))
+                offset += header.record_count
+            return self._append(stamped(batches, ours), tuple(ours), len(batches))
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
         """Append what a leader sent, as it is. Checks CRCs, that it starts at the log end, and that epochs
@@ -93,7 +162,111 @@ class Log:
         Assigns leader epochs as they appear in the batches. Raises BatchError, AppendOutOfOrder, DiskFull,
         StorageFailed; in all cases nothing was appended.
         """
-        raise NotImplementedError
+        view = memoryview(batches)
+        with self._lock:
+            headers = self._check_from_leader(view)
+            if not worth_keeping(view):
+                view = memoryview(bytes(view))
+            in_tail = []
+            at = 0
+            for header in headers:
+                piece = view[at : at + header.size_bytes]
+                in_tail.append(TailBatch(header.base_offset, header.next_offset, len(piece), (piece,)))
+                at += header.size_bytes
+            return self._append(in_tail, headers, len(view), whole=view)
+
+    def _check_from_leader(self, view: memoryview) -> tuple[BatchHeader, ...]:
+        """A leader's word is checked as well: its disk or the way here may have changed what it sent."""
+        headers = []
+        expected, epoch = self._end_offset, self.epochs.latest
+        for at, header in iterate(view):
+            verify_crc(view, at, header)
+            if (header.topic_id, header.partition) != (self.topic_id, self.partition):
+                raise InvalidBatch(f"{self!r} was sent a batch of {header.topic_id.hex()}-{header.partition}")
+            if header.base_offset != expected or header.leader_epoch < epoch:
+                raise AppendOutOfOrder(
+                    f"{self!r} was sent offset {header.base_offset} of leader epoch {header.leader_epoch}; "
+                    f"the next is {expected} of epoch {epoch} or newer"
+                )
+            expected, epoch = header.next_offset, header.leader_epoch
+            headers.append(header)
+        if not headers:
+            raise InvalidBatch(f"{self!r} was sent no batch to append")
+        return tuple(headers)
+
+    def _append(
+        self,
+        in_tail: list[TailBatch],
+        headers: tuple[BatchHeader, ...],
+        size_bytes: int,
+        whole: memoryview | None = None,
+    ) -> AppendInfo:
+        """Write batches that are stamped and checked; then, when that worked, let the log end move."""
+        with self._volume.disk:
+            rolled = self._make_ready(size_bytes, headers[-1].next_offset)
+            states = self._producers if self._producers is not None else self._restore_producers()
+            self._producers = states
+            for header in headers:
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+            segment = self._segments[-1]
+            position = segment.size_bytes
+            self._names_unsynced |= not segment.exists
+            segment.write([whole] if whole is not None else pieces_of(in_tail), size_bytes)
+            for header in headers:
+                segment.note(position, header, self.settings.index_interval_bytes)
+                position += header.size_bytes
+                states.update(header)
+        assert position == segment.size_bytes
+        base_offset, self._end_offset = self._end_offset, segment.next_offset
+        self._size_bytes += size_bytes
+        if size_bytes <= self._volume.tails.bytes_per_log_max:
+            self._tail.append(in_tail)
+        return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
+
+    def _make_ready(self, size_bytes: int, end_offset: int) -> bool:
+        """Before an append: the directory must be there, and the active segment have room. Tells if it
+        rolled."""
+        self._check_writable()
+        self._changed = True
+        if not self._has_directory:
+            self._make_directory()
+        active = self._segments[-1]
+        limit = min(self.settings.segment_bytes, SEGMENT_BYTES_MAX)
+        if active.size_bytes == 0 or (
+            active.size_bytes + size_bytes <= limit
+            and end_offset - active.base_offset <= _SEGMENT_OFFSETS_MAX
+        ):
+            return False
+        self._roll()
+        return True
+
+    def _make_directory(self) -> None:
+        self._volume.files.make_directory(self._directory)
+        about = {
+            "version": 1,
+            "topic": self.topic_name,
+            "topic_id": self.topic_id.hex(),
+            "partition": self.partition,
+        }
+        contents = json.dumps(about).encode() + b"\n"
+        write_whole(self._volume.files, f"{self._directory}/partition.json", contents, durable=False)
+        self._has_directory = True
+        self._names_unsynced = True
+        self.epochs.directory_made()
+
+    def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Note where an epoch starts; called on becoming leader, before the first append (DESIGN 6.1).
+        Persisted.
+
+        A log that has nothing on disk yet keeps it in memory until its first append.
+        """
+        with self._lock:
+            self._check_writable()
+            assert start_offset >= self._end_offset, (start_offset, self._end_offset)
+            self.epochs.assign(leader_epoch, start_offset)
+
+    # --- reading -------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
         """Whole batches from the one that contains `offset` on, all below `end_offset`.
@@ -101,62 +274,307 @@ class Log:
         At most `max_bytes`, but always one batch where there is one; may end sooner, at the end of a
         segment. Pieces of batches in order, to be joined; a piece need not be a batch. Empty where `offset`
         is at or above `end_offset`. Raises OffsetOutOfRange below the log start offset or above the log end
-        offset.
+        offset, and CorruptBatch where the file is damaged.
         """
-        raise NotImplementedError
+        if offset >= self._start_offset:
+            in_memory = self._tail.read(offset, max_bytes, end_offset)
+            if in_memory is not None:
+                return in_memory
+        with self._lock:
+            self._check_open()
+            if not self.log_start_offset <= offset <= self._end_offset:
+                raise OffsetOutOfRange(offset, self.log_start_offset, self._end_offset)
+            if offset >= min(end_offset, self._end_offset):
+                return []
+            with self._volume.disk:
+                return self._read_file(offset, max_bytes, min(end_offset, self._end_offset))
+
+    def _read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
+        segment, position = self._positions.pop(offset, (None, 0))
+        if segment is None:
+            segment = self._segment_with(offset)
+            position, _ = segment.locate(offset)
+        batches, next_offset = segment.read(position, max_bytes, end_offset)
+        if len(batches) == 0:
+            return []
+        if next_offset < segment.next_offset:
+            self._remember_position(next_offset, segment, position + len(batches))
+        return [batches]
+
+    def _segment_with(self, offset: int) -> Segment:
+        place = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        assert place >= 0
+        return self._segments[place]
+
+    def _remember_position(self, offset: int, segment: Segment, position: int) -> None:
+        if len(self._positions) >= _POSITIONS_REMEMBERED:
+            del self._positions[next(iter(self._positions))]
+        self._positions[offset] = (segment, position)
+
+    def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
+        """The first record at or after a timestamp, below `end_offset`; None where there is none.
+
+        Opens one batch by pyarrow, which is imported then. Call it in a thread. Raises BatchError where the
+        file is damaged.
+        """
+        offset = self.log_start_offset
+        while True:
+            with self._lock:
+                self._check_open()
+                with self._volume.disk:
+                    candidate = self._candidate(timestamp_us, max(offset, self.log_start_offset), end_offset)
+            if candidate is None:
+                return None
+            header, batch = candidate
+            if header.first_timestamp_us >= timestamp_us:
+                return TimestampFound(header.base_offset, header.first_timestamp_us)
+            from hightide.batch.body import first_at_or_after
+
+            found = first_at_or_after(batch, timestamp_us)
+            if found is not None:
+                return TimestampFound(header.base_offset + found[0], found[1])
+            # The header promised more than the records hold; look behind it.
+            offset = header.next_offset
+
+    def _candidate(self, timestamp_us: int, offset: int, end_offset: int) -> tuple[BatchHeader, bytes] | None:
+        """The first batch from `offset` on whose latest timestamp is late enough, below `end_offset`."""
+        for segment in self._segments:
+            if segment.next_offset <= offset or segment.latest_us < timestamp_us:
+                continue
+            for position, header in segment.batches_from(timestamp_us):
+                if header.next_offset > end_offset:
+                    return None
+                if header.base_offset >= offset and header.max_timestamp_us >= timestamp_us:
+                    return header, segment.read_at(header.size_bytes, position)
+        return None
+
+    # --- cutting off ---------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
         """Cut off everything from `offset` on; give the new log end offset. Called by a follower (DESIGN
         6.1).
 
-        Where `offset` is inside a batch, the whole batch goes. At or above the log end it does nothing.
+        Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
+        and the start stays. At or above the log end it does nothing.
         """
-        raise NotImplementedError
+        with self._lock:
+            self._check_writable()
+            if offset >= self._end_offset:
+                return self._end_offset
+            with self._volume.disk:
+                self._note_cut()
+                while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+                    self._segments.pop().remove()
+                segment = self._segments[-1]
+                segment.activate()
+                at = max(offset, segment.base_offset)
+                if at < segment.next_offset:
+                    position, header = segment.locate(at)
+                    segment.truncate(position, header.base_offset)
+                self._end_offset = segment.next_offset
+                self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
+                self._size_bytes = sum(segment.size_bytes for segment in self._segments)
+                self._tail.truncate_to(self._end_offset)
+                self.epochs.truncate_to(self._end_offset)
+                self._snapshots.prune(self._bases(), self._end_offset)
+            return self._end_offset
 
     def truncate_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`; called by a follower whose log ends below its leader's log
+        """Drop everything and go on at `offset`; called by a follower whose log ends below its leader's
         start."""
-        raise NotImplementedError
+        assert offset >= 0
+        with self._lock:
+            self._check_writable()
+            with self._volume.disk:
+                self._note_cut()
+                if not self._has_directory:
+                    self._make_directory()
+                # The newest goes first, so that a crash in between leaves a log without a gap.
+                while self._segments:
+                    self._segments.pop().remove()
+                self._start_empty_segment(offset)
+                self._start_offset = self._end_offset = self._durable_end_offset = offset
+                self._size_bytes = 0
+                self._tail.clear()
+                self.epochs.rebuild(())
+                self._snapshots.prune((), -1)
+                self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
 
-    def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
-        """The first record at or after a timestamp, below `end_offset`; None where there is none.
+    def _start_empty_segment(self, offset: int) -> None:
+        """An empty file holds the log's place where there is no batch that could."""
+        segment = Segment(self._volume, self._directory, offset, offset, 0, exists=False)
+        segment.make_file()
+        segment.activate()
+        self._segments.append(segment)
+        self._names_unsynced = True
 
-        Opens one batch by pyarrow, which is imported then. Call it in a thread.
-        """
-        raise NotImplementedError
+    def _note_cut(self) -> None:
+        self._changed = True
+        self._truncations += 1
+        self._positions.clear()
+        self._producers = None
 
-    def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note where an epoch starts; called on becoming leader, before the first append (DESIGN 6.1).
-        Persisted.
+    def _bases(self) -> frozenset[int]:
+        return frozenset(segment.base_offset for segment in self._segments)
 
-        A log that has nothing on disk yet keeps it in memory until its first append. Same as `epochs.assign`.
-        """
-        raise NotImplementedError
+    # --- durability ----------------------------------------------------------------------------------------
 
     def flush(self) -> int:
         """Bring everything appended so far to disk; give the durable end offset. Call it in a thread.
 
         A failed fsync is final for the data directory: StorageFailed, now and from every later write.
         """
-        raise NotImplementedError
+        with self._flush_lock:
+            with self._lock:
+                self._check_writable()
+                if self._durable_end_offset == self._end_offset and not self._names_unsynced:
+                    return self._durable_end_offset
+                end_offset, truncations = self._end_offset, self._truncations
+                with self._volume.disk:
+                    dirty = self._lease_dirty()
+                names_unsynced, self._names_unsynced = self._names_unsynced, False
+            self._sync(dirty, names_unsynced)
+            with self._lock:
+                for segment, size_bytes, _ in dirty:
+                    segment.synced_bytes = max(segment.synced_bytes, min(size_bytes, segment.size_bytes))
+                if truncations == self._truncations:
+                    self._durable_end_offset = max(self._durable_end_offset, end_offset)
+                return self._durable_end_offset
+
+    def _lease_dirty(self) -> list[tuple[Segment, int, Lease]]:
+        """The segments that hold more than is synced, with their sizes, kept open."""
+        dirty = []
+        for segment in reversed(self._segments):
+            if segment.synced_bytes < segment.size_bytes:
+                dirty.append((segment, segment.size_bytes, self._volume.open_files.lease(segment.log_path)))
+            elif dirty and not segment.is_active:
+                break
+        return dirty
+
+    def _sync(self, dirty: list[tuple[Segment, int, Lease]], names_unsynced: bool) -> None:
+        """Without the log's lock. Whatever goes wrong here is final."""
+        try:
+            for _, _, lease in dirty:
+                self._volume.files.sync(lease.fd)
+            self.epochs.sync()
+            if names_unsynced:
+                self._volume.files.sync_directory(self._directory)
+                self._volume.files.sync_directory(self._directory.rpartition("/")[0])
+        except OSError as error:
+            raise self._volume.disk.fail(error) from error
+        finally:
+            for _, _, lease in dirty:
+                lease.release()
 
     def apply_retention(self, now_us: int, high_watermark: int) -> int:
         """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
         log start.
 
-        Also closes a segment that is older than segment_ms, and forgets producers. Call it in a thread.
+        Age counts from the last append to a segment, not from the records' timestamps: old records that are
+        loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms, and
+        forgets producers. Call it in a thread.
         """
-        raise NotImplementedError
+        with self._lock:
+            self._check_writable()
+            if self._producers is not None:
+                self._producers.expire(now_us, self._volume.settings.producer_expiry_ms * 1000)
+            with self._volume.disk:
+                active = self._segments[-1]
+                if active.opened_us is None and active.size_bytes:
+                    active.opened_us = now_us
+                elif (
+                    active.opened_us is not None
+                    and now_us - active.opened_us > self.settings.segment_ms * 1000
+                ):
+                    self._roll()
+                count = expired_count(self._segments, self.settings, now_us, high_watermark)
+                if count == 0:
+                    return self.log_start_offset
+                self._changed = True
+                if count == len(self._segments):
+                    self._roll()
+                if not self._segments[-1].exists:
+                    self._segments[-1].make_file()
+                    self._volume.files.sync_directory(self._directory)
+                expired, self._segments = self._segments[:count], self._segments[count:]
+                self._start_offset = self._segments[0].base_offset
+                self._size_bytes -= sum(segment.size_bytes for segment in expired)
+                self._positions.clear()
+                self.epochs.begin_at(self.log_start_offset)
+                self._snapshots.prune(self._bases(), self._end_offset)
+        with self._volume.disk:
+            for segment in expired:
+                segment.remove()
+        return self.log_start_offset
 
     def roll(self) -> None:
         """Close the active segment, so that the next append starts a new one. Does nothing where it is
         empty."""
-        raise NotImplementedError
+        with self._lock:
+            self._check_writable()
+            with self._volume.disk:
+                self._roll()
+
+    def _roll(self) -> None:
+        active = self._segments[-1]
+        if active.size_bytes == 0:
+            return
+        if self._durable_end_offset < self.recovery_point_checkpoint:
+            # The log was cut below what the checkpoint calls checked, so recovery would not read this
+            # segment.
+            with self._volume.open_files.lease(active.log_path) as fd:
+                self._volume.files.sync(fd)
+        active.is_active = False
+        active.write_indexes()
+        self._snapshots.write(active.next_offset, self.producers)
+        segment = Segment(
+            self._volume, self._directory, active.next_offset, active.next_offset, 0, exists=False
+        )
+        segment.activate()
+        self._segments.append(segment)
+        self._snapshots.prune(self._bases(), self._end_offset)
 
     def update_settings(self, settings: LogSettings) -> None:
         """Take over changed settings; they hold from the next call on."""
-        raise NotImplementedError
+        self.settings = settings
 
     def close(self) -> None:
         """Flush, write indexes and the producer snapshot, and let go of files. Again is harmless."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        if self._has_directory:
+            self.flush()
+            with self._lock, self._volume.disk:
+                self.epochs.sync()
+                if self._changed:
+                    self._segments[-1].write_indexes()
+                    self._snapshots.write(self._end_offset, self.producers)
+                    self._snapshots.prune(self._bases(), self._end_offset)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of files and memory without writing anything; called where the disk failed or data is to
+        go."""
+        with self._lock:
+            self._closed = True
+            self._tail.clear()
+            for segment in self._segments:
+                self._volume.indexes.forget(segment)
+                self._volume.open_files.forget(segment.log_path)
+
+    # -------------------------------------------------------------------------------------------------------
+
+    def _restore_producers(self) -> ProducerStates:
+        """The states as of the log end: the newest snapshot and the headers behind it."""
+        states = ProducerStates(self._volume.settings.producers_per_log_max)
+        if self._has_directory:
+            self._snapshots.restore(states, self._segments)
+        return states
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self!r} is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        self._volume.disk.check_writable()

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hightide.batch.checksum import crc32c
 from hightide.batch.header import NO_PRODUCER, BatchHeader, next_sequence
 from hightide.v1.errors_pb2 import ErrorCode
+
 from hightide_broker.storage.errors import CorruptFile
+from hightide_broker.storage.sealed_file import seal, unseal
 
 __all__ = ["DuplicateOf", "Fresh", "ProducerStates", "Rejected", "Verdict"]
 
@@ -28,7 +29,6 @@ _BATCHES_REMEMBERED: Final = 5
 _SEQUENCE_MODULUS: Final = 2**31
 _SNAPSHOT_MAGIC: Final = b"HTPS"
 _SNAPSHOT_VERSION: Final = 1
-_SNAPSHOT_HEADER: Final = struct.Struct("<4sIII")
 _SNAPSHOT_PRODUCER: Final = struct.Struct("<qii")
 _SNAPSHOT_BATCH: Final = struct.Struct("<iiq")
 
@@ -117,18 +117,133 @@ class ProducerStates:
 
         Called by a leader before `append_as_leader`. All are fresh, or all are duplicates (then from the
         first one's base offset to the last one's end), or the request is rejected: a retry must hold the
-        batches it held before.
+        batches that it held before.
         """
-        raise NotImplementedError
+        assert headers
+        ahead: dict[int, tuple[int, int]] = {}
+        duplicates: list[_Appended] = []
+        for header in headers:
+            if header.producer_id == NO_PRODUCER:
+                continue
+            verdict = self._check_one(header, ahead.get(header.producer_id))
+            if isinstance(verdict, Rejected):
+                return verdict
+            if isinstance(verdict, _Appended):
+                duplicates.append(verdict)
+            ahead[header.producer_id] = (
+                header.producer_epoch,
+                next_sequence(header.base_sequence, header.record_count),
+            )
+        if not duplicates:
+            return Fresh()
+        if len(duplicates) < len(headers):
+            return Rejected(
+                ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
+                f"{len(duplicates)} of the request's {len(headers)} batches are in the log already; "
+                "a retry must hold the same batches as before",
+            )
+        return DuplicateOf(duplicates[0].base_offset, duplicates[-1].end_offset)
+
+    def _check_one(self, header: BatchHeader, ahead: tuple[int, int] | None) -> _Appended | Rejected | None:
+        """One batch: the remembered one that it repeats, why it is refused, or None where it is fresh.
+
+        `ahead` is epoch and next sequence of the producer after what is in front of the batch in the request.
+        """
+        producer = self._producers.get(header.producer_id)
+        if ahead is None and producer is None:
+            if header.base_sequence == 0:
+                return None
+            return Rejected(
+                ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID,
+                f"producer {header.producer_id} is not known here, but sent sequence "
+                f"{header.base_sequence}, not 0",
+            )
+        if producer is not None and header.producer_epoch < producer.epoch:
+            return Rejected(
+                ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {header.producer_epoch}; "
+                f"epoch {producer.epoch} took over",
+            )
+        if producer is not None and header.producer_epoch == producer.epoch:
+            for batch in producer.appended:
+                if (batch.base_sequence, batch.record_count) == (header.base_sequence, header.record_count):
+                    return batch
+        expected = _expected_sequence(header, producer, ahead)
+        behind = (expected - header.base_sequence) % _SEQUENCE_MODULUS
+        if behind == 0:
+            return None
+        # Of a circle of sequences, the half behind the expected one is the past.
+        if behind < _SEQUENCE_MODULUS // 2:
+            return Rejected(
+                ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
+                f"producer {header.producer_id} repeats sequence {header.base_sequence}, which was appended "
+                f"longer ago than is remembered; the next is {expected}",
+            )
+        return Rejected(
+            ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE,
+            f"producer {header.producer_id} sent sequence {header.base_sequence}, the next is {expected}",
+        )
 
     def update(self, header: BatchHeader) -> None:
         """Take note of a batch that was appended; called by the log for each batch in offset order."""
-        raise NotImplementedError
+        if header.producer_id == NO_PRODUCER:
+            return
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        producer.remember(_Appended(header.base_sequence, header.record_count, header.base_offset))
+        self._producers.move_to_end(header.producer_id)
+        if len(self._producers) > self._producers_max:
+            self._producers.popitem(last=False)
 
     def expire(self, now_us: int, expiry_us: int) -> None:
-        """Forget producers not heard of for `expiry_us`; called by the log with retention."""
-        raise NotImplementedError
+        """Forget producers not heard of for `expiry_us`; called by the log with retention.
+
+        Times are of these calls, not of the batches: a producer of old records is as alive as any.
+        """
+        for producer_id, producer in list(self._producers.items()):
+            if producer.seen_us is None:
+                producer.seen_us = now_us
+            elif now_us - producer.seen_us > expiry_us:
+                del self._producers[producer_id]
 
     def clear(self) -> None:
         """Forget everything; called by the log before it rebuilds the states."""
         self._producers.clear()
+
+    def encode(self) -> bytes:
+        """The bytes of a snapshot."""
+        pieces = []
+        for producer_id, producer in self._producers.items():
+            pieces.append(_SNAPSHOT_PRODUCER.pack(producer_id, producer.epoch, len(producer.appended)))
+            pieces.extend(
+                _SNAPSHOT_BATCH.pack(batch.base_sequence, batch.record_count, batch.base_offset)
+                for batch in producer.appended
+            )
+        return seal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, b"".join(pieces))
+
+    def restore(self, snapshot: bytes) -> None:
+        """Replace everything by a snapshot. Raises CorruptFile, and is empty then."""
+        self._producers.clear()
+        contents = unseal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, snapshot)
+        at = 0
+        try:
+            while at < len(contents):
+                producer_id, epoch, count = _SNAPSHOT_PRODUCER.unpack_from(contents, at)
+                at += _SNAPSHOT_PRODUCER.size
+                producer = self._producers[producer_id] = _Producer(epoch)
+                for _ in range(count):
+                    producer.remember(_Appended(*_SNAPSHOT_BATCH.unpack_from(contents, at)))
+                    at += _SNAPSHOT_BATCH.size
+        except struct.error as error:
+            self._producers.clear()
+            raise CorruptFile("the producer snapshot ends within an entry") from error
+
+
+def _expected_sequence(header: BatchHeader, producer: _Producer | None, ahead: tuple[int, int] | None) -> int:
+    """The sequence that would be the next; a new epoch starts again at 0."""
+    if ahead is not None and ahead[0] == header.producer_epoch:
+        return ahead[1]
+    if producer is not None and producer.epoch == header.producer_epoch:
+        return producer.next_sequence
+    return 0

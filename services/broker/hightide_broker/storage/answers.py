@@ -1,0 +1,44 @@
+"""What a log answers, and what it is opened with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hightide.batch.header import BatchHeader
+
+from hightide_broker.storage.leader_epochs import LeaderEpochs
+from hightide_broker.storage.segment import Segment
+
+__all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did. `end_offset` is the log end offset after it; `headers` are as appended, one a
+    batch."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    headers: tuple[BatchHeader, ...]
+    # The append closed a segment: call `flush` in a thread soon, so that recovery after a crash stays short.
+    rolled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampFound:
+    """The first record at or after a timestamp."""
+
+    offset: int
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """What `log_opening` found on disk."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    has_directory: bool
+    high_watermark: int
+    recovery_point: int

@@ -1,0 +1,101 @@
+"""Whose a data directory is: its lock, `meta.json`, and the mark that a clean shutdown leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Final
+from uuid import uuid4
+
+from hightide.batch.checksum import crc32c
+
+from hightide_broker.storage.errors import CorruptFile, DirectoryLocked, WrongBroker, WrongCluster
+from hightide_broker.storage.files import Files
+from hightide_broker.storage.sealed_file import read_file, write_whole
+
+__all__ = ["DirectoryLock", "check_identity", "mark_clean", "take_clean_mark"]
+
+_LOCK_NAME: Final = ".lock"
+_CLEAN_NAME: Final = ".clean"
+_META_NAME: Final = "meta.json"
+_VERSION: Final = 1
+
+
+class DirectoryLock:
+    """Keeps a second process out of a data directory, for as long as this one has it or lives."""
+
+    def __init__(self, directory: str) -> None:
+        path = f"{directory}/{_LOCK_NAME}"
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise DirectoryLocked(
+                f"data directory {directory} is in use by process {holder or 'unknown'}; "
+                "stop that broker, or give this one another --data-dir"
+            ) from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let another process in; once."""
+        os.close(self._fd)
+
+
+def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:
+    """Check that the directory is this broker's, make it so where it is new; give the id of this life of it.
+
+    Raises WrongCluster, WrongBroker, CorruptFile, OSError.
+    """
+    path = f"{directory}/{_META_NAME}"
+    if files.exists(path):
+        _check_meta(read_file(files, path), path, directory, cluster_id, broker_id)
+    boot_id = uuid4().hex
+    meta = {"version": _VERSION, "cluster_id": cluster_id, "broker_id": broker_id, "boot_id": boot_id}
+    write_whole(files, path, json.dumps(meta).encode() + b"\n", durable=True)
+    return boot_id
+
+
+def _check_meta(data: bytes, path: str, directory: str, cluster_id: str, broker_id: int) -> None:
+    try:
+        meta = json.loads(data)
+        version, found_cluster, found_broker = meta["version"], meta["cluster_id"], meta["broker_id"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise CorruptFile(f"{path} is damaged ({error}); restore it, or move {directory} away") from error
+    if version != _VERSION:
+        raise CorruptFile(f"{path} has version {version}; this broker reads version {_VERSION}")
+    if found_cluster != cluster_id:
+        raise WrongCluster(
+            f"data directory {directory} belongs to cluster {found_cluster}, this broker joins cluster "
+            f"{cluster_id}; check --zookeeper, or give an empty --data-dir"
+        )
+    if found_broker != broker_id:
+        raise WrongBroker(
+            f"data directory {directory} belongs to broker {found_broker}, this is broker {broker_id}; "
+            "check --broker-id and --data-dir"
+        )
+
+
+def mark_clean(files: Files, directory: str, checkpoints: bytes) -> None:
+    """Leave the mark of a clean shutdown, which names the checkpoints that it belongs to. Raises OSError."""
+    mark = {"version": _VERSION, "checkpoints_crc": crc32c(checkpoints)}
+    write_whole(files, f"{directory}/{_CLEAN_NAME}", json.dumps(mark).encode() + b"\n", durable=True)
+
+
+def take_clean_mark(files: Files, directory: str, checkpoints: bytes) -> bool:
+    """Whether the last process shut down cleanly and left these checkpoints; the mark is gone then. Raises
+    OSError."""
+    path = f"{directory}/{_CLEAN_NAME}"
+    if not files.exists(path):
+        return False
+    try:
+        mark = json.loads(read_file(files, path))
+        is_ours = bool(mark["version"] == _VERSION and mark["checkpoints_crc"] == crc32c(checkpoints))
+    except (ValueError, LookupError, TypeError):
+        is_ours = False
+    files.remove(path)
+    files.sync_directory(directory)
+    return is_ours

@@ -1,0 +1,36 @@
+"""Which segments of a log have had their time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hightide_broker.storage.segment import Segment
+from hightide_broker.storage.settings import LogSettings
+
+__all__ = ["expired_count"]
+
+
+def expired_count(
+    segments: Sequence[Segment], settings: LogSettings, now_us: int, high_watermark: int
+) -> int:
+    """How many segments, from the oldest on, may be deleted. Raises OSError.
+
+    Never one that reaches above the high watermark. The active one goes by age only, when it has not been
+    written to for as long as the retention.
+    """
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    count = 0
+    for segment in segments:
+        if segment.size_bytes == 0 or segment.next_offset > high_watermark:
+            break
+        too_old = settings.retention_ms >= 0 and now_us - segment.modified_us() > settings.retention_ms * 1000
+        too_much = (
+            not segment.is_active
+            and settings.retention_bytes >= 0
+            and size_bytes - segment.size_bytes >= settings.retention_bytes
+        )
+        if not (too_old or too_much):
+            break
+        size_bytes -= segment.size_bytes
+        count += 1
+    return count

@@ -1,0 +1,300 @@
+"""One segment of a log: a file of batches back to back, with its offset index and time index.
+
+A segment holds the offsets from its base offset to before its next offset; the next segment's base offset is
+this one's next offset. Files are `<base offset, 20 digits>.log`, `.index` and `.timeindex`. The file of a
+segment is made by its first write. Not thread-safe: the log that owns it calls it under its lock, but for
+`read_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, Buffer, parse
+
+from hightide_broker.storage.batch_scan import scan
+from hightide_broker.storage.errors import CorruptFile
+from hightide_broker.storage.offset_index import OffsetIndex
+from hightide_broker.storage.sealed_file import read_file, write_whole
+from hightide_broker.storage.time_index import TimeIndex
+from hightide_broker.storage.volume import Volume
+
+__all__ = ["INDEX_SUFFIX", "LOG_SUFFIX", "TIME_INDEX_SUFFIX", "Segment", "offset_name"]
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+# From an index entry to the batch that is wanted there is about one index interval.
+_LOCATE_PIECE_BYTES: Final = 8 * 1024
+_REBUILT_INTERVAL_BYTES: Final = 4096
+
+
+def offset_name(offset: int) -> str:
+    """An offset as it stands in file names."""
+    assert offset >= 0
+    return f"{offset:020d}"
+
+
+class Segment:
+    """One segment. `is_active` while it is the last one, whose indexes are only in memory."""
+
+    __slots__ = (
+        "_indexed_to",
+        "_offset_index",
+        "_path",
+        "_time_index",
+        "_volume",
+        "base_offset",
+        "exists",
+        "is_active",
+        "next_offset",
+        "opened_us",
+        "size_bytes",
+        "synced_bytes",
+    )
+
+    def __init__(
+        self,
+        volume: Volume,
+        directory: str,
+        base_offset: int,
+        next_offset: int,
+        size_bytes: int,
+        exists: bool,
+    ) -> None:
+        assert next_offset >= base_offset
+        assert (next_offset > base_offset) == (size_bytes > 0)
+        self._volume = volume
+        self._path = f"{directory}/{offset_name(base_offset)}"
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.size_bytes = size_bytes
+        self.synced_bytes = size_bytes
+        # Whether the .log file was made.
+        self.exists = exists
+        self.is_active = False
+        # When retention first saw a batch in it; segment_ms counts from here.
+        self.opened_us: int | None = None
+        empty = size_bytes == 0
+        self._offset_index = OffsetIndex() if empty else None
+        self._time_index = TimeIndex() if empty else None
+        # Position of the last batch in the offset index.
+        self._indexed_to = 0
+
+    @property
+    def log_path(self) -> str:
+        """The file of batches."""
+        return self._path + LOG_SUFFIX
+
+    @property
+    def latest_us(self) -> int:
+        """The latest timestamp in the segment; -1 where it is empty. May read the time index."""
+        return self._loaded()[1].latest_us
+
+    def modified_us(self) -> int:
+        """When the file was last appended to."""
+        return self._volume.files.modified_us(self.log_path)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Bytes of the file. Raises OSError."""
+        with self._volume.open_files.lease(self.log_path) as fd:
+            return self._volume.files.read_at(fd, size, position)
+
+    def read(self, position: int, max_bytes: int, end_offset: int) -> tuple[memoryview, int]:
+        """Whole batches from `position` on, as `Log.read` says, and the offset after them. Raises
+        BatchError, OSError."""
+        size = min(max(max_bytes, _LOCATE_PIECE_BYTES), self.size_bytes - position)
+        data = self.read_at(size, position)
+        header = parse(data)
+        if header.size_bytes > len(data):
+            data = self.read_at(header.size_bytes, position)
+        at = 0
+        next_offset = header.base_offset
+        # The first batch is given however large it is.
+        limit = max(header.size_bytes, min(max_bytes, len(data)))
+        while header.next_offset <= end_offset and at + header.size_bytes <= limit:
+            at += header.size_bytes
+            next_offset = header.next_offset
+            if len(data) - at < HEADER_SIZE_BYTES:
+                break
+            header = parse(data, at)
+        return memoryview(data)[:at], next_offset
+
+    def batches(self, position: int = 0, *, verify: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on. Raises BatchError, OSError."""
+        return scan(self.read_at, position, self.size_bytes, verify)
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader]:
+        """Position and header of the batch that contains `offset`. Raises BatchError where the file is
+        damaged."""
+        assert self.base_offset <= offset < self.next_offset, offset
+        try:
+            return self._locate_from(self._loaded()[0].position_before(offset - self.base_offset), offset)
+        except (BatchError, LookupError):
+            # The index may be wrong although its seal is whole, for instance restored from a backup.
+            self._rebuild_indexes()
+            try:
+                return self._locate_from(self._loaded()[0].position_before(offset - self.base_offset), offset)
+            except LookupError as error:
+                raise CorruptFile(f"{self.log_path} has no batch with offset {offset}") from error
+
+    def _locate_from(self, start: int, offset: int) -> tuple[int, BatchHeader]:
+        for position, header in scan(self.read_at, start, self.size_bytes, False, _LOCATE_PIECE_BYTES):
+            if header.next_offset > offset:
+                if header.base_offset > offset:
+                    break
+                return position, header
+        raise LookupError(offset)
+
+    def batches_from(self, timestamp_us: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from the first that can have this timestamp or a later one."""
+        return self.batches(self._loaded()[1].position_from(timestamp_us))
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def write(self, buffers: Sequence[Buffer], size_bytes: int) -> None:
+        """Append bytes to the file; all or, with an OSError, none. One call of the operating system, as a
+        rule."""
+        files = self._volume.files
+        with self._volume.open_files.lease(self.log_path, create=not self.exists) as fd:
+            self.exists = True
+            try:
+                written = files.write_at(fd, buffers, self.size_bytes)
+                if written < size_bytes:
+                    # Seldom: near the end of the space. What is left goes on until an error says why.
+                    rest = b"".join(buffers)
+                    while written < size_bytes:
+                        written += files.write_at(fd, [rest[written:]], self.size_bytes + written)
+            except OSError:
+                self._cut_back(fd)
+                raise
+        self.size_bytes += size_bytes
+
+    def _cut_back(self, fd: int) -> None:
+        """Undo a write that failed halfway. Where even that fails, the directory takes no more writes."""
+        try:
+            self._volume.files.truncate(fd, self.size_bytes)
+        except OSError as error:
+            raise self._volume.disk.fail(error) from error
+
+    def make_file(self) -> None:
+        """Make the empty file, so that the log's position outlives a restart. Raises OSError."""
+        with self._volume.open_files.lease(self.log_path, create=True):
+            self.exists = True
+
+    def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Bring next offset and indexes up to date for a batch that is at `position`; called in order."""
+        self._index(position, header, index_interval_bytes)
+        self.next_offset = header.next_offset
+
+    def adopt(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Take in a batch that recovery found in the file; called in order, from an empty segment on."""
+        assert position == self.size_bytes
+        self.note(position, header, index_interval_bytes)
+        self.size_bytes += header.size_bytes
+
+    def _index(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        offset_index, time_index = self._loaded()
+        if position - self._indexed_to >= index_interval_bytes:
+            offset_index.append(header.base_offset - self.base_offset, position)
+            time_index.append(position)
+            self._indexed_to = position
+        time_index.note(header.max_timestamp_us)
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut the file at `position`, in front of the batch that starts at `next_offset`. Raises OSError."""
+        assert position <= self.size_bytes
+        offset_index, time_index = self._loaded()
+        if self.exists:
+            with self._volume.open_files.lease(self.log_path) as fd:
+                self._volume.files.truncate(fd, position)
+        self.size_bytes = position
+        self.synced_bytes = min(self.synced_bytes, position)
+        self.next_offset = next_offset
+        self._remove_indexes()
+        offset_index.truncate(position)
+        time_index.truncate(position)
+        self._indexed_to = offset_index.last_position
+
+    def remove(self) -> None:
+        """Remove the files. Raises OSError."""
+        self._volume.indexes.forget(self)
+        self._remove_indexes()
+        self._volume.open_files.forget(self.log_path)
+        if self.exists:
+            self._volume.files.remove(self.log_path)
+
+    # --- indexes -------------------------------------------------------------------------------------------
+
+    def write_indexes(self) -> None:
+        """Write both indexes; called when the segment or its log is closed. Raises OSError."""
+        if not self.exists:
+            return
+        offset_index, time_index = self._loaded()
+        write_whole(self._volume.files, self._path + INDEX_SUFFIX, offset_index.encode(), durable=False)
+        write_whole(self._volume.files, self._path + TIME_INDEX_SUFFIX, time_index.encode(), durable=False)
+
+    def unload_indexes(self) -> None:
+        """Let go of the indexes in memory; they are read again when used."""
+        if not self.is_active:
+            self._offset_index = self._time_index = None
+
+    def activate(self) -> None:
+        """Become the last segment: its indexes stay in memory from now on."""
+        self.is_active = True
+        self._volume.indexes.forget(self)
+
+    def deactivate(self) -> None:
+        """A newer segment takes the appends from now on; the indexes were written."""
+        self.is_active = False
+        self._volume.indexes.used(self)
+
+    def _loaded(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, read or rebuilt where they are not in memory."""
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is None or time_index is None:
+            try:
+                files = self._volume.files
+                offset_index = OffsetIndex.decode(
+                    read_file(files, self._path + INDEX_SUFFIX), self.size_bytes
+                )
+                time_index = TimeIndex.decode(
+                    read_file(files, self._path + TIME_INDEX_SUFFIX), self.size_bytes
+                )
+            except (CorruptFile, FileNotFoundError):
+                return self._rebuild_indexes()
+            self._offset_index, self._time_index = offset_index, time_index
+            self._indexed_to = offset_index.last_position
+            if not self.is_active:
+                self._volume.indexes.used(self)
+        return offset_index, time_index
+
+    def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Read every header of the segment."""
+        self.forget_indexes()
+        try:
+            for position, header in self.batches():
+                self._index(position, header, _REBUILT_INTERVAL_BYTES)
+        except BatchError:
+            self._offset_index = self._time_index = None
+            raise
+        if not self.is_active and self.exists:
+            self.write_indexes()
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        return self._offset_index, self._time_index
+
+    def forget_indexes(self) -> None:
+        """Start with empty indexes; the caller goes on to `note` every batch."""
+        self._offset_index = OffsetIndex()
+        self._time_index = TimeIndex()
+        self._indexed_to = 0
+
+    def _remove_indexes(self) -> None:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._volume.files.exists(self._path + suffix):
+                self._volume.files.remove(self._path + suffix)

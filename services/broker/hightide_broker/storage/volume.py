@@ -1,0 +1,72 @@
+"""What all logs of a data directory share: its files, its health, and the memory that they may take."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from hightide_broker.storage.disk_health import DiskHealth
+from hightide_broker.storage.files import Files
+from hightide_broker.storage.open_files import OpenFiles
+from hightide_broker.storage.settings import DirectorySettings
+from hightide_broker.storage.tail import TailMemory
+
+__all__ = ["LoadedIndexes", "Volume"]
+
+_INDEXES_MAX: Final = 64
+
+
+class Unloadable(Protocol):
+    """A segment, whose indexes can be read again."""
+
+    def unload_indexes(self) -> None:
+        """Let go of the indexes in memory."""
+        ...
+
+
+class LoadedIndexes:
+    """Closed segments whose indexes are in memory: the ones used last, at most 64. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[int, Unloadable] = OrderedDict()
+
+    def used(self, segment: Unloadable) -> None:
+        """Note that a segment loaded or used its indexes."""
+        with self._lock:
+            self._loaded[id(segment)] = segment
+            self._loaded.move_to_end(id(segment))
+            if len(self._loaded) > _INDEXES_MAX:
+                _, oldest = self._loaded.popitem(last=False)
+                oldest.unload_indexes()
+
+    def forget(self, segment: Unloadable) -> None:
+        """The segment is active again, or removed."""
+        with self._lock:
+            self._loaded.pop(id(segment), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The shared things, made once by the data directory."""
+
+    files: Files
+    disk: DiskHealth
+    open_files: OpenFiles
+    tails: TailMemory
+    indexes: LoadedIndexes
+    settings: DirectorySettings
+
+    @classmethod
+    def make(cls, path: str, files: Files, settings: DirectorySettings) -> Volume:
+        """Those of one data directory."""
+        return cls(
+            files=files,
+            disk=DiskHealth(path),
+            open_files=OpenFiles(files, settings.open_files_max),
+            tails=TailMemory(settings.tail_bytes_max, settings.tail_bytes_per_log_max),
+            indexes=LoadedIndexes(),
+            settings=settings,
+        )
