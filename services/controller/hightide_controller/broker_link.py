@@ -24,7 +24,7 @@ from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.convert import reason_of_failure
-from hightide_controller.core.effects import SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
 from hightide_controller.core.events import Broker
 from hightide_controller.core.outbox import Delivery, Outbox
 from hightide_controller.core.partition import TopicPartition
@@ -46,14 +46,8 @@ _WORTH_REPEATING: Final = frozenset(
         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
     }
 )
-# The broker knows a newer decision already, or is on its way out: nothing to do.
-_FINE: Final = frozenset(
-    {
-        ErrorCode.ERROR_CODE_UNSPECIFIED,
-        ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH,
-        ErrorCode.ERROR_CODE_SHUTTING_DOWN,
-    }
-)
+# Done, or the broker is on its way out.
+_HARMLESS: Final = frozenset({ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_CODE_SHUTTING_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +61,8 @@ class LinkDuties:
     """The broker has everything up to this sequence."""
     fenced: Callable[[], None]
     """The broker has heard of a newer controller."""
+    declined: Callable[[Broker, Decision], None]
+    """The broker cannot lead in the epoch of this decision."""
     traceparent_of: Callable[[str], str]
     """Of a cause; empty where it is not traced."""
 
@@ -163,7 +159,7 @@ class BrokerLink:
         self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
     ) -> dict[TopicPartition, None]:
         """The decisions to repeat. What a broker cannot do at all (its disk failed) is only logged."""
-        refused = [result for result in response.partitions if result.error_code not in _FINE]
+        refused = [result for result in response.partitions if result.error_code not in _HARMLESS]
         if not refused:
             return {}
         names = {
@@ -175,6 +171,10 @@ class BrokerLink:
             name = names.get((result.topic_id, result.partition))
             if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
                 self._duties.fenced()
+            elif result.error_code == ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH:
+                # Else the broker knows a newer decision already: nothing to do.
+                if name is not None and delivery.decisions[name].leader == self.broker.broker_id:
+                    self._duties.declined(self.broker, delivery.decisions[name])
             elif name is not None:
                 _log.error(
                     "broker %d cannot act on the decision about %s-%d: %s",

@@ -31,6 +31,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
 from hightide_controller.core.outbox import Delivery
+from hightide_controller.core.partition import TopicPartition
 from hightide_controller.detector import ProcessWatcher
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
@@ -80,6 +81,7 @@ class Shell:
                 update_metadata=self._update_metadata,
                 acknowledged=self._acknowledged,
                 fenced=lambda: self._inbox.put_nowait(ev.Fenced()),
+                declined=self._declined,
                 traceparent_of=self._traces.traceparent_of,
             ),
             self._broker_died,
@@ -204,6 +206,12 @@ class Shell:
     def _acknowledged(self, broker: ev.Broker, sequence: int) -> None:
         self._traces.acknowledged(broker.broker_id, sequence)
         self._inbox.put_nowait(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
+
+    def _declined(self, broker: ev.Broker, decision: ef.Decision) -> None:
+        name = TopicPartition(decision.topic, decision.partition)
+        self._inbox.put_nowait(
+            ev.LeadershipDeclined(name, broker.broker_id, broker.broker_epoch, decision.leader_epoch)
+        )
 
     # ---- effects out
 

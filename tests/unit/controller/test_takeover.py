@@ -125,3 +125,18 @@ def test_an_election_that_comes_after_the_session_was_lost_counts_for_nothing() 
     state, effects = step(state, ev.Elected(1, 1, ev.Snapshot((), (), {})))
     assert effects == ()
     assert state.role is Role.STANDBY
+
+
+def test_a_leader_that_bounced_before_the_takeover_declines_and_gets_a_new_epoch() -> None:
+    # After all of a cluster was killed, the new controller sees a live leader; only that broker knows better.
+    world = World.elected(1, topics=(topic((1, 2)),), states={FLIGHTS: led(1, 1, epoch=3, version=4)})
+    world.send(ev.LeadershipDeclined(FLIGHTS, 1, broker(1).broker_epoch, leader_epoch=3))
+    world.settle()
+    assert world.zookeeper[FLIGHTS] == led(1, 1, epoch=4, version=5)
+
+
+@pytest.mark.parametrize(("life", "epoch"), [(2, 3), (1, 2)])
+def test_a_decline_from_another_life_or_epoch_is_an_echo(life: int, epoch: int) -> None:
+    world = World.elected(1, topics=(topic((1, 2)),), states={FLIGHTS: led(1, 1, epoch=3, version=4)})
+    world.send(ev.LeadershipDeclined(FLIGHTS, 1, broker(1, life).broker_epoch, epoch))
+    assert world.stores == []

@@ -22,6 +22,7 @@ __all__ = [
     "Elected",
     "Event",
     "Fenced",
+    "LeadershipDeclined",
     "SessionLost",
     "Snapshot",
     "StatesRead",
@@ -176,6 +177,21 @@ class BrokerAcknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadershipDeclined:
+    """A broker that a decision names as leader answers that the decision's leader epoch is behind it.
+
+    So does a broker that led in that epoch in an earlier life and may have lost the end of its log since
+    (DESIGN §6.8): after all of a cluster was killed, only that broker can know.
+    """
+
+    name: TopicPartition
+    broker_id: int
+    broker_epoch: int
+    leader_epoch: int
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTopicRequested:
     """A client asks for a topic. An empty `assignment` lets the controller balance it."""
 
@@ -241,6 +257,7 @@ Event = (
     | StoreUnknown
     | StatesRead
     | BrokerAcknowledged
+    | LeadershipDeclined
     | CreateTopicRequested
     | TopicStored
     | TopicStoreRefused

@@ -12,7 +12,11 @@ from typing import Final, assert_never
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
-from hightide_controller.core.membership import on_broker_process_died, on_brokers_changed
+from hightide_controller.core.membership import (
+    on_broker_process_died,
+    on_brokers_changed,
+    on_leadership_declined,
+)
 from hightide_controller.core.refresh import on_ticked
 from hightide_controller.core.stores import on_committed, on_failed, on_states_read
 from hightide_controller.core.takeover import on_campaign_lost, on_controller_seen, on_elected, resign
@@ -76,6 +80,8 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             return on_states_read(state, event)
         case ev.BrokerAcknowledged():
             return on_broker_acknowledged(state, event)
+        case ev.LeadershipDeclined():
+            return on_leadership_declined(state, event)
         case ev.CreateTopicRequested():
             return on_create_topic(state, event)
         case ev.TopicStored():

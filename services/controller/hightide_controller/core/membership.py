@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Effect, SendUpdateMetadata
-from hightide_controller.core.events import Broker, BrokerProcessDied, BrokersChanged
+from hightide_controller.core.events import Broker, BrokerProcessDied, BrokersChanged, LeadershipDeclined
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import read_again, reconsider, send_decisions
 
-__all__ = ["on_broker_process_died", "on_brokers_changed", "tell_everything"]
+__all__ = ["on_broker_process_died", "on_brokers_changed", "on_leadership_declined", "tell_everything"]
 
 
 def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> list[Effect]:
@@ -51,6 +51,22 @@ def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effec
     return effects
 
 
+def on_leadership_declined(state: ClusterState, event: LeadershipDeclined) -> list[Effect]:
+    """The leader of a decision cannot lead in its epoch: decide anew, as if that broker had bounced.
+
+    A takeover does not see a bounce that happened before it; the leader that bounced says so itself. What
+    is about another life, or an epoch that is not the newest known here, is an echo.
+    """
+    broker = state.brokers.get(event.broker_id)
+    partition = state.partitions.get(event.name)
+    known = None if partition is None else partition.leader_and_isr
+    if broker is None or broker.broker_epoch != event.broker_epoch or known is None:
+        return []
+    if (known.leader, known.leader_epoch) != (event.broker_id, event.leader_epoch):
+        return []
+    return reconsider(state, {event.name}, event.cause, bounced=frozenset({event.broker_id}))
+
+
 def _lost(state: ClusterState, broker_ids: list[int], cause: str) -> list[Effect]:
     """Elect and shrink where the cache says so; where it may be stale, look first.
 
@@ -83,7 +99,8 @@ def _arrived(state: ClusterState, broker: Broker, cause: str) -> list[Effect]:
     decided = sorted(name for name in held if state.partitions[name].leader_and_isr is not None)
     effects = send_decisions(state, decided, cause, only_to=broker.broker_id)
     effects += tell_everything(state, [broker], cause)
-    return effects + reconsider(state, held & state.unled, cause)
+    # What is being written just now may say that nobody is alive: it is decided again when that is stored.
+    return effects + reconsider(state, held & (state.unled | state.storing | state.rereading), cause)
 
 
 def tell_everything(state: ClusterState, brokers: list[Broker], cause: str) -> list[Effect]:
