@@ -103,9 +103,12 @@ def names_below(directory: Path) -> set[str]:
 
 
 def fingerprint(directory: Path) -> str:
-    """One hash over all names and bytes below a directory, to see that nothing changed."""
+    """One hash over all names and bytes below a directory, to see that nothing changed.
+
+    A lock file says who tried last, so it is left out.
+    """
     digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
+    for path in sorted(path for path in directory.rglob("*") if path.name != ".lock"):
         digest.update(path.relative_to(directory).as_posix().encode() + b"\0")
         if path.is_file():
             digest.update(path.read_bytes())
