@@ -16,6 +16,8 @@ from hightide_cli.demonstration.load import Load
 BROKER_DIES_AT = 0.30
 BROKER_RETURNS_AT = 0.50
 CONTROLLER_DIES_AT = 0.70
+# The load does not come past this share before the controller is dead.
+_LOAD_WAITS_AT = 0.80
 _STEP_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 0.01
 
@@ -76,6 +78,7 @@ class Script:
 
     def start(self) -> None:
         """Begin; called once, just before the load."""
+        self._load.hold_before(_LOAD_WAITS_AT)
         self._thread.start()
 
     def wait(self) -> None:
@@ -146,6 +149,7 @@ class Script:
         name = f"controller-{before.controller_id}"
         rows_before = self._load.acknowledged
         killed_at_s, killed_at_ms = _kill(self._cluster, name)
+        self._load.release()
         self._tell(f"killed {name}, the active controller")
         active_ms = self._until(
             lambda: admin.describe_cluster().controller_epoch > before.controller_epoch,
