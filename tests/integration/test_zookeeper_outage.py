@@ -1,0 +1,164 @@
+"""ZooKeeper stops in the middle: what the session says, and that it comes back by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_runtime.zookeeper import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    SessionExpired,
+    SessionState,
+    SessionStateChanged,
+    SetData,
+    WatchFired,
+    ZooKeeperSession,
+)
+from kazoo.client import KazooClient
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path, tick_time_ms=200) as server:
+        yield server
+
+
+def with_session(
+    server: EmbeddedZooKeeper, test: Callable[[ZooKeeperSession], Awaitable[None]], timeout_ms: int = 6000
+) -> None:
+    async def run() -> None:
+        session = await ZooKeeperSession.connect(server.address, session_timeout_ms=timeout_ms)
+        try:
+            assert await state(session) is SessionState.CONNECTED
+            await test(session)
+        finally:
+            await session.close()
+
+    asyncio.run(run())
+
+
+async def state(session: ZooKeeperSession) -> SessionState:
+    """The next state that the session goes into."""
+    while True:
+        event = await asyncio.wait_for(session.events.get(), 20)
+        if isinstance(event, SessionStateChanged):
+            return event.state
+
+
+async def in_thread(call: Callable[[], None]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, call)
+
+
+def test_a_session_survives_a_restart_of_zookeeper_within_its_timeout(server: EmbeddedZooKeeper) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/e", b"mine", ephemeral=True)
+        before = session.session_id
+        await in_thread(server.kill)
+        assert await state(session) is SessionState.SUSPENDED
+        await in_thread(server.start)
+        assert await state(session) is SessionState.CONNECTED
+        assert session.session_id == before
+        assert (await session.get("/e")).ephemeral_owner == before
+
+    with_session(server, test)
+
+
+def test_while_zookeeper_is_down_requests_fail_at_once_unsent(
+    server: EmbeddedZooKeeper,
+) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await in_thread(server.kill)
+        assert await state(session) is SessionState.SUSPENDED
+        for request in (session.get("/"), session.create("/a", b""), session.multi([Create("/b", b"")])):
+            with pytest.raises(ConnectionLost) as raised:
+                await asyncio.wait_for(request, 1)
+            assert raised.value.outcome_unknown is False
+            assert server.address in str(raised.value)
+
+    with_session(server, test)
+
+
+def test_a_write_whose_answer_never_came_says_that_its_outcome_is_unknown(server: EmbeddedZooKeeper) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/a", b"0")
+        # Stopped, not killed: the request is taken by the socket, and no answer comes.
+        server.pause()
+        writing = session.submit_multi([SetData("/a", b"1", 0)])
+        reading = asyncio.ensure_future(session.get("/a"))
+        await asyncio.sleep(0)
+        assert await state(session) is SessionState.SUSPENDED
+        with pytest.raises(ConnectionLost) as write:
+            await writing
+        with pytest.raises(ConnectionLost) as read:
+            await reading
+        assert (write.value.outcome_unknown, read.value.outcome_unknown) == (True, False)
+        server.resume()
+        # Either way it is settled by reading, and a conditional write tells the truth.
+        while session.state is not SessionState.CONNECTED:
+            await state(session)
+        znode = await session.get("/a")
+        assert (znode.data, znode.version) in ((b"0", 0), (b"1", 1))
+        if znode.version == 1:
+            with pytest.raises(BadVersion):
+                await session.set("/a", b"2", 0)
+
+    with_session(server, test, timeout_ms=2000)
+
+
+def test_watches_are_gone_after_a_reconnect_and_the_state_says_so(server: EmbeddedZooKeeper) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/a", b"0")
+        await session.get("/a", watch=True)
+        await in_thread(server.kill)
+        assert await state(session) is SessionState.SUSPENDED
+        await in_thread(server.start)
+        assert await state(session) is SessionState.CONNECTED
+        await session.set("/a", b"1", 0)
+        await session.get("/a", watch=True)
+        await session.set("/a", b"2", 1)
+        # One event, of the watch that was set after the reconnect.
+        assert await asyncio.wait_for(session.events.get(), 10) == WatchFired("/a")
+        assert session.events.empty()
+
+    with_session(server, test)
+
+
+def test_an_expired_session_loses_its_ephemerals_and_a_new_one_comes(
+    server: EmbeddedZooKeeper,
+) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/e", b"", ephemeral=True)
+        before = session.session_id
+        await in_thread(partial(expire, session, server.address))
+        seen = [await state(session)]
+        while seen[-1] is not SessionState.CONNECTED or session.session_id == before:
+            seen.append(await state(session))
+        assert seen[0] is SessionState.SUSPENDED
+        assert SessionState.LOST in seen
+        assert await session.exists("/e") is None
+
+    with_session(server, test)
+
+
+def test_after_expiry_requests_say_so_until_the_new_session_is_there(server: EmbeddedZooKeeper) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await in_thread(partial(expire, session, server.address))
+        while await state(session) is not SessionState.LOST:
+            pass
+        if session.state is SessionState.LOST:
+            with pytest.raises(SessionExpired):
+                await session.get("/")
+
+    with_session(server, test)
+
+
+def expire(session: ZooKeeperSession, hosts: str) -> None:
+    """End the session on the server behind the client's back: a twin takes it over and closes it."""
+    twin = KazooClient(hosts, client_id=session._client.client_id)
+    twin.start()
+    twin.stop()
+    twin.close()
