@@ -46,7 +46,8 @@ class ProcessWatcher:
         self._service = service
         self._clock = clock
         self._on_death = on_death
-        self._was_reached = False
+        self.was_reached = False
+        """Whether a stream to it ever spoke."""
         self._task = asyncio.create_task(self._watch(), name=f"watch-{address}")
 
     def close(self) -> None:
@@ -69,7 +70,7 @@ class ProcessWatcher:
                 continue
             now_ms = self._clock.monotonic_ms()
             refused_since_ms = now_ms if refused_since_ms is None else refused_since_ms
-            if self._was_reached or now_ms - refused_since_ms >= _FIRST_CONTACT_MS:
+            if self.was_reached or now_ms - refused_since_ms >= _FIRST_CONTACT_MS:
                 _log.warning("nobody listens at %s any more: the process there is dead", self._address)
                 self._on_death(broke_at_us)
                 return
@@ -81,7 +82,7 @@ class ProcessWatcher:
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             async for _ in stub.Watch(health_pb2.HealthCheckRequest(service=self._service)):
-                self._was_reached = True
+                self.was_reached = True
         except grpc.aio.AioRpcError as error:
             _log.debug("the stream to %s ended: %s", self._address, error.code())
         finally:

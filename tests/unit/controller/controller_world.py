@@ -43,6 +43,7 @@ class World:
     metadata: list[ef.SendUpdateMetadata] = field(default_factory=list)
     stores: list[ef.StoreLeaderAndIsr] = field(default_factory=list)
     answers: list[ef.Effect] = field(default_factory=list)
+    last_sequence: int = 0
     others: list[ef.Effect] = field(default_factory=list)
 
     @classmethod
@@ -78,9 +79,11 @@ class World:
                 case ef.ReadStates() | ef.StoreTopic():
                     self.pending.append(effect)
                 case ef.SendLeaderAndIsr():
+                    self._check_sequence(effect.sequence)
                     self._check_told(effect)
                     self.told.append(effect)
                 case ef.SendUpdateMetadata():
+                    self._check_sequence(effect.sequence)
                     self.metadata.append(effect)
                 case ef.AnswerCreateTopic() | ef.AnswerControlledShutdown() | ef.RefuseRequest():
                     self.answers.append(effect)
@@ -101,7 +104,7 @@ class World:
             case ef.StoreLeaderAndIsr():
                 if effect.controller_epoch_version not in (None, self.epoch_version):
                     self.send(ev.Fenced())
-                elif self._apply(effect):
+                elif self.try_apply(effect):
                     self.send(ev.StoreCommitted(effect.store_id))
                 else:
                     self.send(ev.StoreRefused(effect.store_id))
@@ -116,7 +119,8 @@ class World:
             case _:
                 raise AssertionError(effect)
 
-    def _apply(self, effect: ef.StoreLeaderAndIsr) -> bool:
+    def try_apply(self, effect: ef.StoreLeaderAndIsr) -> bool:
+        """What ZooKeeper does with a multi: all of it, or nothing."""
         for change in effect.changes:
             held = self.zookeeper.get(change.name)
             if (None if held is None else held.partition_epoch) != change.expected_partition_epoch:
@@ -128,7 +132,7 @@ class World:
     def apply_without_answer(self, effect: ef.Effect) -> None:
         """ZooKeeper commits a multi, but the connection breaks before it says so."""
         assert isinstance(effect, ef.StoreLeaderAndIsr)
-        assert self._apply(effect)
+        assert self.try_apply(effect)
         self.send(ev.StoreUnknown(effect.store_id))
 
     def leader_writes_isr(self, name: TopicPartition, *isr: int) -> None:
@@ -156,6 +160,10 @@ class World:
         for change in effect.changes:
             if change.expected_partition_epoch is not None:
                 assert change.decided.partition_epoch == change.expected_partition_epoch + 1
+
+    def _check_sequence(self, sequence: int) -> None:
+        assert sequence > self.last_sequence or sequence == 1, "send effects come in order"
+        self.last_sequence = sequence
 
     def _check_told(self, effect: ef.SendLeaderAndIsr) -> None:
         """A broker never hears of what is not in ZooKeeper, or was not since the controller's last look."""

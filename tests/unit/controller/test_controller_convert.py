@@ -1,0 +1,62 @@
+"""Where the controller's dataclasses and protobuf messages meet."""
+
+from __future__ import annotations
+
+from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_controller import convert
+from hightide_controller.core import events as ev
+from hightide_controller.core.effects import Refusal, RefuseRequest
+from hightide_controller.core.partition import TopicPartition
+from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
+
+IDENTITY = convert.Identity("the-cluster", 7, "127.0.0.1", 9192)
+
+
+def test_every_refusal_has_an_error_code() -> None:
+    assert set(convert.ERROR_CODES) == set(Refusal)
+    error = convert.error_of(RefuseRequest(1, Refusal.INVALID_CONFIG, "why"))
+    assert (error.code, error.message) == (ErrorCode.ERROR_CODE_INVALID_CONFIG, "why")
+
+
+def test_create_topic_is_taken_over_field_by_field() -> None:
+    request = controller_pb2.CreateTopicRequest(
+        topic="flights",
+        assignment=[controller_pb2.ReplicaAssignment(replicas=[2, 1])],
+        configs={"flush": "fsync"},
+        validate_only=True,
+    )
+    assert convert.create_topic_in(request, 5, TOPIC_ID) == ev.CreateTopicRequested(
+        5, "flights", TOPIC_ID, 0, 0, ((2, 1),), {"flush": "fsync"}, validate_only=True
+    )
+
+
+def test_leader_and_isr_carries_the_stamp_the_settings_and_where_leaders_are() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2), (2, 1), flush="fsync"),))
+    request = convert.leader_and_isr_out(world.state, IDENTITY, 101, world.decisions_told_to(1))
+    assert (request.stamp.cluster_id, request.stamp.controller_id) == ("the-cluster", 7)
+    assert (request.stamp.controller_epoch, request.stamp.broker_epoch) == (1, 101)
+    (sent,) = request.topics
+    assert (sent.topic, sent.topic_id.hex(), dict(sent.configs)) == ("flights", TOPIC_ID, {"flush": "fsync"})
+    assert [(p.partition, p.leader, list(p.isr)) for p in sent.partitions] == [(0, 1, [1, 2]), (1, 2, [2, 1])]
+    assert {endpoint.id for endpoint in request.leaders} == {1, 2}
+
+
+def test_metadata_tells_the_present_and_forgets_what_is_gone() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2)),))
+    world.registered(broker(2))
+    world.settle()
+    names = [FLIGHTS, TopicPartition("deleted", 0)]
+    delta = convert.update_metadata_out(world.state, IDENTITY, 102, names, ["ff" * 16])
+    assert [(t.topic, t.partitions[0].leader) for t in delta.topics] == [("flights", 2)]
+    assert [endpoint.id for endpoint in delta.brokers] == [2]
+    assert delta.deleted_topic_ids == [b"\xff" * 16]
+    assert not delta.full
+    assert delta.controller.port == 9192
+    assert convert.update_metadata_out(world.state, IDENTITY, 102, None, ()).full
+
+
+def test_a_partition_that_never_had_a_leader_is_told_as_such() -> None:
+    described = convert.topic_metadata_out(topic((8, 9)), {0: None})
+    (partition,) = described.partitions
+    assert (partition.leader, partition.leader_epoch, list(partition.replicas)) == (-1, -1, [8, 9])

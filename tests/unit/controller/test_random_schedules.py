@@ -1,0 +1,138 @@
+"""Any order of deaths, returns, ISR writes, lost answers and takeovers ends well: who can lead, leads."""
+
+from __future__ import annotations
+
+import random
+
+from hightide_controller.core import effects as ef
+from hightide_controller.core import events as ev
+from hightide_controller.core.cluster_state import ClusterState
+from hightide_controller.core.invariants import check
+from hightide_controller.core.partition import NO_LEADER
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.controller.controller_world import World, broker, topic
+
+BROKERS = (1, 2, 3)
+ASSIGNMENT = ((1, 2, 3), (2, 3, 1), (3, 1), (2,))
+
+
+class Schedule:
+    """A world in which a seeded die says what happens next."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.lives = dict.fromkeys(BROKERS, 1)
+        self.up = set(BROKERS)
+        self.epoch = 1
+        self.world = World.elected(*BROKERS, topics=(topic(*ASSIGNMENT),))
+
+    def registrations(self) -> tuple[ev.Broker, ...]:
+        return tuple(broker(broker_id, self.lives[broker_id]) for broker_id in sorted(self.up))
+
+    def turn(self) -> None:
+        happens = self.dice.choice(
+            (self.kill, self.come_back, self.bounce, self.write_isr, self.answer, self.answer, self.take_over)
+        )
+        happens()
+        check(self.world.state)
+
+    def kill(self) -> None:
+        if not self.up:
+            return
+        victim = self.dice.choice(sorted(self.up))
+        if self.dice.random() < 0.5:
+            self.world.send(ev.BrokerProcessDied(victim, broker(victim, self.lives[victim]).broker_epoch))
+        self.up.discard(victim)
+        self.world.send(ev.BrokersChanged(self.registrations()))
+
+    def come_back(self) -> None:
+        for broker_id in BROKERS:
+            if broker_id not in self.up:
+                self.lives[broker_id] += 1
+                self.up.add(broker_id)
+                break
+        self.world.send(ev.BrokersChanged(self.registrations()))
+
+    def bounce(self) -> None:
+        if self.up:
+            self.lives[self.dice.choice(sorted(self.up))] += 1
+            self.world.send(ev.BrokersChanged(self.registrations()))
+
+    def write_isr(self) -> None:
+        """A live leader changes its ISR: itself, and some of the live replicas."""
+        name = self.dice.choice(sorted(self.world.zookeeper))
+        held = self.world.zookeeper[name]
+        if held.leader in self.up:
+            others = [b for b in ASSIGNMENT[name.partition] if b in self.up and b != held.leader]
+            chosen = [b for b in others if self.dice.random() < 0.7]
+            self.world.leader_writes_isr(name, held.leader, *chosen)
+
+    def answer(self) -> None:
+        """ZooKeeper answers one of the things that are under way, in any order, or the answer is lost."""
+        if not self.world.pending:
+            return
+        effect = self.world.pending.pop(self.dice.randrange(len(self.world.pending)))
+        if isinstance(effect, ef.StoreLeaderAndIsr) and self.dice.random() < 0.3:
+            if self.dice.random() < 0.5:
+                self.world.try_apply(effect)
+            self.world.send(ev.StoreUnknown(effect.store_id))
+        else:
+            self.world.perform(effect)
+
+    def take_over(self) -> None:
+        if self.dice.random() < 0.7:
+            return
+        self.epoch += 1
+        self.world.epoch_version += 1
+        self.world.pending.clear()
+        self.world.state = ClusterState(controller_id=1)
+        self.world.be_elected(*self.registrations(), epoch=self.epoch)
+
+    def heal(self) -> None:
+        self.world.settle()
+        self.up = set(BROKERS)
+        for broker_id in BROKERS:
+            self.lives[broker_id] += 1
+        self.world.send(ev.BrokersChanged(self.registrations()))
+        self.world.settle()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_after_any_schedule_every_partition_that_can_be_led_is_led(seed: int, turns: int) -> None:
+    schedule = Schedule(seed)
+    for _ in range(turns):
+        schedule.turn()
+    schedule.world.settle()
+    for name, held in schedule.world.zookeeper.items():
+        live_in_sync = [b for b in held.isr if b in schedule.up]
+        assert (held.leader in schedule.up) == bool(live_in_sync), (name, held)
+        if held.leader != NO_LEADER:
+            assert held.leader in held.isr
+        assert held.isr, "the last ISR is remembered"
+
+
+@given(st.integers(0, 2**32))
+def test_when_everybody_is_back_everything_is_led_and_brokers_know_it(seed: int) -> None:
+    schedule = Schedule(seed)
+    for _ in range(40):
+        schedule.turn()
+    schedule.heal()
+    world = schedule.world
+    for name, held in world.zookeeper.items():
+        assert held.leader in schedule.up
+        told = [d for d in world.decisions_told_to(held.leader) if d.partition == name.partition]
+        assert told[-1].leader_epoch == held.leader_epoch
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_a_leader_epoch_never_names_two_leaders(seed: int, turns: int) -> None:
+    schedule = Schedule(seed)
+    for _ in range(turns):
+        schedule.turn()
+    schedule.world.settle()
+    named: dict[tuple[int, int], int] = {}
+    for sent in schedule.world.told:
+        for decision in sent.decisions:
+            key = (decision.partition, decision.leader_epoch)
+            assert named.setdefault(key, decision.leader) == decision.leader
