@@ -45,15 +45,15 @@ def test_epoch_questions_and_answers_read_as_they_were_written() -> None:
 
 
 def decision(
-    topic: str = "flights", topic_id: bytes = TOPIC_ID, **partition: int
+    topic: str = "flights",
+    topic_id: bytes = TOPIC_ID,
+    partition: int = 0,
+    leader: int = 1,
+    leader_epoch: int = 0,
 ) -> control_pb2.LeaderAndISRRequest:
-    fields = {"partition": 0, "leader": 1, "leader_epoch": 0, "partition_epoch": 0, **partition}
+    decided = control_pb2.LeaderAndISRPartition(partition=partition, leader=leader, leader_epoch=leader_epoch)
     return control_pb2.LeaderAndISRRequest(
-        topics=[
-            control_pb2.LeaderAndISRTopic(
-                topic=topic, topic_id=topic_id, partitions=[control_pb2.LeaderAndISRPartition(**fields)]
-            )
-        ]
+        topics=[control_pb2.LeaderAndISRTopic(topic=topic, topic_id=topic_id, partitions=[decided])]
     )
 
 
