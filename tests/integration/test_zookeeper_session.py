@@ -137,7 +137,7 @@ def test_a_failed_multi_raises_names_its_culprit_and_changes_nothing(
 def test_a_multi_tells_the_version_after_each_operation(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession) -> None:
         await session.multi([Create("/a", b""), Create("/b", b"")])
-        operations = [
+        operations: list[Operation] = [
             Check("/a", 0),
             SetData("/a", b"x", 0),
             Delete("/b", 0),

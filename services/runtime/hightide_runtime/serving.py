@@ -125,7 +125,11 @@ async def serve(
     reflection.enable_server_reflection(
         [*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server
     )
-    port = _bind(server, listen, credentials)
+    try:
+        port = _bind(server, listen, credentials)
+    except StartupError:
+        await server.stop(None)
+        raise
     await server.start()
     address = HostPort(listen.host, port)
     _log.info("listening on %s", address)
