@@ -53,6 +53,8 @@ class Driver:
                     self._under_way.add(asyncio.ensure_future(self._read(effect)))
                 case ef.SendLeaderAndIsr():
                     self._tell(effect)
+                case _:
+                    pass
 
     def _tell(self, effect: ef.SendLeaderAndIsr) -> None:
         request = convert.leader_and_isr_out(self.state, IDENTITY, effect.broker_epoch, effect.decisions)

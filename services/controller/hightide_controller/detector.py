@@ -31,8 +31,9 @@ _PROBE_PAUSES_S: Final = (0.0, 0.005, 0.01, 0.02, 0.04)
 """A kernel that tears a process down may close its connections before its port."""
 _PROBE_TIMEOUT_S: Final = 1.0
 _REOPEN_PAUSE_S: Final = 0.2
-_FIRST_CONTACT_MS: Final = 1_000
-"""A process that never answered counts as dead only when it has refused for so long: it may be starting."""
+_FIRST_CONTACT_MS: Final = 200
+"""A process that never answered is dead only when it has refused for so long. Brokers listen before they
+register, so it is not starting; but a refusal that is seen twice is no accident of the network."""
 
 
 class ProcessWatcher:

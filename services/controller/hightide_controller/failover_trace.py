@@ -15,6 +15,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 
 from hightide_controller.core.effects import StoreLeaderAndIsr
+from hightide_controller.core.events import StoreCommitted
 
 __all__ = ["FailoverTrace", "Loss"]
 
@@ -49,7 +50,6 @@ class FailoverTrace:
     informed_at_us: int = 0
     fan_out_began_us: int = 0
     partitions: int = 0
-    leaders_elected: int = 0
     sample: list[str] = field(default_factory=list)
     multis: dict[int, Span] = field(default_factory=dict)
     untaken: set[int] = field(default_factory=set)
@@ -96,6 +96,18 @@ class FailoverTrace:
         span = self.telemetry.span(telemetry.ZOOKEEPER_MULTI, parent=self.traceparent)
         span.set("partition_count", len(effect.changes))
         self.multis[effect.store_id] = span
+
+    def multi_answered(self, effect: StoreLeaderAndIsr, outcome: str) -> None:
+        """The fate of a multi; what came back is written again, in another one."""
+        span = self.multis.pop(effect.store_id)
+        self.untaken.add(effect.store_id)
+        span.set("outcome", outcome)
+        span.end()
+        self.stored_at_us = self.clock.wall_us()
+        if outcome == StoreCommitted.__name__:
+            self._count(effect)
+
+    def _count(self, effect: StoreLeaderAndIsr) -> None:
         self.partitions += len(effect.changes)
         for change in effect.changes[: max(0, _SAMPLE - len(self.sample))]:
             decided = change.decided
@@ -103,14 +115,6 @@ class FailoverTrace:
                 f"{change.name.topic}-{change.name.partition} leader {decided.leader} "
                 f"epoch {decided.leader_epoch}"
             )
-
-    def multi_answered(self, store_id: int, outcome: str) -> None:
-        """The fate of a multi."""
-        span = self.multis.pop(store_id)
-        self.untaken.add(store_id)
-        span.set("outcome", outcome)
-        span.end()
-        self.stored_at_us = self.clock.wall_us()
 
     def multi_taken(self, store_id: int) -> None:
         """The core is about to take the fate of a multi; what follows from it is seen before the end is."""

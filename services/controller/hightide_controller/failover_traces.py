@@ -122,7 +122,7 @@ class FailoverTraces:
         """The fate of a multi is known. The trace may have ended meanwhile, by a resignation."""
         trace = self._open.get(effect.cause)
         if trace is not None:
-            trace.multi_answered(effect.store_id, outcome)
+            trace.multi_answered(effect, outcome)
 
     def reading(self, cause: str) -> None:
         """A read begins; it ends when the core takes what was read, or here where it is given up."""

@@ -43,7 +43,7 @@ def decide(
     leader = known.leader
     if not isr:
         leader, isr = _without_isr(partition, known, candidates, mends, unclean)
-    elif leader not in isr or leader in candidates.bounced:
+    elif leader not in isr:
         leader = _preferred(partition.replicas, isr)
     reborn = leader in candidates.bounced and leader == known.leader
     if leader == known.leader and isr == known.isr and not reborn:
