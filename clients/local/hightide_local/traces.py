@@ -102,7 +102,8 @@ def traces_of(spans: list[SpanRecord]) -> list[Trace]:
     for span in spans:
         by_trace[span.trace_id].append(span)
     traces = [Trace(trace_id, _trees_of(members)) for trace_id, members in by_trace.items()]
-    return sorted(traces, key=lambda trace: trace.start_us)
+    # Spans that name each other as parents, which nothing of ours writes, have no root and are left out.
+    return sorted((trace for trace in traces if trace.roots), key=lambda trace: trace.start_us)
 
 
 def failovers(directory: Path) -> list[Trace]:
@@ -193,7 +194,9 @@ def _forest(
     )
 
 
-def _span_of(fields: dict[str, Any]) -> SpanRecord:
+def _span_of(fields: Any) -> SpanRecord:
+    if not isinstance(fields, dict):
+        raise TypeError("a span is a JSON object")
     attributes = fields.get("attributes", {})
     return SpanRecord(
         trace_id=str(fields["trace_id"]),
