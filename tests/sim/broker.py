@@ -21,7 +21,6 @@ from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_controller.core.effects import Decision
-
 from sim.messages import (
     KEY,
     ZOOKEEPER,
@@ -183,9 +182,7 @@ class SimBroker:
         assert view.state is not None
         stored, version, _ = view.state
         self.feed(
-            ev.LeaderAndIsrRead(
-                stored.leader, stored.leader_epoch, stored.isr, version, self.world.now_ms
-            )
+            ev.LeaderAndIsrRead(stored.leader, stored.leader_epoch, stored.isr, version, self.world.now_ms)
         )
 
     # --- the core --------------------------------------------------------------------------------
@@ -225,6 +222,8 @@ class SimBroker:
                 self.world.log_changed()
             case fx.StoreIsr():
                 self._store_isr(effect)
+            case fx.AwaitFetch(replica_id):
+                self.sessions.want(replica_id, KEY)
             case fx.ReadLeaderAndIsr():
                 self._look_then(self._isr_read)
             case fx.AdvanceHighWatermark():
@@ -322,9 +321,7 @@ class SimBroker:
             self.ask_call = 0
             if isinstance(body, EpochAnswer) and body.refusal is None:
                 self.feed(
-                    ev.EpochEndReceived(
-                        question.leader, question.leader_epoch, body.epoch, body.end_offset
-                    )
+                    ev.EpochEndReceived(question.leader, question.leader_epoch, body.epoch, body.end_offset)
                 )
             elif isinstance(body, EpochAnswer) and body.refusal is not None:
                 self.feed(ev.FetchRefused(question.leader, question.leader_epoch, body.refusal))
@@ -384,8 +381,7 @@ class SimBroker:
                 self.world.answer(envelope, FetchAnswer(0, fault=found))
                 return
             session = found
-        session.receive(request.moved, request.forgotten)
-        for key, position in request.moved:
+        for key, position in session.receive(request.moved, request.forgotten):
             # The session must outlive what the event touches, so nothing of it is answered before.
             effects = self.feed(
                 ev.FollowerFetched(
@@ -414,9 +410,7 @@ class SimBroker:
                 (effect,) = self.feed(ev.EpochEndAsked(leader_epoch, epoch))
                 if isinstance(effect, fx.AnswerEpochEnd):
                     end = effect.end
-                    self.world.answer(
-                        envelope, EpochAnswer(leader_epoch, None, end.epoch, end.end_offset)
-                    )
+                    self.world.answer(envelope, EpochAnswer(leader_epoch, None, end.epoch, end.end_offset))
                 else:
                     assert isinstance(effect, fx.Refuse)
                     self.world.answer(envelope, EpochAnswer(leader_epoch, effect.refusal))

@@ -14,7 +14,6 @@ from hightide_controller.core.machine import step
 from hightide_controller.core.mends import Mends
 from hightide_controller.core.outbox import Delivery, Outbox
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-
 from sim.messages import (
     ZOOKEEPER,
     Body,
@@ -154,9 +153,7 @@ class SimController:
             self._lost()
             return
         states = {NAME: leader_and_isr(view.state)} if view.state is not None else {}
-        snapshot = ev.Snapshot(
-            tuple(ev.Broker(*b) for b in view.brokers), (self.topic,), states
-        )
+        snapshot = ev.Snapshot(tuple(ev.Broker(*b) for b in view.brokers), (self.topic,), states)
         self.feed(ev.Elected(epoch, view.controller_epoch_version, snapshot))
 
     def _store(self, effect: fx.StoreLeaderAndIsr) -> None:
@@ -229,6 +226,9 @@ class SimController:
             if body.refusal is Refusal.STALE_CONTROLLER_EPOCH:
                 self.feed(ev.Fenced())
                 return
+            for decision in delivery.decisions.values():
+                if body.refusal is Refusal.FENCED_LEADER_EPOCH and decision.leader == broker_id:
+                    self.feed(ev.LeadershipDeclined(NAME, broker_id, broker_epoch, decision.leader_epoch))
             self.feed(ev.BrokerAcknowledged(broker_id, broker_epoch, delivery.sequence))
             self._send_on(broker_id)
             return

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hightide_broker.core.fetch_session import SessionFault, SessionRequest
 from hightide_broker.core.refusals import Refusal
 from hightide_controller.core.effects import Decision
-
 from sim.zookeeper import Operation, Stored
 
 ZOOKEEPER = 0

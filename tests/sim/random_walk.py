@@ -1,7 +1,7 @@
 """A seeded random schedule: orders given to a world by the throw of a dice, then healing.
 
-Rules of this file: everything comes from one `Random(seed)`, also the kind of cluster and how often each fault
-happens (swarm testing), so that a seed is all that is needed to see a run again.
+Rules of this file: everything comes from one `Random(seed)`, also the kind of cluster and how often each
+fault happens (swarm testing), so that a seed is all that is needed to see a run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from random import Random
 
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_controller.core.mends import Mends as ControllerMends
-
 from sim.broker import SimBroker
 from sim.checkers.healed import Healed
 from sim.messages import REQUESTS, ZOOKEEPER, CallFailed
@@ -81,7 +80,10 @@ class RandomWalk:
     """One schedule."""
 
     def __init__(
-        self, seed: int, broker_mends: BrokerMends | None = None, controller_mends: ControllerMends | None = None
+        self,
+        seed: int,
+        broker_mends: BrokerMends | None = None,
+        controller_mends: ControllerMends | None = None,
     ) -> None:
         self.seed = seed
         self.rng = Random(seed)
@@ -153,9 +155,7 @@ class RandomWalk:
             self.world.lose(self.rng.choice(lossy))
 
     def _duplicate(self) -> None:
-        requests = [
-            e for e in self.world.pending if isinstance(e.body, REQUESTS) and e.target != ZOOKEEPER
-        ]
+        requests = [e for e in self.world.pending if isinstance(e.body, REQUESTS) and e.target != ZOOKEEPER]
         if requests:
             self.world.duplicate(self.rng.choice(requests))
 

@@ -1,8 +1,9 @@
-"""A whole cluster in memory: three brokers, two controllers, ZooKeeper, the network between them, and the clock.
+"""A whole cluster in memory: three brokers, two controllers, ZooKeeper, the network between them, and the
+clock.
 
-Rules of this file: nothing happens by itself. Whoever holds a world (a schedule, a random walk, Hypothesis) says which
-message arrives next, what is lost, who dies, when time passes; the same orders give the same world. After each order the
-checkers look at it.
+Rules of this file: nothing happens by itself. Whoever holds a world (a schedule, a random walk, Hypothesis)
+says which message arrives next, what is lost, who dies, when time passes; the same orders give the same
+world. After each order the checkers look at it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_broker.core.replica import ReplicaSettings
 from hightide_controller.core.mends import Mends as ControllerMends
-
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.controller import SimController
@@ -124,9 +124,7 @@ class World:
     def committed(self, broker: SimBroker) -> None:
         """A replica's high watermark moved."""
         if broker.state.is_leader:
-            self.commits.append(
-                (broker.state.leader_epoch, broker.broker_id, broker.state.high_watermark)
-            )
+            self.commits.append((broker.state.leader_epoch, broker.broker_id, broker.state.high_watermark))
 
     def log_changed(self) -> None:
         """Some log is not what it was."""
@@ -147,9 +145,7 @@ class World:
         """What ZooKeeper and a client say to one another arrives in the order in which it was said."""
         if ZOOKEEPER not in (envelope.source, envelope.target):
             return envelope
-        return next(
-            e for e in self.pending if (e.source, e.target) == (envelope.source, envelope.target)
-        )
+        return next(e for e in self.pending if (e.source, e.target) == (envelope.source, envelope.target))
 
     def deliver(self, envelope: Envelope) -> None:
         """The message arrives. One for a process that is gone comes back as a failure."""

@@ -1,7 +1,8 @@
 """ZooKeeper in memory: one linearizable store with versions, multis, ephemerals and one-shot watches.
 
-Rules of this file: an operation happens as a whole when it is delivered here, or not at all; that its request or its
-answer may be lost on the way (so that the outcome is unknown to who asked) is the network's affair (world.py).
+Rules of this file: an operation happens as a whole when it is delivered here, or not at all; that its
+request or its answer may be lost on the way (so that the outcome is unknown to who asked) is the network's
+affair (world.py).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_broker import convert
 from hightide_broker.core.effects import AnswerEpochEnd
 from hightide_broker.core.events import EpochEndAsked, FollowerFetched
-from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions, SessionFault
+from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions, Position, SessionFault
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
@@ -62,8 +62,8 @@ class ReplicaServer:
         session = self._session(call)
         if (superseded := self._shell.parked_rounds.get(session)) is not None:
             superseded.wake()
-        session.receive(call.session.moved, call.session.forgotten)
-        results = self._take_positions(session, call)
+        positions = session.receive(call.session.moved, call.session.forgotten)
+        results = self._take_positions(session, call.follower.replica_id, positions)
         opening = call.session.session_id == 0
         if results or opening or self._has_batches(session):
             self._collect(session, call.max_bytes, results)
@@ -114,12 +114,13 @@ class ReplicaServer:
             )
         return found
 
-    def _take_positions(self, session: Session, call: ReplicaFetchCall) -> list[Result]:
+    def _take_positions(
+        self, session: Session, replica_id: int, positions: Sequence[tuple[PartitionKey, Position]]
+    ) -> list[Result]:
         """Tell each leader where its follower stands; the results of those that were refused."""
         now_ms = self._clock.monotonic_ms()
-        replica_id = call.follower.replica_id
         results: list[Result] = []
-        for key, position in call.session.moved:
+        for key, position in positions:
             replica = self._replicas.get(key)
             if replica is None:
                 session.drop(key)

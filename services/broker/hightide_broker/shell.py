@@ -114,6 +114,7 @@ class ReplicaShell:
             fx.Append: self._append,
             fx.AppendFetched: self._append_fetched,
             fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
+            fx.AwaitFetch: lambda replica, effect, _: self._sessions.want(effect.replica_id, replica.key),
             fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
             fx.AdvanceHighWatermark: self._advance_high_watermark,
             fx.AnswerProduces: self._answer_produces,

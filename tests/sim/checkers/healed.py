@@ -24,8 +24,8 @@ class Healed(Checker):
                 self.violated(f"{broker.broker_id} is in epoch {state.leader_epoch}")
             if not state.high_watermark == state.log_end_offset == first.state.log_end_offset:
                 self.violated(
-                    f"{broker.broker_id} has HW {state.high_watermark}, LEO {state.log_end_offset}; the leader's "
-                    f"log ends at {first.state.log_end_offset}"
+                    f"{broker.broker_id} has HW {state.high_watermark}, LEO {state.log_end_offset}; "
+                    f"the leader's log ends at {first.state.log_end_offset}"
                 )
             if broker.disk.log != first.disk.log:
                 self.violated(f"the logs of {broker.broker_id} and {leader} differ")

@@ -9,7 +9,8 @@ from sim.messages import Record
 
 
 class LogMatching(Checker):
-    """Compares every two logs; a prefix that was found equal needs no second look while logs are unchanged."""
+    """Compares every two logs; a prefix that was found equal needs no second look while logs are
+    unchanged."""
 
     def check(self) -> None:
         if not self.world.logs_changed:

@@ -22,6 +22,6 @@ class StrongIsr(Checker):
                 if world.brokers[member].disk.log[:high_watermark] != committed:
                     name = "StrongIsr" if member in world.isr else "WeakIsr"
                     self.violated(
-                        f"({name}) leader {broker.broker_id} in epoch {broker.state.leader_epoch} has committed "
-                        f"{committed}; ISR member {member} has {world.brokers[member].disk.log}"
+                        f"({name}) leader {broker.broker_id} in epoch {broker.state.leader_epoch} has "
+                        f"committed {committed}; ISR member {member} has {world.brokers[member].disk.log}"
                     )

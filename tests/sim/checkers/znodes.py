@@ -19,8 +19,8 @@ class Znodes(Checker):
         if write.writer in self.world.controllers:
             if after.controller_epoch != write.current_controller_epoch:
                 self.violated(
-                    f"controller {write.writer} wrote {after} under epoch {after.controller_epoch}; the current one "
-                    f"is {write.current_controller_epoch}"
+                    f"controller {write.writer} wrote {after} under epoch {after.controller_epoch}; "
+                    f"the current one is {write.current_controller_epoch}"
                 )
         elif before is None or (before.leader, before.leader_epoch) != (write.writer, after.leader_epoch):
             self.violated(f"{write.writer} changed {before} to {after} without being its leader")

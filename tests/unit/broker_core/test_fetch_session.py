@@ -158,6 +158,18 @@ def test_a_session_fault_is_named() -> None:
     assert sessions.find(10, 2, 7, 1) is SessionFault.UNKNOWN, "it ended with the fault"
 
 
+def test_a_position_that_is_wanted_is_told_once_with_the_next_round() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", Position(1, 3))
+    session = opened(follower, sessions)
+    sessions.want(2, "p0")
+    sessions.want(2, "unknown")
+    sessions.want(9, "p0")
+    assert session.receive((), ()) == (("p0", Position(1, 3)),)
+    assert session.receive((), ()) == ()
+
+
 def test_a_follower_has_one_session_at_a_time() -> None:
     sessions: LeaderSessions[Key] = LeaderSessions(1)
     first = sessions.open(2, 7)

@@ -7,6 +7,7 @@ from hightide_broker.core.effects import (
     AbandonWaiters,
     AdvanceHighWatermark,
     AnswerProduces,
+    AwaitFetch,
     ReadLeaderAndIsr,
     StoreIsr,
 )
@@ -146,7 +147,7 @@ def test_an_isr_that_the_controller_shrank_is_adopted_and_commits(pair: ReplicaP
     pair[1].produces("a")
     pair.catch_up(2)
     effects = pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1, 2), partition_epoch=2))
-    assert effects == (AdvanceHighWatermark(1), AnswerProduces(1))
+    assert effects == (AwaitFetch(3), AdvanceHighWatermark(1), AnswerProduces(1))
     assert isr_of(pair) == Committed((1, 2), 2)
 
 
@@ -156,6 +157,17 @@ def test_an_answer_to_a_write_that_a_decision_overtook_is_dropped(pair: ReplicaP
     pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1,), partition_epoch=2))
     assert pair[1].happens(IsrStored(2)) == ()
     assert pair[1].happens(IsrStoreRefused(1)) == ()
+
+
+def test_a_follower_that_catches_up_while_it_is_being_taken_out_joins_again(pair: ReplicaPair) -> None:
+    # It has everything then, so that it has no reason to fetch once more.
+    pair.decide(1, 1)
+    pair.catch_up(2, 3)
+    pair[1].produces("a")
+    pair.catch_up(2)
+    assert pair[1].happens(Ticked(LAG_MS + 1)) == (StoreIsr((1, 2), 1, 1, 1),)
+    pair.catch_up(3)
+    assert StoreIsr((1, 2, 3), 2, 1, 1) in pair[1].happens(IsrStored(2))
 
 
 def test_a_follower_that_the_controller_took_out_must_fetch_anew(pair: ReplicaPair) -> None:

@@ -117,12 +117,6 @@ def test_the_same_decision_twice_has_no_effect(pair: ReplicaPair) -> None:
         assert pair[broker_id].happens(LeaderAndIsrDecided.dummy(1, 1)) == ()
 
 
-def test_a_follower_that_was_taken_out_names_its_position_again(pair: ReplicaPair) -> None:
-    pair.decide(1, 1)
-    effects = pair[3].happens(LeaderAndIsrDecided.dummy(1, 1, (1, 2), partition_epoch=5))
-    assert effects == (StartFetching(1, 1, 0),)
-
-
 def test_a_stopped_replica_obeys_only_newer_decisions(pair: ReplicaPair) -> None:
     pair.decide(1, 3)
     assert pair[2].happens(StopRequested(1, 3, delete=True)) == (StopFetching(), ReplicaStopped(True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse, ReplicaStopped, StopFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
-from hightide_broker.core.follower import become_follower_and_truncate, fetch_on
+from hightide_broker.core.follower import become_follower_and_truncate
 from hightide_broker.core.isr import Committed
 from hightide_broker.core.leader import adopt_isr, become_leader, progress_of
 from hightide_broker.core.refusals import Refusal
@@ -75,15 +75,8 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
     """The leader and its epoch are known; the ISR or the assignment may be news (partition epoch).
 
     A leader adopts the ISR that the controller stored: the znode's version has passed the one that a write
-    of its own would need, so that write cannot happen any more. A follower that was taken out of the ISR
-    names its position again: only a fetch lets it back in, and its position alone may have no reason to
-    move.
+    of its own would need, so that write cannot happen any more.
     """
-    if replica.role is Role.FETCHING:
-        follower = replica.with_decision(decision)
-        if replica.settings.broker_id in decision.isr:
-            return follower, ()
-        return fetch_on(follower)
     leading = replica.leading
     if leading is None:
         return replica.with_decision(decision), ()

@@ -5,6 +5,7 @@ Rules of this file. The effects of one step are performed in the order given, wh
 1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched touch the log, each finished (handed
    to the file, for PersistEpoch and the truncations also synced) before the next effect is looked at;
 2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
+   AwaitFetch is noted;
 3. AdvanceHighWatermark, then the answers (AnswerProduces, AnswerEpochEnd, AbandonWaiters, Refuse);
 4. StopFetching, AskEpochEnd, StartFetching concern this replica's own fetcher.
 
@@ -114,6 +115,18 @@ class StoreIsr(Matchable):
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitFetch(Matchable):
+    """Somebody else took this follower out of the ISR: hear of its position again with its session's next
+    round.
+
+    The shell calls `LeaderSessions.want`. A follower that has everything has no reason to name its
+    position, and only a fetch proves that it lives and lets it back in.
+    """
+
+    replica_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadLeaderAndIsr(Matchable):
     """Read the leaderAndISR znode and answer with LeaderAndIsrRead. After a failure wait a little, then
     again."""
@@ -197,6 +210,7 @@ Effect: TypeAlias = (
     | Append
     | AppendFetched
     | StoreIsr
+    | AwaitFetch
     | ReadLeaderAndIsr
     | AdvanceHighWatermark
     | AnswerProduces

@@ -150,6 +150,7 @@ class LeaderSession(Generic[K]):
         self.next_round = 0
         self._watched: dict[K, _Watched] = {}
         self._touched: dict[K, None] = {}
+        self._wanted: dict[K, None] = {}
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -157,9 +158,16 @@ class LeaderSession(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._watched
 
-    def receive(self, moved: Iterable[tuple[K, Position]], forgotten: Iterable[K]) -> None:
-        """Take in what the follower's request of this round names; each moved partition becomes touched."""
+    def receive(
+        self, moved: Iterable[tuple[K, Position]], forgotten: Iterable[K]
+    ) -> tuple[tuple[K, Position], ...]:
+        """Take in what the follower's request of this round names; each moved partition becomes touched.
+
+        Returns the positions to feed as FollowerFetched: those that moved, and those that `want` asked for,
+        which still hold because a position that changes is named.
+        """
         self.next_round += 1
+        moved = tuple(moved)
         for key in forgotten:
             self.drop(key)
         for key, position in moved:
@@ -172,6 +180,15 @@ class LeaderSession(Generic[K]):
                 watched.position = position
                 watched.quiet = False
             self._touched[key] = None
+            self._wanted.pop(key, None)
+        wanted = tuple((key, self._watched[key].position) for key in self._wanted if key in self._watched)
+        self._wanted.clear()
+        return (*moved, *wanted)
+
+    def want(self, key: K) -> None:
+        """The next round shall tell the position of this partition again, though it has not moved."""
+        if key in self._watched:
+            self._wanted[key] = None
 
     def drop(self, key: K) -> None:
         """The partition leaves the session: forgotten, or refused (the follower will name it again)."""
@@ -261,6 +278,15 @@ class LeaderSessions(Generic[K]):
     def close(self, replica_id: int) -> None:
         """The follower's broker is gone."""
         self._by_replica.pop(replica_id, None)
+
+    def want(self, replica_id: int, key: K) -> None:
+        """Hear of this follower's position again with its next round (effect AwaitFetch).
+
+        Where it has no session it will open one, and name everything.
+        """
+        session = self._by_replica.get(replica_id)
+        if session is not None:
+            session.want(key)
 
     def __iter__(self) -> Iterator[LeaderSession[K]]:
         return iter(tuple(self._by_replica.values()))

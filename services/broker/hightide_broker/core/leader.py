@@ -18,6 +18,7 @@ from hightide_broker.core.effects import (
     AnswerEpochEnd,
     AnswerProduces,
     Append,
+    AwaitFetch,
     Effect,
     Effects,
     PersistEpoch,
@@ -166,7 +167,7 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         leading.waiting,
     )
     effects: Effects = ()
-    if event.replica_id not in leading.isr.maximal and may_join(replica, leading, after):
+    if event.replica_id not in leading.isr.wanted and may_join(replica, leading, after):
         waiting = tuple(sorted({*leading.waiting, event.replica_id}))
         leading = Leading(leading.isr, leading.progress, leading.epoch_start_offset, waiting)
         leading, effects = leader_expand_isr(replica, leading)
@@ -358,19 +359,21 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
 def adopt_isr(replica: Replica, stored: Committed) -> Step:
     """The stored ISR is known again: commit by it, and ask for the next change that waits.
 
-    A follower whose join did not get through still waits; one that someone else took out must fetch anew.
+    A follower whose join did not get through still waits, and so does one that fetched while the leader's
+    own write took it out. One that the controller took out may be dead: only a new fetch lets it back in.
     """
     leading = replica.leading
     assert leading is not None
     assert stored.partition_epoch > leading.isr.partition_epoch, "the znode's version only rises"
     assert replica.settings.broker_id in stored.isr
-    removed = {r for r in leading.isr.isr if r not in stored.isr}
+    own = stored.isr == leading.isr.wanted and stored.partition_epoch == leading.isr.partition_epoch + 1
+    removed = () if own else tuple(r for r in leading.isr.isr if r not in stored.isr)
     joining = leading.isr.joining if isinstance(leading.isr, PendingExpand) else ()
-    waiting = tuple(sorted({*leading.waiting, *joining} - removed - set(stored.isr)))
+    waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
     leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_expand_isr(replica, leading)
     adopted, advanced = leader_inc_high_watermark(replica, leading)
-    return adopted, (*effects, *advanced)
+    return adopted, (*effects, *(AwaitFetch(r) for r in removed), *advanced)
 
 
 def refuse_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
