@@ -150,12 +150,13 @@ class Control:
         try:
             broker_epoch = await self._registration.known(REGISTRATION_WAIT_S)
         except TimeoutError:
-            broker_epoch = stamp.broker_epoch + 1  # not registered: whatever epoch is meant, it is not ours
-        if stamp.broker_epoch < broker_epoch:
+            broker_epoch = -1  # not registered: whatever epoch is meant, it is not ours
+        # A newer one is another process under our id: our registration was known before it could be read.
+        if stamp.broker_epoch != broker_epoch:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
-                f"broker epoch {stamp.broker_epoch} is an earlier life of broker {self._broker_id}; read its "
-                "registration again",
+                f"broker epoch {stamp.broker_epoch} is another life of broker {self._broker_id}, which is now "
+                f"in {broker_epoch}; read its registration again",
             )
         if stamp.controller_epoch < self.controller_epoch:
             raise ServiceError(

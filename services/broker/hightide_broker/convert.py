@@ -88,7 +88,12 @@ def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
 
 
 def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:
-    """A broker or controller."""
+    """A broker or controller. One that nobody could reach is a mistake of who names it."""
+    if endpoint.id < 0 or not endpoint.host or not 0 < endpoint.port < 65_536:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{endpoint.host[:255]!r}:{endpoint.port} is not where process {endpoint.id} can be reached",
+        )
     return EndpointView(endpoint.id, endpoint.host, endpoint.port)
 
 
@@ -108,6 +113,15 @@ def _check_topic(topic: control_pb2.LeaderAndISRTopic) -> None:
                 ErrorCode.ERROR_CODE_INVALID_REQUEST,
                 f"{topic.topic}-{each.partition}: leader {each.leader}, leader epoch {each.leader_epoch} and "
                 f"partition epoch {each.partition_epoch} make no decision",
+            )
+        replicas, isr = set(each.replicas), set(each.isr)
+        leads = each.leader == -1 or each.leader in isr
+        unique = len(replicas) == len(each.replicas) and len(isr) == len(each.isr)
+        if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"{topic.topic}-{each.partition}: leader {each.leader}, ISR {list(each.isr)} and replicas "
+                f"{list(each.replicas)} contradict each other",
             )
 
 

@@ -50,8 +50,12 @@ def decision(
     partition: int = 0,
     leader: int = 1,
     leader_epoch: int = 0,
+    isr: tuple[int, ...] = (1, 2),
+    replicas: tuple[int, ...] = (1, 2, 3),
 ) -> control_pb2.LeaderAndISRRequest:
-    decided = control_pb2.LeaderAndISRPartition(partition=partition, leader=leader, leader_epoch=leader_epoch)
+    decided = control_pb2.LeaderAndISRPartition(
+        partition=partition, leader=leader, leader_epoch=leader_epoch, isr=isr, replicas=replicas
+    )
     return control_pb2.LeaderAndISRRequest(
         topics=[control_pb2.LeaderAndISRTopic(topic=topic, topic_id=topic_id, partitions=[decided])]
     )
@@ -66,6 +70,14 @@ def decision(
         decision(partition=-1),
         decision(leader=-2),
         decision(leader_epoch=-1),
+        decision(leader=4),
+        decision(leader=3),
+        decision(isr=()),
+        decision(isr=(1, 4)),
+        decision(isr=(1, 1)),
+        decision(replicas=()),
+        decision(replicas=(1, 2, 2)),
+        decision(replicas=(-1, 1, 2)),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
@@ -73,6 +85,25 @@ def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
 ) -> None:
     with pytest.raises(ServiceError):
         convert.decisions_in(request_)
+
+
+def test_a_partition_without_a_leader_keeps_its_isr() -> None:
+    (topic,) = convert.decisions_in(decision(leader=-1)).topics
+    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (-1, (1, 2))
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        metadata_pb2.Endpoint(id=-1, host="h", port=1),
+        metadata_pb2.Endpoint(id=1, host="", port=1),
+        metadata_pb2.Endpoint(id=1, host="h", port=0),
+        metadata_pb2.Endpoint(id=1, host="h", port=65_536),
+    ],
+)
+def test_a_process_that_nobody_could_reach_is_refused(endpoint: metadata_pb2.Endpoint) -> None:
+    with pytest.raises(ServiceError, match="can be reached"):
+        convert.metadata_update_in(control_pb2.UpdateMetadataRequest(brokers=[endpoint]))
 
 
 def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None:
