@@ -107,7 +107,7 @@ class ReplicaShell:
         self.isr: IsrKeeping
         self.stopping: Stopping
         self.group_commit: GroupCommit[HostedReplica]
-        self._perform: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
+        self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
             fx.PersistEpoch: self._persist_epoch,
             fx.TruncateTo: self._truncate_to,
             fx.TruncateAndStartAt: self._truncate_and_start_at,
@@ -115,6 +115,7 @@ class ReplicaShell:
             fx.AppendFetched: self._append_fetched,
             fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
             fx.AwaitFetch: lambda replica, effect, _: self._sessions.want(effect.replica_id, replica.key),
+            fx.AwaitFetch: lambda replica, effect, _: sessions.want(effect.replica_id, replica.key),
             fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
             fx.AdvanceHighWatermark: self._advance_high_watermark,
             fx.AnswerProduces: self._answer_produces,
@@ -138,7 +139,7 @@ class ReplicaShell:
         replica.state, effects = step(before, event)
         try:
             for effect in effects:
-                self._perform[type(effect)](replica, effect, payload)
+                self.performs[type(effect)](replica, effect, payload)
         except (StorageError, BatchError) as error:
             replica.state = before
             log.error("%s: %s failed: %s", replica, type(event).__name__, error)
