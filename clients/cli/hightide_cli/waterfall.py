@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from hightide_local.traces import SpanNode, SpanRecord, Trace
+from hightide_runtime.telemetry import CONTROLLER_FAILOVER
 
 from hightide_cli.failover_traces import root_of
 from hightide_cli.rendering import table
@@ -43,9 +44,10 @@ def heading(trace: Trace) -> str:
 def title(trace: Trace) -> str:
     """Return what the trace is about, with the broker and the reason where they are told."""
     root = root_of(trace)
-    brokers = root.attributes.get("broker_ids")
-    reason = root.attributes.get("reason")
-    return root.name + (f" of broker {brokers}" if brokers else "") + (f" ({reason})" if reason else "")
+    who, reason = root.attributes.get("broker_ids"), root.attributes.get("reason")
+    if root.name == CONTROLLER_FAILOVER:
+        return f"{root.name} after controller {who}" if who else root.name
+    return root.name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
 
 
 def started_at(trace: Trace) -> str:

@@ -65,7 +65,8 @@ class Report:
         ]
         if self.comparison.foreign:
             lines.append(f"{self.comparison.foreign} rows read back were never written")
-        return "\n".join([*lines, "every step of a failover: hightide trace show --last"])
+        shown = [f"hightide trace show {each.trace.trace_id[:8]}" for each in self.failovers if each.trace]
+        return "\n".join([*lines, *([f"every step: {', or '.join(shown)}"] if shown else [])])
 
     def document(self) -> dict[str, Json]:
         """Return everything for programs."""
