@@ -143,11 +143,10 @@ class SimBroker:
         self._look_then(self._start_up)
 
     def _start_up(self, view: View) -> None:
-        epoch = dict(view.brokers).get(self.broker_id)
-        if epoch is None or epoch <= self.broker_epoch:
+        if dict(view.sessions).get(self.broker_id) != self.session:
             self._replace_registration(view)
             return
-        self.broker_epoch = epoch
+        self.broker_epoch = dict(view.brokers)[self.broker_id]
         if view.state is not None:
             stored, version, _ = view.state
             self._decided(stored.controller_epoch, stored, self.replicas, version)

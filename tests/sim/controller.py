@@ -221,7 +221,8 @@ class SimController:
         self, broker_id: int, broker_epoch: int, outbox: Outbox, delivery: Delivery, body: Body
     ) -> None:
         if self.outboxes.get(broker_id) is not outbox:
-            return  # Resigned meanwhile.
+            self._send_on(broker_id)  # Resigned meanwhile, and perhaps elected again.
+            return
         if isinstance(body, CommandAnswer):
             if body.refusal is Refusal.STALE_CONTROLLER_EPOCH:
                 self.feed(ev.Fenced())

@@ -100,6 +100,9 @@ class View:
     controller_epoch: int
     controller_epoch_version: int
     brokers: tuple[tuple[int, int], ...]
+    """(broker id, broker epoch) of each registration."""
+    sessions: tuple[tuple[int, int], ...]
+    """(broker id, session that holds its registration)."""
     state: tuple[Stored, int, int] | None
 
 

@@ -193,6 +193,7 @@ class World:
             self.zookeeper.controller_epoch,
             self.zookeeper.nodes[CONTROLLER_EPOCH].version,
             self.zookeeper.brokers(),
+            self.zookeeper.broker_sessions(),
             self.zookeeper.state(),
         )
 

@@ -118,8 +118,16 @@ class ZooKeeper:
 
     def brokers(self) -> tuple[tuple[int, int], ...]:
         """(broker id, broker epoch) of each registration."""
-        found = [(path, node) for path, node in self.nodes.items() if path.startswith("/brokers/ids/")]
-        return tuple(sorted((int(path.rsplit("/", 1)[1]), node.czxid) for path, node in found))
+        return tuple((broker_id, node.czxid) for broker_id, node in self._registrations())
+
+    def broker_sessions(self) -> tuple[tuple[int, int], ...]:
+        """(broker id, session) of each registration."""
+        return tuple((broker_id, node.session) for broker_id, node in self._registrations())
+
+    def _registrations(self) -> list[tuple[int, Znode]]:
+        prefix = "/brokers/ids/"
+        found = [(path, node) for path, node in self.nodes.items() if path.startswith(prefix)]
+        return sorted((int(path[len(prefix) :]), node) for path, node in found)
 
     @property
     def controller_epoch(self) -> int:
