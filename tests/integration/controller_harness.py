@@ -24,7 +24,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving import Server, Service, serve
 from hightide_runtime.znodes import BrokerZnode, ControllerZnode, LeaderAndIsrZnode
-from hightide_runtime.zookeeper import NoNode, Znode, ZooKeeperSession
+from hightide_runtime.zookeeper import ConnectionLost, NoNode, Znode, ZooKeeperSession
 
 BROKER_SERVICE = "hightide.v1.BrokerControlService"
 PATIENCE_S = 15.0
@@ -141,13 +141,13 @@ class Cluster:
         self._channels: list[grpc.aio.Channel] = []
         self.session: ZooKeeperSession
 
-    def start_controller(self, controller_id: int, *arguments: str) -> None:
+    def start_controller(self, controller_id: int, session_timeout_ms: int = 10_000) -> None:
         """Start it, or start it again on the same port."""
         port = self.ports.setdefault(controller_id, free_port(self.ports.values()))
         command = [
             *(sys.executable, "-m", "hightide_controller.main", "--controller-id", str(controller_id)),
             *("--listen", f"127.0.0.1:{port}", "--zookeeper", self.zookeeper),
-            *("--zookeeper-session-timeout-ms", "10000", *arguments),
+            *("--zookeeper-session-timeout-ms", str(session_timeout_ms)),
         ]
         environment = {**os.environ, "HIGHTIDE_TRACE_DIR": str(self.directory / "traces")}
         log = self.directory / f"controller-{controller_id}.log"
@@ -170,7 +170,7 @@ class Cluster:
         async def look() -> ControllerZnode | None:
             try:
                 found = ControllerZnode.decode((await self.session.get(ControllerZnode.path())).data)
-            except NoNode:
+            except (NoNode, ConnectionLost):
                 return None
             return found if found.controller_epoch > after_epoch else None
 
@@ -220,7 +220,7 @@ class Cluster:
         async def look() -> LeaderAndIsrZnode | None:
             try:
                 state, _ = await self.state(topic, partition)
-            except NoNode:
+            except (NoNode, ConnectionLost):
                 return None
             return state if state.leader in leaders and without not in state.isr else None
 

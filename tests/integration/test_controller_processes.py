@@ -11,6 +11,7 @@ import grpc
 import pytest
 from grpc_status import rpc_status
 from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper import BadVersion, Check, Create, Operation, SetData
 from integration.controller_harness import Cluster, cluster, paused, until
@@ -144,6 +145,11 @@ def test_a_dead_broker_is_succeeded_long_before_its_session_expires(
             epochs = {p.partition: p.leader_epoch for p in decided.values()}
             assert sorted(epochs.values()) == [0, 0, 0, 0, 1, 1], "a shrink is no new epoch"
             assert all(len(request.topics) == 1 for request in running.brokers[2].decisions)
+
+            async def traced() -> bool:
+                return any(span["name"] == "failover" for span in spans_of(tmp_path))
+
+            await until(traced, "the acknowledgements have ended the trace")
             return took
 
     took = asyncio.run(scenario())
@@ -342,3 +348,52 @@ def test_a_write_under_an_old_epoch_is_refused_by_zookeeper(zookeeper_hosts: str
             assert caught.value.path == ControllerEpochZnode.path()
 
     asyncio.run(scenario())
+
+
+def test_a_controller_whose_session_expires_is_succeeded_and_stands_by_when_it_wakes(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, controllers=()) as running:
+            running.start_controller(1, session_timeout_ms=1_000)
+            await create(running, "flights", 3)
+            first = await running.active()
+            running.start_controller(2)
+            await running.stub(2)
+            with paused(running.controllers[1]):
+                second = await running.active(after_epoch=first.controller_epoch)
+                assert second.controller_id == 2
+                await running.brokers[1].die()
+                for partition in range(3):
+                    await running.led_by("flights", partition, 2, 3, without=1)
+            woken = await running.stub(1)
+
+            async def stands_by() -> bool:
+                call = woken.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+                try:
+                    await call
+                except grpc.aio.AioRpcError as error:
+                    return "controller 2 is" in str(error.details())
+                return False
+
+            await until(stands_by, "the one that woke up stands by")
+            assert (await running.active()) == second
+
+    asyncio.run(scenario())
+
+
+def test_zookeeper_may_be_away_for_a_while(tmp_path: Path) -> None:
+    async def scenario(server: EmbeddedZooKeeper) -> None:
+        async with cluster(f"{server.address}/away", tmp_path) as running:
+            await create(running, "flights", 6)
+            first = await running.active()
+            await asyncio.to_thread(server.stop)
+            await running.brokers[1].die()
+            await asyncio.to_thread(server.start)
+            for partition in range(6):
+                await running.led_by("flights", partition, 2, 3, without=1)
+            assert (await running.active()) == first, "its session outlived the outage"
+            await create(running, "more", 2, 2)
+
+    with EmbeddedZooKeeper(tmp_path / "zookeeper", tick_time_ms=200) as server:
+        asyncio.run(scenario(server))

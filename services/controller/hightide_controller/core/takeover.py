@@ -31,7 +31,9 @@ def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effec
     mine = event.controller_id == state.controller_id and event.controller_epoch == state.controller_epoch
     effects: list[Effect] = []
     if state.role is Role.ACTIVE and not mine:
-        effects += resign(state, f"/controller now names {event.controller_id}")
+        gone = event.controller_id is None
+        reason = "its znode is gone" if gone else f"controller {event.controller_id} is active now"
+        effects += resign(state, reason)
     if state.role is not Role.STANDBY:
         return effects
     if event.controller_id is None:
