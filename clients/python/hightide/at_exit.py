@@ -43,7 +43,7 @@ def forget(producer: Watched) -> None:
 
 def tell(count: int) -> None:
     """Say loudly how many records were lost."""
-    text = f"hightide: {count} records were not delivered when the program ended; close() or flush() the producer"
+    text = f"hightide: {count} records were not delivered when the program ended; close() the producer"
     log.warning(text)
     print(text, file=sys.stderr, flush=True)
 

@@ -139,6 +139,7 @@ class MetadataSeeker:
         self.failures: dict[str, HightideError] = {}
         self.failing_since_ms: float | None = None
         self.answer_count = 0
+        self._answered_at_ms = -float(RETRY_PAUSE_MS)
         self._wanted = False
         self._not_before_ms = 0.0
         self._under_way: MessageCall[GetMetadataResponse] | None = None
@@ -152,6 +153,10 @@ class MetadataSeeker:
         self.topics.update(topics)
         self._not_before_ms = min(self._not_before_ms, not_before_ms) if self._wanted else not_before_ms
         self._wanted = True
+
+    def want_again(self, topics: Iterable[str] = (), *, now_ms: float) -> None:
+        """What was answered last was not enough: ask again, after a pause."""
+        self.want(topics, not_before_ms=max(now_ms, self._answered_at_ms + RETRY_PAUSE_MS))
 
     def forget(self, topic: str) -> None:
         """The topic is of no interest any more."""
@@ -188,7 +193,7 @@ class MetadataSeeker:
         every = list(dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)))
         return [address for address in every if address not in self._suspects] or every
 
-    def answered(self, call: Call[Any], answer: GetMetadataResponse) -> None:
+    def answered(self, call: Call[Any], answer: GetMetadataResponse, now_ms: float) -> None:
         """A broker answered."""
         assert call is self._under_way, "only one call is under way"
         self._under_way = None
@@ -196,6 +201,7 @@ class MetadataSeeker:
         self.failing_since_ms = None
         self._round_left = 0
         self.answer_count += 1
+        self._answered_at_ms = now_ms
         self._suspects.pop(call.address, None)
         self.cluster.update(answer)
 

@@ -244,9 +244,7 @@ class ConsumerCore:
                 )
                 position.failed(offline, now_ms)
             self._block(position, now_ms)
-            self.seeker.want(
-                [topic], not_before_ms=now_ms + RETRY_PAUSE_MS if self.seeker.answer_count else now_ms
-            )
+            self.seeker.want_again([topic], now_ms=now_ms)
             return None
         if not position.topic_id:
             position.topic_id = described.topic_id
@@ -331,7 +329,7 @@ class ConsumerCore:
         elif isinstance(outcome, HightideError):
             self.seeker.failed(call, outcome, now_ms)
         else:
-            self.seeker.answered(call, outcome)
+            self.seeker.answered(call, outcome, now_ms)
             self._metadata_changed(now_ms)
 
     def _each(
@@ -418,8 +416,8 @@ class ConsumerCore:
             position.error = error
             return
         log.warning(
-            "%s: offset %d is out of range (retention has passed it, or it was never written); going on at the %s "
-            "offset, as offset_reset says",
+            "%s: offset %d is out of range (retention has passed it, or it was never written); "
+            "going on at the %s offset, as offset_reset says",
             position.partition,
             position.fetch_offset,
             self.settings.offset_reset,
@@ -453,5 +451,7 @@ class ConsumerCore:
                 f"topic {topic} was deleted and created again while it was read; assign it anew", topic=topic
             )
         leader = self.cluster.leader_of(topic, number)
-        if leader is not None and leader.leader_epoch > position.tried_epoch:
+        if leader is None:
+            self.seeker.want_again(now_ms=now_ms)
+        elif leader.leader_epoch > position.tried_epoch:
             position.blocked_until_ms = now_ms

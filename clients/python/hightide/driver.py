@@ -39,7 +39,7 @@ def now_ms() -> float:
 
 
 class Driver:
-    """Drives one core with a thread. `changed` is notified whenever the core has moved."""
+    """Drives one core with a thread. `changed` is notified whenever calls have ended."""
 
     def __init__(self, core: Core, transport: Transport, changed: threading.Condition, name: str) -> None:
         self._core = core
@@ -92,7 +92,8 @@ class Driver:
             calls = self._core.poll(now)
             cancelled, self._core.cancelled = self._core.cancelled, []
             callbacks, self._core.callbacks = self._core.callbacks, []
-            self._changed.notify_all()
+            if outcomes:
+                self._changed.notify_all()
         for call in cancelled:
             future = self._under_way.get(call)
             if future is not None:

@@ -193,8 +193,9 @@ class ProducerCore:
     def _grant(self, batch: PendingBatch, granted_bytes: int) -> bool:
         more = granted_bytes - batch.granted_bytes
         if more > self.free_bytes:
+            # Once is enough: who waits for room asks again whenever a call ends.
+            self.wants_poll = self.wants_poll or not self.pressed
             self.pressed = True
-            self.wants_poll = True
             return False
         self.free_bytes -= more
         batch.granted_bytes = granted_bytes
@@ -330,7 +331,7 @@ class ProducerCore:
         leader = self.cluster.leader_of(lane.topic, lane.partition)
         if leader is None:
             self._block(lane, now_ms)
-            self.seeker.want(not_before_ms=now_ms + RETRY_PAUSE_MS if self.seeker.answer_count else now_ms)
+            self.seeker.want_again(now_ms=now_ms)
             return None
         if lane.identity is None and self._identity is None:
             return None
@@ -418,7 +419,7 @@ class ProducerCore:
         elif isinstance(outcome, HightideError):
             self.seeker.failed(call, outcome, now_ms)
         else:
-            self.seeker.answered(call, outcome)
+            self.seeker.answered(call, outcome, now_ms)
             self._metadata_changed(now_ms)
 
     def _identified(self, outcome: InitProducerIdResponse | HightideError, now_ms: float) -> None:
@@ -607,7 +608,9 @@ class ProducerCore:
             topic.grow(len(described.partitions))
         for lane in self._active:
             leader = self.cluster.leader_of(lane.topic, lane.partition)
-            if leader is not None and leader.leader_epoch > lane.tried_epoch:
+            if leader is None:
+                self.seeker.want_again(now_ms=now_ms)
+            elif leader.leader_epoch > lane.tried_epoch:
                 lane.blocked_until_ms = now_ms
         for call in self._calls:
             moved = [self._has_moved(call, entry) for entry in call.entries]

@@ -124,8 +124,8 @@ class Producer:
                 deadline_ms = now + self._settings.max_block_ms
             if now >= deadline_ms:
                 raise BufferFullError(
-                    f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, and no room came free "
-                    f"within max_block_ms={self._settings.max_block_ms}",
+                    f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, "
+                    f"and no room came free within max_block_ms={self._settings.max_block_ms}",
                     topic=topic,
                 )
             await self._driver.changed((deadline_ms - now) / 1000)
@@ -150,7 +150,7 @@ class Producer:
                 raise UnknownTopicError(f"topic {topic} does not exist")
             if waited_ms >= self._settings.max_block_ms:
                 raise seeker.unavailable(self._settings.max_block_ms)
-            seeker.want([topic], not_before_ms=now + 40 if answered else now)
+            seeker.want_again([topic], now_ms=now)
             self._driver.poke()
             await self._driver.changed(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
