@@ -155,8 +155,8 @@ class Control:
         if stamp.broker_epoch != broker_epoch:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
-                f"broker epoch {stamp.broker_epoch} is another life of broker {self._broker_id}, which is now "
-                f"in {broker_epoch}; read its registration again",
+                f"broker epoch {stamp.broker_epoch} is another life of broker {self._broker_id}, now in "
+                f"{broker_epoch}; read its registration again",
             )
         if stamp.controller_epoch < self.controller_epoch:
             raise ServiceError(

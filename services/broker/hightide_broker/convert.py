@@ -36,6 +36,7 @@ from hightide_broker.data_calls import (
     Refused,
 )
 from hightide_broker.decisions import Decisions, PartitionDecision, Stamp, StopDecision, TopicDecisions
+from hightide_broker.limits import REQUEST_PARTITIONS_MAX
 from hightide_broker.metadata import EndpointView, MetadataCache, MetadataUpdate, PartitionView, TopicView
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 
@@ -216,6 +217,19 @@ def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
             for each in topic.partitions
         ],
     )
+
+
+def metadata_names_in(request: broker_pb2.GetMetadataRequest) -> Sequence[str]:
+    """The topics that a GetMetadata names: each once, so that an answer is never larger than the cluster."""
+    names = request.topics
+    if len(names) > REQUEST_PARTITIONS_MAX:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"the request names {len(names)} topics; take at most {REQUEST_PARTITIONS_MAX}, or all",
+        )
+    if len(set(names)) != len(names):
+        raise ServiceError(ErrorCode.ERROR_CODE_INVALID_REQUEST, "the request names a topic twice; ask once")
+    return names
 
 
 def metadata_out(

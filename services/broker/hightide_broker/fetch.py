@@ -104,7 +104,7 @@ class Fetching:
         state = replica.state
         allowed = consumer_fetch(state, asked.offset, asked.leader_epoch)
         if isinstance(allowed, Refusal):
-            why = refused.by_core(replica, allowed)
+            why = refused.by_core(replica, allowed, asked.offset)
             return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
         batches: Sequence[Buffer] = NOT_READ
         size_bytes = 0

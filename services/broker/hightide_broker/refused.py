@@ -27,16 +27,16 @@ _LEADERSHIP: Final = frozenset(
 )
 
 
-def by_core(replica: HostedReplica, refusal: Refusal) -> Refused:
-    """What the replica's core refused, as it is told to a client."""
+def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None) -> Refused:
+    """What the replica's core refused, as it is told to a client; `offset` is the one that was asked for."""
     leader, epoch = replica.state.leader, replica.state.leader_epoch
-    message = f"{replica}: {_sentence(replica, refusal)}"
+    message = f"{replica}: {_sentence(replica, refusal, offset)}"
     if refusal in _LEADERSHIP:
         return Refused(convert.error_code_of(refusal), message, leader, epoch)
     return Refused(convert.error_code_of(refusal), message)
 
 
-def _sentence(replica: HostedReplica, refusal: Refusal) -> str:
+def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> str:
     state = replica.state
     leader, epoch = state.leader, state.leader_epoch
     match refusal:
@@ -52,7 +52,8 @@ def _sentence(replica: HostedReplica, refusal: Refusal) -> str:
             return f"the request names a newer leader epoch than this broker knows ({epoch}); try again"
         case Refusal.OFFSET_OUT_OF_RANGE:
             start, end = state.log_start_offset, state.log_end_offset
-            return f"the offset is not between its log start {start} and its log end {end}; seek into that"
+            asked = "the offset" if offset is None else f"offset {offset}"
+            return f"{asked} is not between its log start {start} and its log end {end}; seek into that"
         case Refusal.OFFSET_NOT_AVAILABLE:
             return f"the new leader does not know its high watermark in epoch {epoch} yet; try again"
         case Refusal.NOT_ENOUGH_REPLICAS | Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND:

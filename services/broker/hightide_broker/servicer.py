@@ -116,7 +116,8 @@ class ClientRpcs(BrokerServiceServicer):
         self, request: broker_pb2.GetMetadataRequest, context: Context
     ) -> broker_pb2.GetMetadataResponse:
         """Tell who leads what."""
-        return convert.metadata_out(self._metadata, request.topics, request.all_topics)
+        names = convert.metadata_names_in(request)
+        return convert.metadata_out(self._metadata, names, request.all_topics)
 
     async def InitProducerId(
         self, request: broker_pb2.InitProducerIdRequest, context: Context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
@@ -104,6 +105,12 @@ def test_a_partition_without_a_leader_keeps_its_isr() -> None:
 def test_a_process_that_nobody_could_reach_is_refused(endpoint: metadata_pb2.Endpoint) -> None:
     with pytest.raises(ServiceError, match="can be reached"):
         convert.metadata_update_in(control_pb2.UpdateMetadataRequest(brokers=[endpoint]))
+
+
+@pytest.mark.parametrize("names", [["flights", "flights"], [str(number) for number in range(10_001)]])
+def test_an_answer_about_topics_cannot_be_made_larger_than_the_cluster(names: list[str]) -> None:
+    with pytest.raises(ServiceError):
+        convert.metadata_names_in(broker_pb2.GetMetadataRequest(topics=names))
 
 
 def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None:
