@@ -56,7 +56,7 @@ def test_acks_0_appends_no_broken_batch_either(target: Target, name: str) -> Non
 
 
 def test_a_batch_over_the_limit_is_too_large(target: Target) -> None:
-    batch = good_batch(target.topic_id, 0, [b"x" * (2 << 20)])
+    batch = good_batch(target.topic_id, 0, [b"x" * (5 << 20)])
     assert code_in(target.send_produce(batch), produce_result) == "BATCH_TOO_LARGE"
 
 
@@ -151,6 +151,49 @@ def test_a_broker_that_does_not_lead_says_who_does(hightide_cluster: LocalCluste
         answer = client.send(f"{BROKER}/Produce", request)
     assert code_in(answer, produce_result) == "NOT_LEADER"
     assert produce_result(answer).current_leader == target.leader_id
+
+
+LARGEST_BYTES = 15 << 20
+
+
+def test_the_largest_batches_that_can_be_configured_are_replicated_and_read(
+    hightide_cluster: LocalCluster,
+) -> None:
+    """A batch that fits in a produce request, but in no answer of a fetch, would stop its partition."""
+    control = ControlPlane(hightide_cluster.bootstrap)
+    request = controller_pb2.CreateTopicRequest(
+        topic="largest", configs={"max.message.bytes": str(LARGEST_BYTES)}
+    )
+    for _ in range(2):
+        request.assignment.add(replicas=[1, 2, 3])
+    answer = control.create(request)
+    control.close()
+    assert answer.ok, answer
+    largest = Target(hightide_cluster.bootstrap, "largest")
+    smallest = len(good_batch(largest.topic_id, 0, [b""]))
+    for partition in (0, 1):
+        padding = LARGEST_BYTES - smallest - smallest % 64
+        batch = good_batch(largest.topic_id, partition, [b"x" * padding])
+        assert LARGEST_BYTES - 200 < len(batch) <= LARGEST_BYTES
+        result = produce_result(largest.send_produce(batch, partition=partition))
+        assert name_of(result.error_code) == "OK", result
+    largest.next_offset += 1
+    largest.assert_unharmed()
+    both = broker_pb2.FetchRequest(max_bytes=2**31 - 1)
+    for partition, offset in ((0, 1), (1, 0)):
+        both.partitions.add(
+            topic_id=largest.topic_id,
+            partition=partition,
+            leader_epoch=-1,
+            fetch_offset=offset,
+            max_bytes=2**31 - 1,
+        )
+    answer = largest.leader.send(f"{BROKER}/Fetch", both)
+    assert answer.ok, answer.message
+    read = broker_pb2.FetchResponse.FromString(answer.body).partitions
+    assert [bool(each.batches) for each in read] == [True, False], "both do not fit, the first always does"
+    assert len(answer.body) < 16 << 20
+    largest.close()
 
 
 # -- sequences of idempotent producers

@@ -219,7 +219,8 @@ def test_no_name_from_outside_becomes_a_path(
     request.topics[0].topic, request.topics[0].topic_id = "../../escape", topic_id
     before = names_below(hightide_cluster.directory / "data")
     answer = target.leader.send(f"{CONTROL}/LeaderAndISR", request)
-    assert (answer.is_typed_error, answer.reason) == (True, "INVALID_REQUEST"), answer
+    assert answer.is_typed_error, answer
+    assert answer.reason in {"INVALID_REQUEST", "INVALID_TOPIC_NAME"}, answer
     assert {name for name in names_below(hightide_cluster.directory / "data") if "escape" in name} == set()
     assert before <= names_below(hightide_cluster.directory / "data")
 

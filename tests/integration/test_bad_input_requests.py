@@ -250,7 +250,7 @@ def produce_records(target: Target, **fields: object) -> Answer:
 
 
 PLAIN_PRODUCES: dict[str, tuple[dict[str, object], str]] = {
-    "no records": ({"records": []}, "INVALID_REQUEST"),
+    "no records": ({"records": []}, "INVALID_REQUEST LIMIT_EXCEEDED"),
     "an unknown topic": ({"topic": "nobody-made-this"}, "UNKNOWN_TOPIC"),
     "a topic that cannot be": ({"topic": "../x"}, "UNKNOWN_TOPIC INVALID_TOPIC_NAME"),
     "no topic": ({"topic": ""}, "UNKNOWN_TOPIC INVALID_TOPIC_NAME INVALID_REQUEST"),
@@ -259,7 +259,7 @@ PLAIN_PRODUCES: dict[str, tuple[dict[str, object], str]] = {
     "unknown acks": ({"acks": 9}, "INVALID_REQUEST"),
     "10,001 records": ({"records": [broker_pb2.PlainRecord(value=b"")] * 10_001}, "LIMIT_EXCEEDED"),
     "a record over the limit": (
-        {"records": [broker_pb2.PlainRecord(value=b"x" * (3 << 20))]},
+        {"records": [broker_pb2.PlainRecord(value=b"x" * (5 << 20))]},
         "BATCH_TOO_LARGE",
     ),
     "a timestamp before 1970": (

@@ -82,7 +82,6 @@ ASSIGNMENTS: dict[str, list[list[int]]] = {
     "a negative broker": [[-1]],
     "no broker": [[]],
     "a second partition without brokers": [[1], []],
-    "another number of replicas each": [[1, 2], [1]],
 }
 
 

@@ -16,6 +16,7 @@ from adversary.target import Target, produce_result
 from hightide import Admin
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide_local.cluster import LocalCluster
+from histories.anomalies import Kind
 from histories.drill import Drill, differences_of, high_watermarks
 from histories.waiting import wait_until
 
@@ -101,7 +102,10 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
 def test_a_leader_that_wakes_up_after_it_was_replaced_acknowledges_nothing(cluster: LocalCluster) -> None:
     """Requests wait in its socket while it is stopped, so that it reads them before it can hear what
     happened."""
-    with Drill(cluster, "zombie-leader", request_timeout_ms=2_000) as drill:
+    # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
+    # For one and the same reader the high watermark does not go back even so.
+    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
+    with Drill(cluster, "zombie-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
         zombie_id = drill.leader()
         zombie = Target.beside_others(cluster.bootstrap, drill.topic)
         assert zombie.leader_id == zombie_id
