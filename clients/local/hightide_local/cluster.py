@@ -147,6 +147,8 @@ class LocalCluster:
             self._let_go(release=False)
             raise
         if self._detached:
+            for process in self._processes.values():
+                process.detach()
             self._let_go(release=True)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:

@@ -55,7 +55,7 @@ def zookeeper_class_path() -> str:
     if spec is None or not spec.submodule_search_locations:
         raise ClusterError("ZooKeeper comes with pyspark, which is not installed: `pip install pyspark`")
     jars = Path(spec.submodule_search_locations[0], "jars")
-    wanted = ("zookeeper", "slf4j-api", "log4j-", "netty-", "metrics-core", "snappy-java", "commons-")
+    wanted = ("zookeeper", "slf4j-api", "log4j-", "netty-", "metrics-core", "snappy-java", "commons-io")
     found = sorted(
         jar for jar in jars.glob("*.jar") if jar.name.startswith(wanted) and "-native-" not in jar.name
     )

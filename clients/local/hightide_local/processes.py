@@ -57,6 +57,16 @@ class ManagedProcess:
         assert child.stdin is not None
         with child.stdin as gate:
             gate.write(b"\n")
+        if guard is None:
+            self.detach()
+
+    def detach(self) -> None:
+        """Let it be nobody's child in particular: it may run on when this process ends."""
+        if self._child is not None:
+            self._forget()
+            # Or else subprocess complains, when the object goes, of a child that still runs.
+            self._child.returncode = 0
+            self._child = None
 
     def adopt(self, pid: int, created_s: float) -> None:
         """Take over a process that somebody else started, if it is still the same one."""

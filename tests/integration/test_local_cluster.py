@@ -1,0 +1,54 @@
+"""A whole cluster on this machine, with the real brokers and controllers."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hightide_local.cluster import LocalCluster
+from hightide_local.pytest_plugin import ClusterFactory
+from hightide_local.traces import failovers
+
+pytestmark = pytest.mark.cluster
+READY_S_MAX = 20.0
+
+
+def test_three_brokers_and_two_controllers_are_ready_soon(hightide_cluster_factory: ClusterFactory) -> None:
+    # 2.5 to 4 s on 2 cores; the bound allows for a machine that does other things as well.
+    started_s = time.monotonic()
+    cluster = hightide_cluster_factory()
+    assert time.monotonic() - started_s < READY_S_MAX
+    assert list(cluster.brokers) == [1, 2, 3]
+    assert cluster.active_controller() in cluster.running()
+
+
+def test_brokers_and_controllers_can_be_killed_and_come_back(
+    hightide_cluster_factory: ClusterFactory,
+) -> None:
+    cluster = hightide_cluster_factory()
+    cluster.kill("broker-2")
+    cluster.restart("broker-2")
+    active = cluster.active_controller()
+    cluster.kill(active)
+    assert cluster.active_controller() != active
+    cluster.restart(active)
+    cluster.kill("zookeeper")
+    cluster.restart("zookeeper")
+    assert set(cluster.running()) == set(cluster.names)
+
+
+def test_the_death_of_a_controller_is_a_trace(hightide_cluster_factory: ClusterFactory) -> None:
+    cluster: LocalCluster = hightide_cluster_factory(brokers=1)
+    cluster.kill(cluster.active_controller())
+    cluster.wait_ready()
+    directory: Path = cluster.trace_directory
+    cluster.stop()
+    assert [trace.roots[0].span.name for trace in failovers(directory)][-1] == "controller_failover"
+
+
+def test_a_topic_for_one_test_is_there_when_the_test_begins(
+    hightide_cluster: LocalCluster, hightide_topic: str
+) -> None:
+    from hightide import Admin
+
+    with Admin(hightide_cluster.bootstrap) as admin:
+        assert hightide_topic in str(admin.list_topics())
