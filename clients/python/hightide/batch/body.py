@@ -168,6 +168,9 @@ def decode(
         columns.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise InvalidBatch(f"the body of the batch is no Arrow record batch: {error}") from error
+    times = pc.min_max(columns.column(2).view(pa.int64())).as_py()
+    if times["min"] < 0 or times["max"] != header.max_timestamp_us:
+        raise InvalidBatch(f"the records have timestamps {times}, the header says {header.max_timestamp_us}")
     return columns
 
 

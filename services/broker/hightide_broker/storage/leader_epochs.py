@@ -18,7 +18,7 @@ from hightide.batch.checksum import crc32c
 from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.errors import CorruptFile, DiskFull
 from hightide_broker.storage.files import Files
-from hightide_broker.storage.sealed_file import read_file, write_whole
+from hightide_broker.storage.sealed_file import read_file, write_new, write_whole
 
 __all__ = ["EpochEnd", "EpochStart", "LeaderEpochs"]
 
@@ -148,13 +148,13 @@ class LeaderEpochs:
         if len(data) != len(_MAGIC) + whole * _ENTRY_SIZE_BYTES:
             # A crash tore the last entry; no batch of its epoch was written, since the entry goes first.
             self._written = -1
-            self.directory_made()
+            self.directory_made(is_new=False)
 
-    def directory_made(self) -> None:
+    def directory_made(self, is_new: bool = True) -> None:
         """The log has a directory now: write what was kept in memory. Raises StorageFailed, DiskFull."""
         if self._written < 0:
             self._written = 0
-            self._replace(self._entries)
+            self._replace(self._entries, is_new)
 
     def sync(self) -> None:
         """Bring the file to disk, if it changed; called by the log's flush, on its thread. Raises OSError."""
@@ -182,12 +182,15 @@ class LeaderEpochs:
         self._written += 1
         self._unsynced = True
 
-    def _replace(self, entries: tuple[EpochStart, ...]) -> None:
+    def _replace(self, entries: tuple[EpochStart, ...], is_new: bool = False) -> None:
         if self._written >= 0:
             with self._disk:
                 self._disk.check_writable()
                 data = _MAGIC + b"".join(map(_encode, entries))
-                write_whole(self._files, self._path, data, durable=False)
+                if is_new:
+                    write_new(self._files, self._path, data)
+                else:
+                    write_whole(self._files, self._path, data, durable=False)
             self._written = len(entries)
             self._unsynced = True
         self._entries = entries

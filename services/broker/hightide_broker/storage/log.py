@@ -26,11 +26,11 @@ from hightide_broker.storage.errors import (
 from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerStates
 from hightide_broker.storage.retention import expired_count
-from hightide_broker.storage.sealed_file import write_whole
+from hightide_broker.storage.sealed_file import write_new
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.settings import SEGMENT_BYTES_MAX, LogSettings
 from hightide_broker.storage.snapshots import ProducerSnapshots
-from hightide_broker.storage.stamping import pieces_of, stamped
+from hightide_broker.storage.stamping import stamped
 from hightide_broker.storage.tail import Tail, TailBatch, worth_keeping
 from hightide_broker.storage.volume import Volume
 
@@ -153,7 +153,8 @@ class Log:
             for header in headers:
                 ours.append(header.stamped(offset, leader_epoch))
                 offset += header.record_count
-            return self._append(stamped(batches, ours), tuple(ours), len(batches))
+            to_disk, in_tail = stamped(batches, ours)
+            return self._append(to_disk, in_tail, tuple(ours), len(batches))
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
         """Append what a leader sent, as it is. Checks CRCs, that it starts at the log end, and that epochs
@@ -173,7 +174,7 @@ class Log:
                 piece = view[at : at + header.size_bytes]
                 in_tail.append(TailBatch(header.base_offset, header.next_offset, len(piece), (piece,)))
                 at += header.size_bytes
-            return self._append(in_tail, headers, len(view), whole=view)
+            return self._append([view], in_tail, headers, len(view))
 
     def _check_from_leader(self, view: memoryview) -> tuple[BatchHeader, ...]:
         """A leader's word is checked as well: its disk or the way here may have changed what it sent."""
@@ -196,10 +197,10 @@ class Log:
 
     def _append(
         self,
-        in_tail: list[TailBatch],
+        to_disk: Sequence[Buffer],
+        in_tail: Sequence[TailBatch],
         headers: tuple[BatchHeader, ...],
         size_bytes: int,
-        whole: memoryview | None = None,
     ) -> AppendInfo:
         """Write batches that are stamped and checked; then, when that worked, let the log end move."""
         with self._volume.disk:
@@ -212,7 +213,7 @@ class Log:
             segment = self._segments[-1]
             position = segment.size_bytes
             self._names_unsynced |= not segment.exists
-            segment.write([whole] if whole is not None else pieces_of(in_tail), size_bytes)
+            segment.write(to_disk, size_bytes)
             for header in headers:
                 segment.note(position, header, self.settings.index_interval_bytes)
                 position += header.size_bytes
@@ -250,7 +251,7 @@ class Log:
             "partition": self.partition,
         }
         contents = json.dumps(about).encode() + b"\n"
-        write_whole(self._volume.files, f"{self._directory}/partition.json", contents, durable=False)
+        write_new(self._volume.files, f"{self._directory}/partition.json", contents)
         self._has_directory = True
         self._names_unsynced = True
         self.epochs.directory_made()

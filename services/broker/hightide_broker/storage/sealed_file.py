@@ -14,7 +14,7 @@ from hightide.batch.checksum import crc32c
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.files import Files
 
-__all__ = ["TEMPORARY_SUFFIX", "read_file", "seal", "unseal", "write_whole"]
+__all__ = ["TEMPORARY_SUFFIX", "read_file", "seal", "unseal", "write_new", "write_whole"]
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 _SEAL: Final = struct.Struct("<4sIII")
@@ -51,6 +51,15 @@ def read_file(files: Files, path: str) -> bytes:
         files.close(fd)
 
 
+def write_new(files: Files, path: str, data: bytes) -> None:
+    """Make a file that is not there yet, of what can be rebuilt or done without. Raises OSError."""
+    fd = files.open(path, create=True)
+    try:
+        _write_from_start(files, fd, data)
+    finally:
+        files.close(fd)
+
+
 def write_whole(files: Files, path: str, data: bytes, durable: bool) -> None:
     """Replace a file in one step: write beside it, fsync, rename, fsync the directory. Raises OSError.
 
@@ -59,10 +68,7 @@ def write_whole(files: Files, path: str, data: bytes, durable: bool) -> None:
     temporary = path + TEMPORARY_SUFFIX
     fd = files.open(temporary, create=True)
     try:
-        files.truncate(fd, 0)
-        written = 0
-        while written < len(data):
-            written += files.write_at(fd, [memoryview(data)[written:]], written)
+        _write_from_start(files, fd, data)
         if durable:
             files.sync(fd)
     finally:
@@ -70,3 +76,10 @@ def write_whole(files: Files, path: str, data: bytes, durable: bool) -> None:
     files.replace(temporary, path)
     if durable:
         files.sync_directory(path.rpartition("/")[0])
+
+
+def _write_from_start(files: Files, fd: int, data: bytes) -> None:
+    files.truncate(fd, 0)
+    written = 0
+    while written < len(data):
+        written += files.write_at(fd, [memoryview(data)[written:]], written)

@@ -9,19 +9,20 @@ from hightide.batch.header import STAMP_SIZE_BYTES, BatchHeader, Buffer, stamp, 
 
 from hightide_broker.storage.tail import TailBatch, worth_keeping
 
-__all__ = ["pieces_of", "stamped"]
+__all__ = ["stamped"]
 
 # One system call takes at most 1,024 pieces; a batch that is not copied takes two.
 _PIECES_MAX: Final = 1024
 
 
-def stamped(batches: Buffer, headers: Sequence[BatchHeader]) -> list[TailBatch]:
-    """The batches as they go to disk and into the tail; `headers` say what to stamp. `batches` is not
+def stamped(batches: Buffer, headers: Sequence[BatchHeader]) -> tuple[list[Buffer], list[TailBatch]]:
+    """The batches as they go to disk, and into the tail; `headers` say what to stamp. `batches` is not
     changed."""
     view = memoryview(batches)
     assert sum(header.size_bytes for header in headers) == len(view)
     if worth_keeping(view) and len(headers) * 2 <= _PIECES_MAX:
-        return _stamp_in_front(view, headers)
+        in_tail = _stamp_in_front(view, headers)
+        return [piece for batch in in_tail for piece in batch.pieces], in_tail
     return _stamp_copy(view, headers)
 
 
@@ -37,7 +38,7 @@ def _stamp_in_front(view: memoryview, headers: Sequence[BatchHeader]) -> list[Ta
     return batches
 
 
-def _stamp_copy(view: memoryview, headers: Sequence[BatchHeader]) -> list[TailBatch]:
+def _stamp_copy(view: memoryview, headers: Sequence[BatchHeader]) -> tuple[list[Buffer], list[TailBatch]]:
     """Batches in a stamped copy, which is one piece on disk."""
     own = bytearray(view)
     batches = []
@@ -45,15 +46,10 @@ def _stamp_copy(view: memoryview, headers: Sequence[BatchHeader]) -> list[TailBa
     for header in headers:
         stamp(own, at, header.base_offset, header.leader_epoch)
         at += header.size_bytes
-    stamped = memoryview(own).toreadonly()
+    stamped_copy = memoryview(own).toreadonly()
     at = 0
     for header in headers:
-        piece = stamped[at : at + header.size_bytes]
+        piece = stamped_copy[at : at + header.size_bytes]
         batches.append(TailBatch(header.base_offset, header.next_offset, header.size_bytes, (piece,)))
         at += header.size_bytes
-    return batches
-
-
-def pieces_of(batches: Sequence[TailBatch]) -> list[Buffer]:
-    """What to write, in order."""
-    return [piece for batch in batches for piece in batch.pieces]
+    return [stamped_copy], batches

@@ -1,0 +1,235 @@
+"""Whose a data directory is, what is in it, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker.storage import (
+    CorruptFile,
+    DataDirectory,
+    DirectoryLocked,
+    DirectorySettings,
+    LogClosed,
+    LogSettings,
+    UnknownLog,
+    WrongBroker,
+    WrongCluster,
+)
+from hightide_broker.storage.inspection import InspectedBatch, InspectedDamage, inspect
+from log_rig import KEY, LogRig, offsets
+from stored_batches import PARTITION, TOPIC_ID, headers_of, make_batch
+
+DAY_US = 24 * 3600 * 1_000_000
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_another_clusters_directory_is_refused_with_both_ids_and_what_to_do(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, "mine", 1).close()
+    with pytest.raises(WrongCluster, match="cluster mine.*cluster yours.*--zookeeper") as caught:
+        DataDirectory.open(tmp_path, "yours", 1)
+    assert caught.value.code == ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID
+    with pytest.raises(WrongBroker, match="broker 1.*broker 2"):
+        DataDirectory.open(tmp_path, "mine", 2)
+    DataDirectory.open(tmp_path, "mine", 1).close()
+
+
+@pytest.mark.parametrize(
+    "meta", [b"", b"[]", b"{}", b'{"version": 2, "cluster_id": "c", "broker_id": 1}', b"\xff"]
+)
+def test_a_damaged_identity_is_not_guessed(tmp_path: Path, meta: bytes) -> None:
+    (tmp_path / "meta.json").write_bytes(meta)
+    with pytest.raises(CorruptFile, match=r"meta\.json"):
+        DataDirectory.open(tmp_path, "c", 1)
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    program = (
+        "import sys; from pathlib import Path; from hightide_broker.storage import *\n"
+        "try: DataDirectory.open(Path(sys.argv[1]), 'c', 1)\n"
+        "except DirectoryLocked as error: print(error)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert f"in use by process {os.getpid()}" in result.stdout
+    with pytest.raises(DirectoryLocked):
+        DataDirectory.open(tmp_path, "c", 1)
+    directory.close()
+    DataDirectory.open(tmp_path, "c", 1).close()
+
+
+def test_each_life_has_another_boot_id(tmp_path: Path) -> None:
+    ids = set()
+    for _ in range(3):
+        directory = DataDirectory.open(tmp_path, "c", 1)
+        ids.add(directory.boot_id)
+        assert json.loads((tmp_path / "meta.json").read_text())["boot_id"] == directory.boot_id
+        directory.close()
+    assert len(ids) == 3
+
+
+def test_a_new_directory_counts_as_closed_cleanly_and_a_killed_one_does_not(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    assert rig.directory.was_closed_cleanly
+    rig.append()
+    rig.crash()
+    assert not rig.directory.was_closed_cleanly
+    rig.restart()
+    assert rig.directory.was_closed_cleanly
+    rig.crash()
+    assert not rig.directory.was_closed_cleanly
+    rig.close()
+
+
+def test_partitions_are_found_by_topic_id_and_nothing_else_is(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    log = directory.log(TOPIC_ID, PARTITION, True, "flights", LogSettings())
+    log.append_as_leader(make_batch(1), headers_of(make_batch(1)), 1)
+    directory.close()
+    name = TOPIC_ID.hex()
+    for other in (
+        "lost+found",
+        "flights-0",
+        f"{name}-x",
+        f"{name}-03",
+        f"{name.upper()}-1",
+        f"{name}-99999999999",
+    ):
+        (tmp_path / other).mkdir()
+    (tmp_path / f"{name}-7").symlink_to(tmp_path / f"{name}-3")
+    (tmp_path / f"{name}-8").write_text("a file")
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    assert directory.partitions() == [KEY]
+    about = json.loads((tmp_path / f"{name}-3" / "partition.json").read_text())
+    assert about == {"version": 1, "topic": "flights", "topic_id": name, "partition": 3}
+    directory.close()
+
+
+def test_a_log_that_is_not_there_is_not_made_unless_asked(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    with pytest.raises(UnknownLog, match="flights-0"):
+        directory.log(TOPIC_ID, 0, False, "flights", LogSettings())
+    made = directory.log(TOPIC_ID, 0, True, "flights", LogSettings())
+    assert directory.log(TOPIC_ID, 0, False, "flights", LogSettings()) is made
+    directory.close()
+
+
+def test_thousands_of_partitions_without_data_cost_no_file(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    before = open_files()
+    logs = [directory.log(TOPIC_ID, at, True, "t", LogSettings()) for at in range(3_000)]
+    for log in logs:
+        log.assign_epoch(1, 0)
+        assert log.read(0, 100, 0) == []
+    assert open_files() == before
+    assert len(list(tmp_path.iterdir())) == 2
+    directory.close()
+
+
+def test_open_files_are_capped_however_many_partitions_are_used(tmp_path: Path) -> None:
+    directory = DataDirectory.open(
+        tmp_path, "c", 1, DirectorySettings(open_files_max=16, tail_bytes_max=0, tail_bytes_per_log_max=0)
+    )
+    before = open_files()
+    logs = []
+    for at in range(200):
+        log = directory.log(TOPIC_ID, at, True, "t", LogSettings())
+        batch = make_batch(1, partition=at)
+        log.append_as_leader(batch, [headers_of(make_batch(1))[0]], 1)
+        logs.append(log)
+    for log in logs:
+        assert log.read(0, 100, 1)
+    assert open_files() - before <= 16
+    directory.close()
+    assert open_files() <= before
+
+
+def test_the_tails_of_all_logs_share_one_budget(tmp_path: Path) -> None:
+    directory = DataDirectory.open(
+        tmp_path, "c", 1, DirectorySettings(tail_bytes_max=50_000, tail_bytes_per_log_max=20_000)
+    )
+    batch = make_batch(1, b"x" * 5_000)
+    for at in range(20):
+        log = directory.log(TOPIC_ID, at, True, "t", LogSettings())
+        for _ in range(6):
+            log.append_as_leader(batch, headers_of(batch), 1)
+        assert log._tail.size_bytes <= 20_000
+    tails = directory._volume.tails
+    assert 30_000 < tails.size_bytes <= 50_000
+    assert tails.size_bytes == sum(log._tail.size_bytes for log in directory._logs.values())
+    directory.close()
+    assert tails.size_bytes == 0
+
+
+def test_a_small_batch_does_not_keep_a_large_message_in_memory(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    log = directory.log(TOPIC_ID, PARTITION, True, "t", LogSettings())
+    batch = make_batch(1)
+    message = batch + b"the other partitions" * 10_000
+    log.append_as_leader(memoryview(message)[: len(batch)], headers_of(batch), 1)
+    assert all(memoryview(piece).obj is not message for piece in log.read(0, 1, 1))
+    whole = bytes(bytearray(batch))
+    log.append_as_leader(memoryview(whole), headers_of(batch), 1)
+    assert any(memoryview(piece).obj is whole for piece in log.read(1, 1, 2))
+    directory.close()
+
+
+def test_quarantine_keeps_the_data_for_the_grace_period(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    log = rig.log
+    rig.directory.quarantine(*KEY, now_us=5 * DAY_US)
+    rig.directory.quarantine(*KEY, now_us=5 * DAY_US)
+    with pytest.raises(LogClosed):
+        rig.append()
+    assert not rig.log_directory.exists()
+    assert rig.directory.partitions() == []
+    assert log.is_closed
+    assert rig.directory.delete_expired_quarantine(6 * DAY_US) == []
+    assert len(list((rig.path / "quarantine").glob("*/*.log"))) == 1
+    assert rig.directory.delete_expired_quarantine(6 * DAY_US + 1) == [f"{TOPIC_ID.hex()}-3.{5 * DAY_US}"]
+    assert list((rig.path / "quarantine").iterdir()) == []
+    again = rig.directory.log(*KEY, True, "flights", LogSettings())
+    assert again.log_end_offset == 0
+    rig.close()
+
+
+def test_checkpoints_keep_what_is_not_said_again(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(5)
+    rig.directory.checkpoint_high_watermarks({KEY: 4})
+    rig.directory.checkpoint_high_watermarks({})
+    assert rig.crash().high_watermark_checkpoint == 4
+    rig.close()
+    rig.open()
+    # A life in which the partition is never opened.
+    rig.close()
+    DataDirectory.open(rig.path, "cluster", 1).close()
+    assert rig.open().high_watermark_checkpoint == 4
+    rig.close()
+
+
+def test_logs_can_be_looked_into_while_they_are_open_and_when_damaged(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    found = list(inspect(rig.path))
+    assert [batch.header.base_offset for batch in found if isinstance(batch, InspectedBatch)] == [0, 1, 2]
+    rig.close()
+    (segment,) = rig.segments()
+    segment.write_bytes(segment.read_bytes()[:-1])
+    *whole, damage = inspect(segment)
+    assert len(whole) == 2
+    assert isinstance(damage, InspectedDamage)
+    assert damage.position == 2 * len(make_batch(1))
+    assert offsets(rig.open()) == [0, 1]
+    rig.close()

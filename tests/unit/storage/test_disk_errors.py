@@ -1,0 +1,158 @@
+"""A disk that is full, and one that fails."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faulty_files import Fault
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker.storage import DiskFull, LogSettings, StorageFailed
+from log_rig import LogRig, offsets
+from stored_batches import make_batch
+
+SIZE = len(make_batch(1))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LogRig]:
+    """A log of three batches."""
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=4 * SIZE))
+    rig.fill(3)
+    yield rig
+    rig.close(clean=False)
+
+
+@pytest.mark.parametrize("partial_bytes", [0, 1, SIZE // 2])
+def test_a_full_disk_refuses_the_append_and_leaves_whole_batches(rig: LogRig, partial_bytes: int) -> None:
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, ".log", partial_bytes=partial_bytes))
+    with pytest.raises(DiskFull, match="add space") as caught:
+        rig.append(1)
+    assert caught.value.code == ErrorCode.ERROR_CODE_DISK_FULL
+    assert rig.log.log_end_offset == 3
+    assert rig.segments()[-1].stat().st_size == 3 * SIZE
+    assert offsets(rig.log) == [0, 1, 2]
+
+
+def test_when_there_is_room_again_appends_go_on(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, ".log"))
+    with pytest.raises(DiskFull):
+        rig.append()
+    assert rig.append(1) == 4
+    assert offsets(rig.crash()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("where", [".index", ".timeindex", ".producers"])
+def test_a_disk_that_is_full_at_a_roll_leaves_the_segment_active(rig: LogRig, where: str) -> None:
+    rig.fill(1)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, where))
+    with pytest.raises(DiskFull):
+        rig.append(1)
+    assert rig.fill(2) == 6
+    assert rig.names(".log") == ["0", "4"]
+    assert offsets(rig.crash()) == list(range(6))
+
+
+def test_a_disk_that_is_full_for_the_epoch_appends_nothing_under_it(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "leader_epochs"))
+    with pytest.raises(DiskFull):
+        rig.append(1, epoch=4)
+    assert rig.log.epochs.latest == 1
+    rig.append(1, epoch=4)
+    assert rig.crash().epochs.entries == ((1, 0), (4, 3))
+
+
+def test_an_io_error_takes_the_directory_out_of_service_for_writes(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("write_at", errno.EIO, ".log"))
+    with pytest.raises(StorageFailed) as caught:
+        rig.append()
+    assert caught.value.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
+    assert rig.directory.failed
+    for write in (rig.append, rig.log.flush, rig.log.roll, lambda: rig.log.truncate_to(0)):
+        with pytest.raises(StorageFailed):
+            write()
+    assert offsets(rig.log) == [0, 1, 2]
+
+
+def test_a_failed_fsync_is_final_even_if_the_next_would_succeed(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("sync", errno.EIO, ".log"))
+    with pytest.raises(StorageFailed):
+        rig.log.flush()
+    assert rig.log.durable_end_offset == 0
+    with pytest.raises(StorageFailed):
+        rig.log.flush()
+    with pytest.raises(StorageFailed):
+        rig.append()
+
+
+def test_a_full_disk_at_fsync_is_final_too(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("sync", errno.ENOSPC, ".log"))
+    with pytest.raises(StorageFailed):
+        rig.log.flush()
+
+
+def test_after_a_failed_disk_the_shutdown_is_not_clean(rig: LogRig) -> None:
+    rig.files.faults.append(Fault("sync", errno.EIO, ".log"))
+    rig.close(clean=True)
+    rig.open()
+    assert not rig.directory.was_closed_cleanly
+    assert offsets(rig.log) == [0, 1, 2]
+
+
+def test_too_many_open_files_is_an_error_that_passes(rig: LogRig) -> None:
+    rig.directory._volume.open_files.close()
+    rig.files.faults.append(Fault("open", errno.EMFILE, ".log"))
+    with pytest.raises(StorageFailed, match="ulimit"):
+        rig.append()
+    assert not rig.directory.failed
+    assert rig.append(1) == 4
+
+
+def test_flush_makes_everything_durable_once(rig: LogRig) -> None:
+    assert rig.log.durable_end_offset == 0
+    assert rig.log.flush() == rig.log.durable_end_offset == 3
+    before = rig.files.syncs
+    assert rig.log.flush() == 3
+    assert rig.files.syncs == before
+    rig.fill(6)
+    assert rig.log.flush() == 9
+    assert rig.files.syncs == before + 3
+
+
+def test_appends_go_on_while_a_flush_waits_for_the_disk(rig: LogRig) -> None:
+    started, may_end = threading.Event(), threading.Event()
+    real_sync = rig.files.sync
+
+    def slow_sync(fd: int) -> None:
+        started.set()
+        assert may_end.wait(10)
+        real_sync(fd)
+
+    rig.files.sync = slow_sync  # type: ignore[method-assign]
+    flushing = threading.Thread(target=rig.log.flush)
+    flushing.start()
+    assert started.wait(10)
+    assert rig.append(1) == 4
+    assert rig.log.durable_end_offset == 0
+    may_end.set()
+    flushing.join(10)
+    # The flush speaks for what was there when it began.
+    assert rig.log.durable_end_offset == 3
+    assert rig.log.flush() == 4
+
+
+def test_a_flush_does_not_speak_for_what_replaced_a_cut_tail(rig: LogRig) -> None:
+    real_sync = rig.files.sync
+
+    def sync_late(fd: int) -> None:
+        rig.files.sync = real_sync  # type: ignore[method-assign]
+        real_sync(fd)
+        rig.log.truncate_to(1)
+        rig.fill(3, epoch=2)
+
+    rig.files.sync = sync_late  # type: ignore[method-assign]
+    assert rig.log.flush() < 4
+    assert rig.log.flush() == 4

@@ -1,0 +1,77 @@
+"""Where epochs start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from log_rig import LogRig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LogRig]:
+    """A log with epoch 2 from offset 0, 4 from 3 and 7 from 6, up to 9."""
+    rig = LogRig(tmp_path)
+    for epoch in (2, 4, 7):
+        rig.append(3, epoch=epoch)
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [(1, (-1, 0)), (2, (2, 3)), (3, (2, 3)), (4, (4, 6)), (6, (4, 6)), (7, (7, 9)), (100, (7, 9))],
+)
+def test_the_end_of_an_epoch_is_the_start_of_the_next(
+    rig: LogRig, asked: int, answer: tuple[int, int]
+) -> None:
+    assert rig.log.epochs.end_offset_for(asked, 9) == answer
+
+
+def test_the_start_of_an_epoch_is_known_exactly_or_not_at_all(rig: LogRig) -> None:
+    assert rig.log.epochs.start_of(4) == 3
+    assert rig.log.epochs.start_of(5) is None
+
+
+def test_becoming_leader_without_a_record_is_remembered(rig: LogRig) -> None:
+    rig.log.assign_epoch(9, 9)
+    for log in (rig.log, rig.restart(), rig.crash()):
+        assert log.epochs.latest == 9
+        assert log.epochs.end_offset_for(8, 9) == (7, 9)
+
+
+def test_an_epoch_without_records_makes_place_for_the_next(rig: LogRig) -> None:
+    rig.log.assign_epoch(9, 9)
+    rig.log.assign_epoch(12, 9)
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6), (12, 9))
+
+
+def test_an_epoch_that_is_not_newer_changes_nothing(rig: LogRig) -> None:
+    rig.log.assign_epoch(7, 9)
+    rig.log.assign_epoch(3, 9)
+    assert rig.log.epochs.entries == ((2, 0), (4, 3), (7, 6))
+
+
+def test_truncation_forgets_epochs_that_start_behind_the_cut(rig: LogRig) -> None:
+    rig.log.truncate_to(6)
+    assert rig.log.epochs.entries == ((2, 0), (4, 3))
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3))
+
+
+def test_an_epoch_of_a_log_without_data_is_written_with_its_first_record(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.log.assign_epoch(3, 0)
+    rig.append(1, epoch=3)
+    assert rig.crash().epochs.entries == ((3, 0),)
+    rig.close()
+
+
+def test_a_torn_entry_is_dropped_and_the_file_works_on(rig: LogRig) -> None:
+    rig.close(clean=False)
+    path = rig.log_directory / "leader_epochs"
+    path.write_bytes(path.read_bytes() + b"torn")
+    rig.open()
+    assert rig.log.epochs.entries == ((2, 0), (4, 3), (7, 6))
+    rig.append(1, epoch=8)
+    assert rig.crash().epochs.latest == 8

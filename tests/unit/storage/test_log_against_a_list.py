@@ -1,0 +1,154 @@
+"""A log is a list of batches: any sequence of calls, crashes and power cuts, against a list."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from random import Random
+
+from hightide_broker.storage import DirectorySettings, LogSettings
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from log_rig import KEY, LogRig, offsets, read_all
+from stored_batches import as_sent_by_leader, make_batch
+
+SIZE = len(make_batch(1, b"x" * 20))
+
+
+class LogAgainstAList(RuleBasedStateMachine):
+    """`batches` is what the log must hold: base offset, record count, epoch and value of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp())
+        self.rig = LogRig(
+            self.path,
+            LogSettings(segment_bytes=5 * SIZE, index_interval_bytes=2 * SIZE, retention_ms=-1),
+            DirectorySettings(open_files_max=2, tail_bytes_max=6 * SIZE, tail_bytes_per_log_max=6 * SIZE),
+        )
+        self.batches: list[tuple[int, int, int, bytes]] = []
+        self.start = 0
+        self.epoch = 1
+        self.durable_end = 0
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][0] + self.batches[-1][1] if self.batches else self.start
+
+    def teardown(self) -> None:
+        self.rig.close()
+        shutil.rmtree(self.path)
+
+    @rule(count=st.integers(1, 5), size=st.sampled_from([0, 20, 100]), as_follower=st.booleans())
+    def append(self, count: int, size: int, as_follower: bool) -> None:
+        value = bytes([len(self.batches) % 250]) * size
+        if as_follower:
+            batch = as_sent_by_leader(make_batch(count, value), self.end, self.epoch)
+            assert self.rig.log.append_as_follower(batch).base_offset == self.end
+        else:
+            self.rig.append(count, value, self.epoch)
+        self.batches.append((self.end, count, self.epoch, value))
+
+    @rule()
+    def new_epoch(self) -> None:
+        self.epoch += 1
+        self.rig.log.assign_epoch(self.epoch, self.end)
+
+    @rule()
+    def flush(self) -> None:
+        self.durable_end = self.rig.log.flush()
+        assert self.durable_end == self.end
+
+    @rule()
+    def roll(self) -> None:
+        self.rig.log.roll()
+
+    @rule(high_watermark=st.integers(0, 100))
+    def checkpoint(self, high_watermark: int) -> None:
+        self.rig.directory.checkpoint_high_watermarks({KEY: high_watermark})
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.batches)
+    def truncate(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from([batch[0] for batch in self.batches]))
+        assert self.rig.log.truncate_to(offset) == offset
+        self.batches = [batch for batch in self.batches if batch[0] < offset]
+        self.durable_end = min(self.durable_end, offset)
+        self.epoch += 1
+
+    @rule(data=st.data(), keep_bytes=st.integers(0, 10 * SIZE))
+    def delete_old(self, data: st.DataObject, keep_bytes: int) -> None:
+        settings = self.rig.settings
+        self.rig.log.update_settings(
+            LogSettings(segment_bytes=5 * SIZE, retention_ms=-1, retention_bytes=keep_bytes)
+        )
+        high_watermark = data.draw(st.integers(self.start, self.end))
+        self.start = self.rig.log.apply_retention(0, high_watermark)
+        self.rig.log.update_settings(settings)
+        assert self.start <= high_watermark or self.start == self.rig.log.log_start_offset
+        self.batches = [batch for batch in self.batches if batch[0] >= self.start]
+
+    @rule()
+    def restart_cleanly(self) -> None:
+        self.rig.restart()
+        self.durable_end = self.end
+
+    @rule(torn=st.binary(max_size=60))
+    def crash(self, torn: bytes) -> None:
+        """The process dies in the middle of a write."""
+        self.rig.close(clean=False)
+        segments = self.rig.segments()
+        if segments and self.batches and torn:
+            whole = as_sent_by_leader(make_batch(3, torn), self.end, self.epoch)
+            with segments[-1].open("ab") as file:
+                file.write(whole[: len(whole) * len(torn) // 61])
+        self.rig.open()
+        self.durable_end = self.end
+
+    @rule(seed=st.integers(0, 2**32))
+    def cut_the_power(self, seed: int) -> None:
+        """Of what was not synced, some is lost: any suffix of the log, but nothing that was durable."""
+        self.rig.directory._directory_lock.release()
+        self.rig.directory._closed = True
+        self.rig.files.cut_power(Random(seed))
+        self.rig.open()
+        end = self.rig.log.log_end_offset
+        assert end >= self.durable_end
+        assert end == self.start or end in [batch[0] + batch[1] for batch in self.batches]
+        self.batches = [batch for batch in self.batches if batch[0] < end]
+        self.durable_end = end
+
+    @invariant()
+    def holds_what_the_list_holds(self) -> None:
+        log = self.rig.log
+        assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
+        assert log.durable_end_offset <= log.log_end_offset
+        expected = b"".join(
+            as_sent_by_leader(make_batch(count, value), base, epoch)
+            for base, count, epoch, value in self.batches
+        )
+        stored = b"".join(
+            piece for header in read_all(log) for piece in log.read(header.base_offset, 0, self.end)
+        )
+        assert stored == expected
+        log._tail.clear()
+        assert offsets(log) == [batch[0] for batch in self.batches]
+
+    @invariant()
+    def knows_where_epochs_start(self) -> None:
+        starts: dict[int, int] = {}
+        for base, _, epoch, _ in self.batches:
+            starts.setdefault(epoch, base)
+        for epoch, base in starts.items():
+            assert self.rig.log.epochs.start_of(epoch) == base
+
+
+LogAgainstAList.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+test_a_log_is_a_list_of_batches = LogAgainstAList.TestCase

@@ -1,0 +1,351 @@
+"""What a log is after a crash, and after damage to its files."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from faulty_files import SimulatedCrash
+from hightide_broker.storage import LogSettings, StorageFailed
+from log_rig import KEY, LogRig, offsets
+from stored_batches import as_sent_by_leader, make_batch
+
+SIZE = len(make_batch(1))
+SETTINGS = LogSettings(segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LogRig]:
+    """A log of ten batches of one record, four to a segment; epochs 1 and, from offset 6 on, 2."""
+    rig = LogRig(tmp_path, SETTINGS)
+    rig.fill(6, epoch=1)
+    rig.fill(4, epoch=2)
+    yield rig
+    rig.close(clean=False)
+
+
+def kept_aside(rig: LogRig) -> list[str]:
+    return sorted(path.name for path in rig.path.glob("quarantine/*/*"))
+
+
+def test_a_clean_stop_needs_no_recovery(rig: LogRig) -> None:
+    rig.close()
+    rig.files.changes = 0
+    rig.open()
+    assert rig.directory.was_closed_cleanly
+    assert (rig.log.log_end_offset, rig.log.durable_end_offset) == (10, 10)
+    assert len(rig.directory._volume.open_files) == 0
+    assert rig.log.epochs.entries == ((1, 0), (2, 6))
+    assert offsets(rig.log) == list(range(10))
+
+
+def test_a_crash_of_the_process_loses_nothing(rig: LogRig) -> None:
+    rig.crash()
+    assert not rig.directory.was_closed_cleanly
+    assert offsets(rig.log) == list(range(10))
+    assert rig.log.epochs.entries == ((1, 0), (2, 6))
+    assert rig.log.durable_end_offset == 10
+
+
+@pytest.mark.parametrize("cut", [1, 79, 80, SIZE - 1])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(rig: LogRig, cut: int) -> None:
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes()[: SIZE + cut])
+    rig.open()
+    assert offsets(rig.log) == list(range(9))
+    assert last.stat().st_size == SIZE
+    assert kept_aside(rig) == []
+
+
+def test_zeros_that_a_power_cut_left_are_cut(rig: LogRig) -> None:
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes() + b"\0" * 5_000)
+    assert offsets(rig.open()) == list(range(10))
+    assert kept_aside(rig) == []
+
+
+def test_a_bad_crc_at_the_end_is_cut_and_kept_aside(rig: LogRig) -> None:
+    rig.close(clean=False)
+    flip(rig.segments()[-1], 2 * SIZE - 10)
+    assert offsets(rig.open()) == list(range(9))
+    assert kept_aside(rig) == [f"{9:020d}.cut"]
+
+
+def test_a_bad_crc_in_the_middle_ends_the_log_there_and_what_follows_is_kept_aside(rig: LogRig) -> None:
+    rig.close(clean=False)
+    flip(rig.segments()[1], SIZE + 100)
+    rig.open()
+    assert offsets(rig.log) == list(range(5))
+    assert rig.log.epochs.entries == ((1, 0),)
+    assert kept_aside(rig) == [f"{5:020d}.cut", f"{8:020d}.log"]
+    rig.fill(5, epoch=3)
+    assert offsets(rig.crash()) == list(range(10))
+
+
+def test_damage_at_the_very_start_leaves_an_empty_log(rig: LogRig) -> None:
+    rig.close(clean=False)
+    flip(rig.segments()[0], 30)
+    rig.open()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (0, 0)
+    assert len(kept_aside(rig)) == 3
+    rig.fill(1, epoch=3)
+    assert offsets(rig.crash()) == [0]
+
+
+def test_a_missing_segment_ends_the_log_in_front_of_the_gap(rig: LogRig) -> None:
+    rig.close(clean=False)
+    rig.segments()[1].unlink()
+    assert offsets(rig.open()) == list(range(4))
+    assert kept_aside(rig) == [f"{8:020d}.log"]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param(as_sent_by_leader(make_batch(1, partition=9), 10, 2), id="another partition's"),
+        pytest.param(as_sent_by_leader(make_batch(1), 12, 2), id="a gap"),
+        pytest.param(as_sent_by_leader(make_batch(1), 10, 1), id="an older epoch"),
+    ],
+)
+def test_a_batch_that_cannot_be_here_is_cut(rig: LogRig, foreign: bytes) -> None:
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes() + foreign)
+    assert offsets(rig.open()) == list(range(10))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda path: path.unlink(), id="missing"),
+        pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-3]), id="short"),
+        pytest.param(lambda path: flip(path, path.stat().st_size - 1), id="bit flip"),
+        pytest.param(lambda path: path.write_bytes(b"\xff" * 100), id="garbage"),
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_index_is_rebuilt(
+    rig: LogRig, suffix: str, damage: Callable[[Path], None], clean: bool
+) -> None:
+    rig.log.roll()
+    rig.close(clean)
+    for path in rig.log_directory.glob(f"*{suffix}"):
+        damage(path)
+    rig.open()
+    assert offsets(rig.log) == list(range(10))
+    for offset in range(10):
+        assert rig.log.read(offset, SIZE, 10)
+    found = rig.log.find_timestamp(0, 10)
+    assert found is not None
+    assert found.offset == 0
+
+
+def test_an_index_of_another_segment_is_found_out_and_rebuilt(rig: LogRig) -> None:
+    rig.close()
+    for path in rig.log_directory.glob("*.index"):
+        other = rig.log_directory / f"{0:020d}.index"
+        path.write_bytes(other.read_bytes())
+    rig.open()
+    assert [b"".join(rig.log.read(offset, 0, 10))[:8] for offset in range(10)] == [
+        offset.to_bytes(8, "little") for offset in range(10)
+    ]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("contents", [None, b"", b"garbage and more", b"HTLE\x01\0\0\0" + b"\xff" * 32])
+def test_missing_or_damaged_epochs_are_rebuilt_from_the_batches(
+    rig: LogRig, clean: bool, contents: bytes | None
+) -> None:
+    rig.close(clean)
+    path = rig.log_directory / "leader_epochs"
+    if contents is None:
+        path.unlink()
+    else:
+        path.write_bytes(contents)
+    rig.open()
+    assert rig.log.epochs.entries == ((1, 0), (2, 6))
+
+
+def test_an_epoch_without_records_outlives_a_crash(rig: LogRig) -> None:
+    rig.log.assign_epoch(5, 10)
+    assert rig.crash().epochs.entries == ((1, 0), (2, 6), (5, 10))
+
+
+def test_an_epoch_that_starts_behind_the_recovered_end_is_forgotten(rig: LogRig) -> None:
+    rig.log.assign_epoch(5, 10)
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    assert rig.open().epochs.entries == ((1, 0), (2, 6))
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", None])
+def test_a_damaged_checkpoint_means_recovery_from_the_start(rig: LogRig, damage: bytes | None) -> None:
+    rig.close()
+    path = rig.path / "checkpoints"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    flip(rig.segments()[0], SIZE + 100)
+    rig.open()
+    assert not rig.directory.was_closed_cleanly
+    assert offsets(rig.log) == [0]
+
+
+def test_recovery_reads_only_from_the_recovery_point_on(rig: LogRig) -> None:
+    rig.log.flush()
+    rig.directory.checkpoint_high_watermarks({KEY: 9})
+    rig.close(clean=False)
+    flip(rig.segments()[0], 100)
+    rig.open()
+    assert rig.log.log_end_offset == 10
+    assert rig.log.high_watermark_checkpoint == 9
+
+
+def test_a_high_watermark_above_the_recovered_end_is_lowered(rig: LogRig) -> None:
+    rig.directory.checkpoint_high_watermarks({KEY: 10})
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    assert rig.open().high_watermark_checkpoint == 9
+
+
+def test_a_clean_mark_of_other_checkpoints_is_not_believed(rig: LogRig) -> None:
+    rig.close()
+    old = (rig.path / "checkpoints").read_bytes()
+    rig.open()
+    rig.fill(3, epoch=2)
+    rig.close()
+    (rig.path / "checkpoints").write_bytes(old)
+    rig.open()
+    assert not rig.directory.was_closed_cleanly
+    assert rig.log.log_end_offset == 13
+
+
+def test_a_log_that_grew_after_its_clean_mark_is_recovered(rig: LogRig) -> None:
+    rig.close()
+    last = rig.segments()[-1]
+    last.write_bytes(last.read_bytes() + as_sent_by_leader(make_batch(1), 10, 2))
+    assert rig.open().log_end_offset == 11
+
+
+def test_a_crash_at_any_step_of_a_roll_loses_nothing(tmp_path: Path) -> None:
+    for steps in range(40):
+        rig = LogRig(tmp_path / str(steps), SETTINGS)
+        rig.fill(4)
+        rig.files.crash_in = steps
+        try:
+            rig.append(1)
+            crashed = False
+        except SimulatedCrash:
+            crashed = True
+        rig.files.crash_in, rig.files.crashed = None, False
+        rig.crash()
+        assert offsets(rig.log) == list(range(4 if crashed else 5)), steps
+        rig.fill(2)
+        assert offsets(rig.restart())[:6] == list(range(6))
+        rig.close()
+        if not crashed:
+            return
+    pytest.fail("a roll takes fewer steps")
+
+
+def test_a_crash_at_any_step_of_a_checkpoint_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    for steps in range(20):
+        rig = LogRig(tmp_path / str(steps), SETTINGS)
+        rig.fill(8)
+        rig.log.flush()
+        rig.directory.checkpoint_high_watermarks({KEY: 3})
+        rig.files.crash_in = steps
+        try:
+            rig.directory.checkpoint_high_watermarks({KEY: 7})
+            crashed = False
+        except SimulatedCrash:
+            crashed = True
+        rig.files.cut_power(Random(steps))
+        rig.files.crash_in, rig.files.crashed = None, False
+        rig.crash()
+        assert rig.log.log_end_offset == 8
+        assert rig.log.high_watermark_checkpoint in ((3, 7) if crashed else (7,)), steps
+        rig.close()
+        if not crashed:
+            return
+    pytest.fail("a checkpoint takes fewer steps")
+
+
+def test_a_crash_at_any_step_of_starting_again_leaves_a_log_that_works(tmp_path: Path) -> None:
+    for steps in range(60):
+        rig = LogRig(tmp_path / str(steps), SETTINGS)
+        rig.fill(9)
+        rig.files.crash_in = steps
+        try:
+            rig.log.truncate_and_start_at(100)
+            crashed = False
+        except SimulatedCrash:
+            crashed = True
+        rig.files.crash_in, rig.files.crashed = None, False
+        rig.crash()
+        end_offset = rig.log.log_end_offset
+        assert end_offset <= 9 or end_offset == 100
+        assert crashed or end_offset == 100
+        assert offsets(rig.log) == list(range(rig.log.log_start_offset, end_offset))
+        rig.append(1, epoch=2)
+        rig.close()
+        if not crashed:
+            return
+    pytest.fail("starting again takes fewer steps")
+
+
+def test_a_read_error_during_recovery_is_not_taken_for_damage(rig: LogRig) -> None:
+    rig.close(clean=False)
+    size = rig.segments()[-1].stat().st_size
+    rig.settings = LogSettings(segment_bytes=4 * SIZE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("log_rig.FaultyFiles.read_at", failing_read)
+        with pytest.raises(StorageFailed):
+            rig.open()
+    rig.directory.close(clean=False)
+    assert rig.segments()[-1].stat().st_size == size
+
+
+def failing_read(self: object, fd: int, size: int, position: int) -> bytes:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_sealed_files_beside_the_log_do_not_confuse_recovery(rig: LogRig) -> None:
+    rig.close(clean=False)
+    (rig.log_directory / f"{4:020d}.index.tmp").write_bytes(b"half")
+    (rig.log_directory / f"{77:020d}.index").write_bytes(b"orphan")
+    (rig.log_directory / "notes.txt").write_bytes(b"an operator's")
+    rig.open()
+    assert offsets(rig.log) == list(range(10))
+    assert rig.names(".tmp") == []
+    assert "77" not in rig.names(".index")
+    assert (rig.log_directory / "notes.txt").exists()
+
+
+def test_a_link_in_place_of_a_segment_is_not_followed(rig: LogRig, tmp_path: Path) -> None:
+    rig.close(clean=False)
+    last = rig.segments()[-1]
+    elsewhere = tmp_path / "elsewhere"
+    last.rename(elsewhere)
+    last.symlink_to(elsewhere)
+    with pytest.raises(StorageFailed):
+        rig.open()
+    rig.directory.close(clean=False)
+    assert elsewhere.stat().st_size == 2 * SIZE
+
+
+def flip(path: Path, at: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(bytes(data))
