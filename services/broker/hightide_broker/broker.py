@@ -1,8 +1,8 @@
 """One broker: in which order it starts and stops.
 
 Start: ZooKeeper and cluster id, data directory, what ZooKeeper says of our partitions, server, registration.
-Nobody is told of the broker before it can serve. Stop: leadership away, registration gone, waiters answered,
-server drained, logs closed, clean marker written.
+Nobody is told of the broker before it can serve. Stop: following nobody, leadership away, waiters answered,
+server drained, registration gone, logs closed, clean marker written.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class Broker:
         """Stop gracefully: until the new leaders are known, clients are still served or told where to go."""
         started = time.monotonic()
         settings = self._settings
+        await parts.stop_following()
         await hand_over_leadership(
             session,
             settings.broker_id,

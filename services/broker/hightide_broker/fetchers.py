@@ -78,10 +78,12 @@ class Fetchers:
         self._settings = settings
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._where: dict[PartitionKey, LeaderFetcher] = {}
+        self._retired = False
 
     def start(self, replica: HostedReplica, effect: StartFetching) -> None:
         """Fetch the partition from its leader."""
-        self._move(replica, effect.leader).place(replica)
+        if not self._retired:
+            self._move(replica, effect.leader).place(replica)
 
     def stop(self, replica: HostedReplica) -> None:
         """Fetch the partition no more."""
@@ -90,12 +92,20 @@ class Fetchers:
 
     def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
         """Ask the leader where an epoch ended in its log, until it answers."""
-        self._move(replica, effect.leader).ask(replica, effect)
+        if not self._retired:
+            self._move(replica, effect.leader).ask(replica, effect)
 
     def resume(self, replica: HostedReplica) -> None:
         """What was fetched is on disk: fetch on."""
         if (fetcher := self._where.get(replica.key)) is not None:
             fetcher.place(replica)
+
+    async def retire(self) -> None:
+        """Fetch nothing any more, whatever the controller decides. Called once, before a broker hands its
+        leaderships over: a leader lets a follower that fetches back into the ISR, and would then wait for
+        this one, which is about to be gone, until it counts as lagging."""
+        self._retired = True
+        await self.close()
 
     async def close(self) -> None:
         """Stop all fetchers."""

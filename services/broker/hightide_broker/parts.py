@@ -133,6 +133,10 @@ class Parts:
             (time.monotonic() - started) * 1000,
         )
 
+    async def stop_following(self) -> None:
+        """Follow nobody any more. Called on SIGTERM, before leadership is handed over."""
+        await self._fetchers.retire()
+
     def answer_waiters(self) -> None:
         """Answer what is parked, so that the server can drain at once."""
         self._fetching.close()

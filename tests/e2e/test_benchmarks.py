@@ -1,0 +1,61 @@
+"""Every benchmark runs on a cluster of its own, prints the promised keys, and loses nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hightide_cli.bench import FAILOVER_KEYS, THROUGHPUT_KEYS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """No cluster of `dev up` is found here, so each benchmark starts one."""
+    without = {name: value for name, value in os.environ.items() if name != "HIGHTIDE_BOOTSTRAP"}
+    return {**without, "XDG_STATE_HOME": str(tmp_path)}
+
+
+def bench(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
+    run = subprocess.run(
+        [sys.executable, "-m", "hightide_cli.main", "bench", *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=environment,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    (line,) = run.stdout.splitlines()
+    document = json.loads(line)
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("produce", "--rounds", "1", "--seconds", "1"),
+        ("produce", "--rounds", "1", "--seconds", "1", "--record-bytes", "100", "--api", "send_arrow"),
+        ("consume", "--rounds", "1", "--size-mb", "20"),
+        ("e2e", "--rounds", "1", "--seconds", "1", "--records-per-s", "200"),
+    ],
+    ids=" ".join,
+)
+def test_throughput_and_latency_are_measured(environment: dict[str, str], arguments: tuple[str, ...]) -> None:
+    document = bench(environment, *arguments)
+    assert all(document[key] > 0 for key in THROUGHPUT_KEYS)
+
+
+@pytest.mark.parametrize("signal", ["--kill", "--term"])
+def test_a_failover_loses_nothing_and_waits_for_no_timer(environment: dict[str, str], signal: str) -> None:
+    """A broker that stops in order once let itself back into the ISRs on its way out, and every producer
+    waited replica.lag.time.max.ms (10 s) for it. The bound is loose, since the machine may be busy."""
+    document = bench(environment, "failover", signal, "--rounds", "1")
+    assert all(document[key] is not None for key in FAILOVER_KEYS)
+    assert (document["lost"], document["duplicated"], document["client_errors"]) == (0, 0, 0)
+    assert document["unavailable_ms_max"] < 5_000
