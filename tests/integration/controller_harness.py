@@ -18,6 +18,7 @@ from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
+from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
@@ -139,6 +140,7 @@ class Cluster:
         self.controllers: dict[int, ManagedProcess] = {}
         self.ports: dict[int, int] = {}
         self._channels: list[grpc.aio.Channel] = []
+        self._guard = Guard()
         self.session: ZooKeeperSession
 
     def start_controller(self, controller_id: int, session_timeout_ms: int = 10_000) -> None:
@@ -152,7 +154,7 @@ class Cluster:
         environment = {**os.environ, "HIGHTIDE_TRACE_DIR": str(self.directory / "traces")}
         log = self.directory / f"controller-{controller_id}.log"
         process = ManagedProcess(f"controller-{controller_id}", command, environment, log)
-        process.start(None)
+        process.start(self._guard)
         self.controllers[controller_id] = process
 
     def kill_controller(self, controller_id: int) -> None:
@@ -232,6 +234,7 @@ class Cluster:
             await channel.close()
         for process in self.controllers.values():
             process.kill()
+        self._guard.close()
         for broker in self.brokers.values():
             await broker.stop()
         await self.session.close()

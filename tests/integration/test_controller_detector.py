@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from hightide_controller.detector import ProcessWatcher, is_refused
+from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
@@ -24,11 +25,12 @@ class Watched:
         self.address = HostPort("127.0.0.1", free_port())
         command = [sys.executable, str(SCRIPT), str(self.address.port)]
         self.process = ManagedProcess("health", command, {}, directory / "health.log")
+        self._guard = Guard()
         self.died = asyncio.Event()
         self.watcher: ProcessWatcher
 
     async def start(self) -> None:
-        self.process.start(None)
+        self.process.start(self._guard)
 
         async def listens() -> bool:
             return not await is_refused(self.address)
@@ -45,6 +47,7 @@ class Watched:
         self.watcher.close()
         await self.watcher.closed()
         self.process.kill()
+        self._guard.close()
 
 
 def test_a_killed_process_is_dead_within_tens_of_milliseconds(tmp_path: Path) -> None:

@@ -127,8 +127,10 @@ class BrokerLink:
                 return await self._deliver(delivery)
         except grpc.aio.AioRpcError as error:
             self._explain(error)
-            self._outbox.put_back(delivery)
-            return False
+        except Exception:  # noqa: BLE001 - the top of a task: one message that cannot be built stops no other
+            _log.exception("broker %d could not be told, it is tried again", self.broker.broker_id)
+        self._outbox.put_back(delivery)
+        return False
 
     async def _deliver(self, delivery: Delivery) -> bool:
         epoch = self.broker.broker_epoch

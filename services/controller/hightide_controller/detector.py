@@ -49,7 +49,7 @@ class ProcessWatcher:
         self._on_death = on_death
         self.was_reached = False
         """Whether a stream to it ever spoke."""
-        self._task = asyncio.create_task(self._watch(), name=f"watch-{address}")
+        self._task = asyncio.create_task(self._run(), name=f"watch-{address}")
 
     def close(self) -> None:
         """Stop watching; nothing is told any more."""
@@ -59,6 +59,12 @@ class ProcessWatcher:
         """Wait until it has ended."""
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+
+    async def _run(self) -> None:
+        try:
+            await self._watch()
+        except Exception:  # noqa: BLE001 - the top of a task; the ZooKeeper session still tells of a death
+            _log.exception("the process at %s is not watched any more", self._address)
 
     async def _watch(self) -> None:
         refused_since_ms: int | None = None

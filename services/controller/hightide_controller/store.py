@@ -36,6 +36,7 @@ from hightide_runtime.zookeeper import (
     SessionExpired,
     SetData,
     Znode,
+    ZooKeeperError,
     ZooKeeperSession,
 )
 
@@ -304,7 +305,8 @@ class ControllerStore:
             return Fenced()
         except (NodeExists, NoNode):
             return TopicStoreRefused(effect.request_id, exists=True)
-        except (ConnectionLost, SessionExpired):
+        except ZooKeeperError as error:
+            _log.warning("whether topic %s was created is unknown: %s", topic.name, error)
             return TopicStoreRefused(effect.request_id, exists=False)
         return TopicStored(effect.request_id)
 

@@ -69,6 +69,10 @@ class Reader:
                 _log.warning("reading ZooKeeper is tried again: %s", error)
                 self._marked.set()
                 await asyncio.sleep(_PAUSE_S)
+            except Exception:  # noqa: BLE001 - the top of a task
+                _log.exception("reading %s is tried again", self._name)
+                self._marked.set()
+                await asyncio.sleep(1.0)
 
 
 class ZooKeeperWatches:

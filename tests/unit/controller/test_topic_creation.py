@@ -146,6 +146,14 @@ def test_an_unknown_setting_is_answered_with_what_may_have_been_meant() -> None:
     assert "did you mean 'min.insync.replicas'?" in refusal(world).message
 
 
+def test_an_assignment_that_no_znode_can_hold_is_refused() -> None:
+    brokers = tuple(range(1_000_000_000, 1_000_000_010))
+    world = World.elected(*brokers)
+    world.send(replace(REQUEST, partition_count=10_000, replication_factor=10))
+    assert refusal(world).refusal is Refusal.INVALID_PARTITION_COUNT
+    assert world.pending == []
+
+
 def test_a_topic_that_exists_is_refused() -> None:
     world = World.elected(1, 2, 3, topics=(topic((1, 2)),))
     world.send(REQUEST)

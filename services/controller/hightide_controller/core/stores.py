@@ -48,7 +48,7 @@ BYTES_MAX: Final = 400_000
 READS_MAX: Final = 1_000
 _BYTES_BESIDE_NAMES: Final = 330
 """Of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
-_BYTES_A_REPLICA: Final = 6
+_BYTES_A_REPLICA: Final = 11
 
 
 def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) -> Candidates:

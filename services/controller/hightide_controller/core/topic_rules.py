@@ -10,9 +10,11 @@ from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.topic_configs import config_fault
 
-__all__ = ["PARTITIONS_PER_TOPIC_MAX", "assignment_fault", "name_fault", "request_fault"]
+__all__ = ["PARTITIONS_PER_TOPIC_MAX", "assignment_fault", "name_fault", "request_fault", "size_fault"]
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
+_ASSIGNMENT_BYTES_MAX: Final = 350_000
+"""Of the topic znode: it is written in one operation, and ZooKeeper refuses what is larger than 1 MiB."""
 
 Fault = tuple[Refusal, str]
 
@@ -38,6 +40,21 @@ def assignment_fault(assignment: Sequence[Sequence[int]], known: Collection[int]
             if broker_id < 0 or (known is not None and broker_id not in known):
                 names = "none" if known is None else ", ".join(str(known_id) for known_id in sorted(known))
                 return f"partition {partition} names broker {broker_id}, which is not alive; alive: {names}"
+    return None
+
+
+def size_fault(assignment: Sequence[Sequence[int]]) -> str | None:
+    """Whether the assignment fits into the topic znode."""
+    # Each partition is written as "1234":[1,2,3] and a comma.
+    size_bytes = sum(
+        len(str(partition)) + 6 + sum(len(str(broker_id)) + 1 for broker_id in replicas)
+        for partition, replicas in enumerate(assignment)
+    )
+    if size_bytes > _ASSIGNMENT_BYTES_MAX:
+        return (
+            f"{len(assignment)} partitions with so many replicas take {size_bytes:,} bytes in ZooKeeper; "
+            f"{_ASSIGNMENT_BYTES_MAX:,} is the most: use fewer of either"
+        )
     return None
 
 

@@ -30,6 +30,7 @@ from hightide_controller.core.topic_rules import (
     assignment_fault,
     name_fault,
     request_fault,
+    size_fault,
 )
 
 __all__ = [
@@ -64,6 +65,8 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     assignment = event.assignment or assign(
         eligible, event.partition_count, event.replication_factor, start=state.seed % len(eligible)
     )
+    if (too_large := size_fault(assignment)) is not None:
+        return [RefuseRequest(event.request_id, Refusal.INVALID_PARTITION_COUNT, too_large)]
     topic = Topic(event.name, event.topic_id, assignment, event.configs)
     if event.validate_only:
         return [AnswerCreateTopic(event.request_id, topic)]
