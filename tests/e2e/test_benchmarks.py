@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from hightide_cli.bench import FAILOVER_KEYS, THROUGHPUT_KEYS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
