@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker
+from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, retry_pause_ms
 from hightide.consumer_settings import ConsumerSettings
 from hightide.errors import (
     AddressUnreachableError,
@@ -251,7 +251,7 @@ class ConsumerCore:
         return leader
 
     def _block(self, position: FetchPosition, now_ms: float) -> None:
-        position.blocked_until_ms = now_ms + RETRY_PAUSE_MS
+        position.blocked_until_ms = now_ms + retry_pause_ms(position.attempts)
         self._wake_by(position.blocked_until_ms)
 
     def _entry(self, position: FetchPosition, leader: Leader) -> FetchEntry:

@@ -32,6 +32,7 @@ class FetchPosition:
     way for the old one is dropped when it comes."""
 
     __slots__ = (
+        "attempts",
         "blocked_until_ms",
         "buffered_bytes",
         "error",
@@ -63,6 +64,7 @@ class FetchPosition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.failing_since_ms: float | None = None
+        self.attempts = 0
         self.last_error: HightideError | None = None
         self.error: HightideError | None = None
 
@@ -84,8 +86,7 @@ class FetchPosition:
         self.buffered_bytes = 0
         self.blocked_until_ms = 0.0
         self.error = None
-        self.last_error = None
-        self.failing_since_ms = None
+        self.worked()
 
     def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[Chunk]:
         """What is wanted of fetched batches. The first one may begin below the offset that was asked for."""
@@ -104,9 +105,11 @@ class FetchPosition:
         """An answer without an error came."""
         self.failing_since_ms = None
         self.last_error = None
+        self.attempts = 0
 
     def failed(self, error: HightideError, now_ms: float) -> None:
         """An attempt failed, and will be made again."""
         self.last_error = error
+        self.attempts += 1
         if self.failing_since_ms is None:
             self.failing_since_ms = now_ms

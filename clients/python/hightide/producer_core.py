@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker
+from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, retry_pause_ms
 from hightide.delivery import Delivery
 from hightide.errors import (
     AddressUnreachableError,
@@ -330,15 +330,16 @@ class ProducerCore:
         """Whom to send the lane's batches to; None where that, or the producer id, is not known yet."""
         leader = self.cluster.leader_of(lane.topic, lane.partition)
         if leader is None:
-            self._block(lane, now_ms)
+            # It is unblocked by the first metadata that names a leader.
+            self._block(lane, 8, now_ms)
             self.seeker.want_again(now_ms=now_ms)
             return None
         if lane.identity is None and self._identity is None:
             return None
         return leader
 
-    def _block(self, lane: Lane, now_ms: float) -> None:
-        lane.blocked_until_ms = now_ms + RETRY_PAUSE_MS
+    def _block(self, lane: Lane, attempts: int, now_ms: float) -> None:
+        lane.blocked_until_ms = now_ms + retry_pause_ms(attempts)
         self._wake_by(lane.blocked_until_ms)
 
     def _calls_to(
@@ -517,7 +518,7 @@ class ProducerCore:
             self.seeker.want()
         # One that was overtaken on the wire goes again as soon as those before it are through.
         if error.retriable or error.refresh_metadata:
-            self._block(lane, now_ms)
+            self._block(lane, batch.attempts, now_ms)
 
     def _is_gone(self, lane: Lane, error: HightideError, now_ms: float) -> bool:
         """Whether the topic has been unknown for so long that it must have been deleted; its batches then
