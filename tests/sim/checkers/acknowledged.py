@@ -10,6 +10,8 @@ class Acknowledged(Checker):
 
     def check(self) -> None:
         world = self.world
+        for offset, record in world.contradictions:
+            self.violated(f"{world.acked[offset]} and {record} are both acknowledged at {offset}")
         for member in world.isr:
             log = world.brokers[member].disk.log
             for offset, record in world.acked.items():

@@ -35,5 +35,11 @@ class Healed(Checker):
         world = self.world
         value = world.produce(world.leader)
         world.converge(2)
-        if value is None or all(record[1] != value for record in world.acked.values()):
-            self.violated("the next record is not acknowledged")
+        if value is None:
+            self.violated("the next record is refused")
+        self.check_acknowledged(value)
+
+    def check_acknowledged(self, value: int) -> None:
+        """The producer of this record does not wait any more."""
+        if all(record[1] != value for record in self.world.acked.values()):
+            self.violated(f"record {value} is not acknowledged")

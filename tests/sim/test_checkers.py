@@ -1,0 +1,94 @@
+"""Tests of the tests: each checker goes red on a world that somebody tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sim.checkers import Violation
+from sim.world import World
+from sim.zookeeper import STATE, Put, Stored
+
+
+def lose_a_record(world: World) -> None:
+    world.brokers[2].disk.log.pop()
+
+
+def write_another_record(world: World) -> None:
+    world.acked.clear()
+    world.brokers[3].disk.log[0] = (0, 99)
+    world.log_changed()
+
+
+def diverge(world: World) -> None:
+    world.acked.clear()
+    for broker in world.brokers.values():
+        broker.state = replace(broker.state, high_watermark=0, leading=None)
+    world.brokers[3].disk.log[0] = (0, 99)
+    world.log_changed()
+
+
+def lower_the_high_watermark(world: World) -> None:
+    world.brokers[2].state = replace(world.brokers[2].state, high_watermark=0)
+
+
+def commit_twice_in_an_epoch(world: World) -> None:
+    world.commits += [(0, 1, 1), (0, 2, 1)]
+
+
+def acknowledge_twice_at_an_offset(world: World) -> None:
+    world.acknowledged(1, 0, (5, 99))
+
+
+def write_under_an_old_controller_epoch(world: World) -> None:
+    world.zookeeper.multi((Put(STATE, Stored(1, 0, (1, 2), 0), 0),), writer=12)
+
+
+def write_without_leading(world: World) -> None:
+    world.zookeeper.multi((Put(STATE, Stored(1, 0, (1, 2), 1), 0),), writer=2)
+
+
+def put_the_leader_out_of_the_isr(world: World) -> None:
+    world.zookeeper.multi((Put(STATE, Stored(1, 0, (2,), 1), 0),), writer=1)
+
+
+def elect_from_outside_the_isr(world: World) -> None:
+    world.zookeeper.multi((Put(STATE, Stored(1, 1, (1,), 1), 0),), writer=11)
+    world.zookeeper.multi((Put(STATE, Stored(3, 2, (3,), 1), 1),), writer=11)
+
+
+def turn_back_the_leader_epoch(world: World) -> None:
+    world.zookeeper.multi((Put(STATE, Stored(2, 1, (2, 1), 1), 0),), writer=11)
+    world.zookeeper.multi((Put(STATE, Stored(1, 0, (1, 2), 1), 1),), writer=11)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "invariant"),
+    [
+        (lose_a_record, "Acknowledged"),
+        (acknowledge_twice_at_an_offset, "Acknowledged"),
+        (write_another_record, "StrongIsr"),
+        (diverge, "LogMatching"),
+        (lower_the_high_watermark, "HighWatermark"),
+        (commit_twice_in_an_epoch, "CommittingLeader"),
+        (write_under_an_old_controller_epoch, "Znodes"),
+        (write_without_leading, "Znodes"),
+        (put_the_leader_out_of_the_isr, "Znodes"),
+        (elect_from_outside_the_isr, "Znodes"),
+        (turn_back_the_leader_epoch, "Znodes"),
+    ],
+)
+def test_a_checker_sees(tamper: Callable[[World], None], invariant: str) -> None:
+    world = World()
+    world.start()
+    for _ in range(3):
+        world.produce(1)
+        world.settle()
+    world.advance(1)
+    world.settle()
+    assert len(world.acked) == 3
+    tamper(world)
+    with pytest.raises(Violation) as found:
+        world.check()
+    assert found.value.invariant == invariant
