@@ -20,6 +20,8 @@ def buf_curl(address: str, path: str, *arguments: str) -> str:
             "--protocol",
             "grpc",
             "--http2-prior-knowledge",
+            "--timeout",
+            "10s",
             *arguments,
             f"http://{address}{path}",
         ],

@@ -64,7 +64,7 @@ class LimitsInterceptor:
             return ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
                 f"{method} was called without a deadline; set one, of at most {self._max_deadline_ms} ms "
-                "(grpcurl: -max-time 10; buf curl: -H 'grpc-timeout: 10S')",
+                "(grpcurl: -max-time 10; buf curl: --timeout 10s)",
                 {"max_deadline_ms": str(self._max_deadline_ms)},
             )
         if remaining_s * 1000 > self._max_deadline_ms:
