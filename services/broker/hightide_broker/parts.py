@@ -36,6 +36,7 @@ from hightide_broker.settings import BrokerSettings
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.startup import read_cluster
 from hightide_broker.storage import DataDirectory
+from hightide_broker.trust import assess, confirm, leave_doubtful_isrs
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Parts:
         self._settings = settings
         self._session = session
         self._data = data
+        self._disk = disk
         broker_id = settings.broker_id
         self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Done when the data directory has failed: the broker stops, so that its leaderships move."""
@@ -114,10 +116,17 @@ class Parts:
     async def take_over_from_zookeeper(self) -> None:
         """Start the replicas that ZooKeeper assigns to this broker, in the roles that it says (V3 section E).
 
-        Raises ZooKeeperError, StorageError.
+        Raises ZooKeeperError, StorageError, StartupError.
         """
         started = time.monotonic()
-        stored = await read_cluster(self._session, self._settings.broker_id)
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        stored = await read_cluster(self._session, settings.broker_id)
+        trust = await loop.run_in_executor(
+            self._disk, assess, settings.data_dir, self._data.was_closed_cleanly
+        )
+        stored = await leave_doubtful_isrs(self._session, settings.broker_id, trust, stored)
+        await loop.run_in_executor(self._disk, confirm, settings.data_dir)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch
         await self._control.decide(None, stored.decisions)
