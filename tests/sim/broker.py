@@ -121,7 +121,10 @@ class SimBroker:
         self.alive = False
         self.paused = False
         if lost_records:
-            del self.disk.log[-lost_records:]
+            disk = self.disk
+            del disk.log[-lost_records:]
+            # Epochs reach the disk with the records: the last one is forgotten with them.
+            disk.epochs = {e: start for e, start in disk.epochs.items() if start < len(disk.log)}
             self.world.log_changed()
 
     # --- ZooKeeper -------------------------------------------------------------------------------

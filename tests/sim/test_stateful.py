@@ -140,7 +140,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
 
 SMOKE = settings(
-    max_examples=40,
+    max_examples=100,
     stateful_step_count=60,
     deadline=None,
     derandomize=True,

@@ -6,19 +6,28 @@ partition epoch, then sense. A command that was obeyed before is obeyed again wi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse, ReplicaStopped, StopFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.follower import become_follower_and_truncate
 from hightide_broker.core.isr import Committed
 from hightide_broker.core.leader import adopt_isr, become_leader, progress_of
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.core.replica import NO_LEADER, Decision, Leading, Replica, Role, enter
+from hightide_broker.core.replica import NO_LEADER, UNTOLD_EPOCH, Decision, Leading, Replica, Role, enter
 
 Step = tuple[Replica, Effects]
 
 
 def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step:
-    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
+    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand).
+
+    A leader that refuses because its epoch is spent is given a new one by the controller
+    (LeadershipDeclined).
+    """
+    if replica.spent_epoch == UNTOLD_EPOCH:
+        spent_epoch = max(event.leader_epoch, replica.epochs.latest_epoch)
+        replica = replace(replica, spent_epoch=spent_epoch)
     refusal = refuse_decision(replica, event)
     if refusal is not None:
         return replica, (Refuse(refusal),)

@@ -21,6 +21,9 @@ NO_LEADER: Final = -1
 UNKNOWN_OFFSET: Final = -1
 """The log end offset of a follower that has not fetched in this leader epoch."""
 
+UNTOLD_EPOCH: Final = 2**31 - 1
+"""Stands for the epoch of a decision that has not come yet; no epoch is as large."""
+
 
 class Role(Enum):
     """What this replica does at present."""
@@ -134,9 +137,11 @@ class Replica:
     durable_end_offset: int
     high_watermark: int
     spent_epoch: int
-    """The newest epoch that an earlier life of this broker may have led in, when the log may have lost its
-    tail since; leading in it again would write other records under offsets that followers hold (DESIGN
-    §6.8)."""
+    """The newest epoch in which this replica must not lead. After an unclean start the log may have lost
+    its tail, and leading on in an epoch in which an earlier life led would write other records under
+    offsets that followers hold (DESIGN §6.8). What was lost may include the knowledge of that epoch: so
+    whatever epoch the first decision of this life names is spent, and all before it. UNTOLD_EPOCH until
+    that decision."""
     leading: Leading | None = None
 
     @staticmethod
@@ -151,15 +156,12 @@ class Replica:
     ) -> Replica:
         """A replica as the broker finds it on disk at startup, or new. Called once for each by the shell.
 
-        `high_watermark` is the checkpointed one; `epochs` are all (epoch, start offset) that were
-        persisted, also those whose records are lost: they are spent. `clean` is whether the log is known to
-        be whole: the broker was stopped cleanly, or the log is new. A log that was just opened counts as
-        durable to its end (recovery syncs it).
+        `high_watermark` is the checkpointed one; `epochs` are (epoch, start offset) of the storage; `clean`
+        is whether the log is known to be whole: the data directory was closed cleanly, or this replica is
+        new on this broker. A log that was just opened counts as durable to its end (recovery syncs it).
         """
         assert log_start_offset <= log_end_offset
-        kept = tuple(EpochStart(*e) for e in epochs if e[1] <= log_end_offset)
-        spent_epoch = NO_EPOCH if clean or not epochs else epochs[-1][0]
-        lineage = EpochLineage(kept)
+        lineage = EpochLineage(tuple(EpochStart(*e) for e in epochs if e[1] <= log_end_offset))
         return Replica(
             settings,
             Role.IDLE,
@@ -169,7 +171,7 @@ class Replica:
             log_end_offset,
             log_end_offset,
             min(max(high_watermark, log_start_offset), log_end_offset),
-            spent_epoch,
+            NO_EPOCH if clean else UNTOLD_EPOCH,
         )
 
     @property
