@@ -205,7 +205,8 @@ class Control:
     async def _host(self, key: PartitionKey, topic: str, settings: TopicSettings) -> HostedReplica:
         """Start a replica (V3 startReplica): open its log, off the loop where it may have to be recovered."""
         topic_id, partition = key
-        if key in self._on_disk:
+        is_new = key not in self._on_disk
+        if not is_new:
             loop = asyncio.get_running_loop()
             opened: Log = await loop.run_in_executor(
                 self._disk, self._data.log, topic_id, partition, False, topic, settings.log
@@ -216,14 +217,14 @@ class Control:
         else:
             opened = self._data.log(topic_id, partition, True, topic, settings.log)
             self._on_disk.add(key)
-        clean = self._data.was_closed_cleanly or opened.log_end_offset == opened.log_start_offset == 0
         state = Replica.opened(
             self._core_settings(settings),
             log_start_offset=opened.log_start_offset,
             log_end_offset=opened.log_end_offset,
             high_watermark=opened.high_watermark_checkpoint,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
-            clean=clean,
+            # An empty log may be one that lost all of its records.
+            clean=self._data.was_closed_cleanly or is_new,
         )
         replica = HostedReplica(key, topic, settings, state, opened)
         self._replicas.add(replica)
