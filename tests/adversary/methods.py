@@ -43,6 +43,8 @@ def all_methods() -> list[Method]:
 
 # Every string is no legal name of anything, so that no request made of these can do what it says.
 _IMPOSSIBLE_TEXT = "☃"
+# A broker epoch, an offset: far from any that a test's cluster reaches, also with some bits flipped.
+_IMPOSSIBLE_INT64 = 0x5A5A_5A5A_5A5A
 
 
 def plausible(message_type: type[Message]) -> Message:
@@ -72,6 +74,8 @@ def _fill(message: Message, field: Any) -> None:
         value = b"\x01" * 16
     elif field.type == FieldDescriptor.TYPE_BOOL:
         value = True
+    elif field.type == FieldDescriptor.TYPE_INT64:
+        value = _IMPOSSIBLE_INT64
     if field.is_repeated:
         getattr(message, field.name).append(value)
     else:

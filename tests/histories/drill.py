@@ -1,6 +1,5 @@
 """One topic under load while a test breaks the cluster, and the judgement afterwards."""
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -8,7 +7,7 @@ from hightide import Admin, Consumer, PartitionDescription, TopicPartition
 from hightide_local.cluster import LocalCluster
 from histories.anomalies import Kind, find_anomalies, summary
 from histories.history import History, Outcome, Send
-from histories.load import EndWatch, Load, read_everything
+from histories.load import EndWatch, Load, Tail, read_everything
 from histories.replica_logs import differences, partition_directory
 from histories.waiting import wait_until
 
@@ -30,7 +29,7 @@ class Drill:
         cluster: LocalCluster,
         topic: str,
         *,
-        replicas: Sequence[int] = (1, 2, 3),
+        flush: str = "replicated",
         request_timeout_ms: int = 5_000,
         allowed: frozenset[Kind] = frozenset(),
     ) -> None:
@@ -39,8 +38,8 @@ class Drill:
         self.cluster, self.topic = cluster, topic
         self.history = History()
         self.admin = Admin(cluster.bootstrap)
-        first, second, third = replicas
-        self._assignment = [[first, second, third], [first, third, second], [first, second, third]]
+        self._configs = {"min.insync.replicas": "2", "flush": flush}
+        self._assignment = [[1, 2, 3], [1, 3, 2], [1, 2, 3]]
         self.partitions = [TopicPartition(topic, number) for number in range(len(self._assignment))]
         self._asides: list[Send] = []
         self._request_timeout_ms = request_timeout_ms
@@ -92,14 +91,16 @@ class Drill:
         self._asides.append(unknown)
 
     def __enter__(self) -> Self:
-        self.admin.create_topic(self.topic, assignment=self._assignment, configs={"min.insync.replicas": "2"})
+        self.admin.create_topic(self.topic, assignment=self._assignment, configs=self._configs)
         bootstrap = self.cluster.bootstrap
         self.load = Load(
             bootstrap, self.topic, self.history, name=self.topic, request_timeout_ms=self._request_timeout_ms
         )
         self._watch = EndWatch(bootstrap, self.partitions, self.history)
+        self._tail = Tail(bootstrap, self.topic, self.history)
         self.load.__enter__()
         self._watch.__enter__()
+        self._tail.__enter__()
         self.wait_for_progress()
         return self
 
@@ -110,6 +111,7 @@ class Drill:
             self.load.__exit__(kind, error, trace)
         finally:
             self._watch.__exit__(kind, error, trace)
+            self._tail.__exit__(kind, error, trace)
         if error is None:
             self.judge()
         self.admin.close()
@@ -118,6 +120,10 @@ class Drill:
         """Everything acknowledged is there, once, in order; nobody saw an error; all replicas hold the same
         bytes."""
         assert self.load.errors == []
+        assert self._tail.errors == []
+        assert self._watch.errors == []
+        assert {read.reader for read in self.history.reads} == {"tail"}, "nobody read along"
+        assert self.history.ends, "nobody watched the high watermark"
         assert self.history.count(Outcome.ACKNOWLEDGED) == len(self.history.sends) > 0
         self.history.sends += self._asides
         self.wait_for_isr(3)

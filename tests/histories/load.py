@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from hightide import Consumer, Delivery, HightideError, Producer, TopicPartition
+from hightide import Consumer, Delivery, HightideError, Producer, Record, TopicPartition
 from hightide.errors import (
     DeliveryTimeoutError,
     NotEnoughReplicasError,
@@ -195,15 +195,46 @@ class EndWatch:
         self._consumer.close()
 
 
+class Tail:
+    """Reads a topic from its beginning on while everything else goes on, and writes down each record."""
+
+    def __init__(self, bootstrap: str, topic: str, history: History) -> None:
+        self._consumer = Consumer(bootstrap, topics=topic, request_timeout_ms=2_000, fetch_max_wait_ms=100)
+        self._history = history
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
+        self.errors: list[HightideError] = []
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                records = self._consumer.poll(timeout_s=0.2, max_records=5_000)
+            except HightideError as error:
+                self.errors.append(error)
+                continue
+            self._history.reads += [read_as(record, "tail") for record in records]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join(70)
+        assert not self._thread.is_alive(), "poll() does not come back"
+        self._consumer.close()
+
+
+def read_as(record: Record, reader: str) -> Read:
+    """A record as the history keeps it."""
+    place = Place(record.topic, record.partition, record.offset)
+    return Read(reader, place, record.key or b"", record.value or b"")
+
+
 def read_everything(bootstrap: str, topic: str, history: History, *, reader: str) -> None:
     """One pass over all partitions of a topic, from the first offset to the end as it is now."""
     with Consumer(bootstrap, topics=topic) as consumer:
         for record in consumer.read_to_end():
-            history.reads.append(
-                Read(
-                    reader,
-                    Place(record.topic, record.partition, record.offset),
-                    record.key or b"",
-                    record.value or b"",
-                )
-            )
+            history.reads.append(read_as(record, reader))

