@@ -7,6 +7,7 @@ by one lock for all batches, since there are few.
 """
 
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -33,6 +34,12 @@ RECORD_OVERHEAD_BYTES: Final = 24
 BATCH_OVERHEAD_BYTES: Final = 1024
 
 _waiters_lock = threading.Lock()
+
+
+def warm_up() -> None:
+    """Let Arrow make its first array. It then looks for pandas, which takes long where there is one, and
+    cannot be done any more while the interpreter ends. Called by producers before their first record."""
+    pa.array([0])
 
 
 class Owner(Protocol):
@@ -89,7 +96,7 @@ class PendingBatch:
         self.deadline_ms = deadline_ms
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
-        self.timestamps: Any = []
+        self.timestamps: Any = array("q")
         self.headers: list[Sequence[tuple[str, bytes]] | None] | None = None
         self.arrow: Any = None
         self.record_count = 0
@@ -159,7 +166,8 @@ class PendingBatch:
             return self.arrow
         if self.encoded is not None:
             return body.decode(b"".join(self.encoded), check_crc=False)
-        timestamps = pa.array(self.timestamps, pa.int64()).view(body.TIMESTAMP_TYPE)
+        moments = pa.py_buffer(self.timestamps)
+        timestamps = pa.Array.from_buffers(body.TIMESTAMP_TYPE, self.record_count, [None, moments], 0)
         arrays = [pa.array(self.keys, pa.binary()), pa.array(self.values, pa.binary()), timestamps]
         if self.headers is None:
             return pa.RecordBatch.from_arrays(arrays, schema=body.SCHEMA)

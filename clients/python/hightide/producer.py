@@ -22,7 +22,7 @@ from hightide.errors import (
 )
 from hightide.lane import Lane, TopicLanes
 from hightide.partitioner import crc32c
-from hightide.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch
+from hightide.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producer_core import ProducerCore
 from hightide.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
@@ -136,7 +136,7 @@ class Producer:
         key = as_bytes("key", key)
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
-        home = self._topic(topic)
+        home = self._topics.get(topic) or self._topic(topic)
         lane = home.lane_for(key, partition)
         delivery = self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
@@ -169,10 +169,15 @@ class Producer:
     def _topic(self, topic: str) -> TopicLanes:
         """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
         started_ms = now_ms()
+        seeker = self._core.seeker
         with self._changed:
             self._check_open()
             self._driver.start()
-            seeker = self._core.seeker
+            if topic not in self._core.topics:
+                seeker.want([topic])
+                self._driver.poke()
+        warm_up()
+        with self._changed:
             asked_at = seeker.answer_count
             while True:
                 self._check_open()

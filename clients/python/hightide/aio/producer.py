@@ -15,7 +15,7 @@ from hightide.cluster import Cluster
 from hightide.driver import now_ms, run_callbacks
 from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
 from hightide.lane import TopicLanes
-from hightide.pending_batch import PendingBatch
+from hightide.pending_batch import PendingBatch, warm_up
 from hightide.producer_core import ProducerCore
 from hightide.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
@@ -134,6 +134,7 @@ class Producer:
         started_ms = now_ms()
         self._check_open()
         self._driver.start()
+        warm_up()
         seeker = self._core.seeker
         asked_at = seeker.answer_count
         while True:
