@@ -218,11 +218,8 @@ def processes_of(directory: Path) -> list[int]:
 
 @pytest.fixture
 def detached_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(LocalCluster.__init__, "__kwdefaults__", {
-        **(LocalCluster.__init__.__kwdefaults__ or {}),
-        "broker_program": BROKER,
-        "controller_program": CONTROLLER,
-    })  # fmt: skip
+    monkeypatch.setattr("hightide_local.cluster.BROKER_PROGRAM", BROKER)
+    monkeypatch.setattr("hightide_local.cluster.CONTROLLER_PROGRAM", CONTROLLER)
     yield tmp_path
     if (tmp_path / "cluster.json").exists():
         detached.down(tmp_path)

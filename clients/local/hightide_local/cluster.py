@@ -51,8 +51,8 @@ class LocalCluster:
         log_level: str = "INFO",
         detached: bool = False,
         first_ports: FirstPorts | None = None,
-        broker_program: Sequence[str] = BROKER_PROGRAM,
-        controller_program: Sequence[str] = CONTROLLER_PROGRAM,
+        broker_program: Sequence[str] | None = None,
+        controller_program: Sequence[str] | None = None,
     ) -> None:
         """Nothing runs yet; ports are those of the last time, where the directory has seen one."""
         if brokers < 1 or controllers < 1:
@@ -66,8 +66,12 @@ class LocalCluster:
         self._paused: set[str] = set()
         common = ("--zookeeper-session-timeout-ms", str(session_timeout_ms), "--log-level", log_level)
         lag = ("--replica-lag-time-max-ms", str(replica_lag_time_max_ms))
-        self._broker_command = (*broker_program, *common, *lag, *broker_arguments)
-        self._controller_command = (*controller_program, *common, *controller_arguments)
+        self._broker_command = (*(broker_program or BROKER_PROGRAM), *common, *lag, *broker_arguments)
+        self._controller_command = (
+            *(controller_program or CONTROLLER_PROGRAM),
+            *common,
+            *controller_arguments,
+        )
         self._processes: dict[str, ManagedProcess] = {}
         for name, (pid, created_s) in self._layout.processes.items():
             if name in self._layout.names:
