@@ -244,6 +244,7 @@ class Control:
         replica.settings = settings
         replica.log.update_settings(settings.log)
         self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
+        self._shell.cover_unflushed(replica)
 
     def _feed(
         self, replica: HostedReplica, event: LeaderAndIsrDecided | StopRequested

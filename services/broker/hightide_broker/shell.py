@@ -122,7 +122,7 @@ class ReplicaShell:
             fx.AbandonWaiters: self._abandon_waiters,
             fx.StopFetching: lambda replica, _effect, _: self.fetching.stop(replica),
             fx.AskEpochEnd: lambda replica, effect, _: self.fetching.ask(replica, effect),
-            fx.StartFetching: lambda replica, effect, _: self.fetching.start(replica, effect),
+            fx.StartFetching: self._start_fetching,
             fx.ReplicaStopped: lambda replica, effect, _: self.stopping.stopped(replica, effect.delete),
             # What the caller of `feed` reads off the effects and answers itself.
             fx.Refuse: lambda _replica, _effect, _: None,
@@ -158,8 +158,19 @@ class ReplicaShell:
     def flushed(self, replica: HostedReplica) -> None:
         """A round of fsync covered the replica's log. Called by `GroupCommit`."""
         self.feed(replica, FsyncDone(replica.log.durable_end_offset))
+        self.cover_unflushed(replica)
         if replica.state.is_follower:
             self.fetching.resume(replica)
+
+    def cover_unflushed(self, replica: HostedReplica) -> None:
+        """Where flush=fsync, nothing may wait for a flush that nobody asked for.
+
+        A round that a truncation crossed proves nothing, and a replica may come under flush=fsync, or begin
+        to follow, with records that were never flushed.
+        """
+        state = replica.state
+        if state.settings.flush_on_disk and state.durable_end_offset < state.log_end_offset:
+            self.group_commit.cover((replica,))
 
     def close(self) -> None:
         """Stop the timer."""
@@ -223,6 +234,10 @@ class ReplicaShell:
         self._touch_followers(replica, wake=True)
         if replica.state.settings.flush_on_disk:
             self.group_commit.cover((replica,))
+
+    def _start_fetching(self, replica: HostedReplica, effect: fx.StartFetching, _: Payload | None) -> None:
+        self.fetching.start(replica, effect)
+        self.cover_unflushed(replica)
 
     # --- whoever waits ---------------------------------------------------------------------------
 
