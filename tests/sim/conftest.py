@@ -12,3 +12,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--schedules", type=int, default=None, help="how many random schedules to run")
     group.addoption("--first-seed", type=int, default=0, help="where the seeds begin")
+    group.addoption("--rewrite", action="store_true", help="write the outcomes of the transcripts anew")
