@@ -214,6 +214,12 @@ def test_without_enough_replicas_nothing_is_appended_and_nobody_else_is_elected(
         taken = produce_result(target.send_produce(alone, acks=broker_pb2.ACKS_LEADER))
         assert (name_of(taken.error_code), taken.base_offset) == ("OK", target.next_offset)
         target.next_offset += 1
+        numbered = good_batch(target.topic_id, 0, producer_id=10**9, producer_epoch=0, base_sequence=0)
+        first = produce_result(target.send_produce(numbered, acks=broker_pb2.ACKS_LEADER))
+        assert (name_of(first.error_code), first.base_offset) == ("OK", target.next_offset)
+        target.next_offset += 1
+        again = produce_result(target.send_produce(numbered))
+        assert name_of(again.error_code) == "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "one replica stood for all"
 
         cluster.kill(f"broker-{leader}")
         for follower in followers:
@@ -233,6 +239,8 @@ def test_without_enough_replicas_nothing_is_appended_and_nobody_else_is_elected(
             30,
         )
         (partition,) = admin.describe_topics([topic])[0].partitions
+    again = produce_result(target.send_produce(numbered))
+    assert (name_of(again.error_code), again.base_offset) == ("OK", first.base_offset)
     assert partition.leader == leader, "only the last in-sync replica may lead"
     target.assert_unharmed()
     target.close()

@@ -13,6 +13,8 @@ from hightide_runtime.errors import ServiceError
 from hightide_broker import refused
 from hightide_broker.core.effects import Append
 from hightide_broker.core.events import ProduceArrived
+from hightide_broker.core.leader import refuse_produce
+from hightide_broker.core.refusals import Refusal
 from hightide_broker.data_calls import Appended, Outcome, Refused
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.limits import REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
@@ -94,6 +96,13 @@ class Producing:
         if headers[0].producer_id >= 0 or len(headers) > 1:
             verdict = replica.log.producers.check_all(headers)
             if isinstance(verdict, DuplicateOf):
+                refusal = refuse_produce(replica.state, acks_all, asked.leader_epoch)
+                if refusal is not None:
+                    # It is in the log from before, perhaps by acks=1; acks=all has to wait for the replicas.
+                    after = Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                    return refused.by_core(
+                        replica, after if refusal is Refusal.NOT_ENOUGH_REPLICAS else refusal
+                    )
                 return Appended(verdict.base_offset, verdict.end_offset, replica.state.log_start_offset)
             if isinstance(verdict, Rejected):
                 return Refused(verdict.code, f"{replica}: {verdict.message}")

@@ -91,14 +91,12 @@ def progress_of(
 def produce(replica: Replica, event: ProduceArrived) -> Step:
     """Append the producer's batches (LeaderWrite), unless acks=all could not be kept
     (min.insync.replicas)."""
-    refusal = refuse_client(replica, event.leader_epoch)
+    refusal = refuse_produce(replica, event.acks_all, event.leader_epoch)
     if refusal is not None:
         return replica, (Refuse(refusal),)
     leading = replica.leading
     assert leading is not None
     assert event.record_count > 0
-    if event.acks_all and len(leading.isr.isr) < replica.settings.min_insync_replicas:
-        return replica, (Refuse(Refusal.NOT_ENOUGH_REPLICAS),)
     old_end = replica.log_end_offset
     new_end = old_end + event.record_count
     for progress in leading.progress:
@@ -111,6 +109,18 @@ def produce(replica: Replica, event: ProduceArrived) -> Step:
         appended, advanced = leader_inc_high_watermark(appended, leading)
         return appended, (append, *advanced)
     return appended, (append,)
+
+
+def refuse_produce(replica: Replica, acks_all: bool, leader_epoch: int) -> Refusal | None:
+    """Why this replica may not acknowledge a produce now, whether it would append or has it already; else
+    None."""
+    refusal = refuse_client(replica, leader_epoch)
+    if refusal is not None:
+        return refusal
+    assert replica.leading is not None
+    if acks_all and len(replica.leading.isr.isr) < replica.settings.min_insync_replicas:
+        return Refusal.NOT_ENOUGH_REPLICAS
+    return None
 
 
 def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leading:
