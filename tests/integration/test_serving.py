@@ -292,6 +292,22 @@ def test_a_graceful_stop_lets_a_running_call_end() -> None:
     with_server(test)
 
 
+def test_a_call_that_comes_while_the_server_stops_is_told_so() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
+        call = ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1), timeout=10)
+        sending = asyncio.ensure_future(call)
+        await replica.parked.wait()
+        stopping = asyncio.ensure_future(server.stop(10))
+        await asyncio.sleep(0)
+        _, _, info = await failure_of(raw_unary(channel, FETCH)(b"", timeout=5))
+        assert info.reason == "SHUTTING_DOWN"
+        replica.release.set()
+        await sending
+        await stopping
+
+    with_server(test)
+
+
 def test_operators_find_services_by_reflection_and_traffic_by_channelz() -> None:
     async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
         listing = reflection_pb2.ServerReflectionRequest(list_services="")

@@ -25,6 +25,7 @@ from hightide_runtime.interceptors.timing import MethodTiming, TimingInterceptor
 from hightide_runtime.interceptors.trace_context import TraceContextInterceptor
 
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+ANSWERS_LEAVE_S = 0.05
 CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
 _log = logging.getLogger(__name__)
 
@@ -74,10 +75,12 @@ class Server:
         server: grpc.aio.Server,
         address: HostPort,
         health_servicer: health.HealthServicer,
+        limits: LimitsInterceptor,
         timings: Mapping[str, MethodTiming],
     ) -> None:
         """For `serve`."""
         self._server = server
+        self._limits = limits
         self._health = health_servicer
         self.address = address
         #: Calls, failures and time of each method so far, by "/service/method".
@@ -88,9 +91,14 @@ class Server:
         await self._health.set(serving, service)
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Say NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest."""
+        """Say NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest.
+
+        gRPC's own grace waits for connections too, and a synchronous client that is idle does not read that it
+        shall close its own. So calls are counted here, and gRPC gets the moment that answers need to leave.
+        """
         await self._health.stop()
-        await self._server.stop(grace_s)
+        await self._limits.drain(grace_s)
+        await self._server.stop(min(grace_s, ANSWERS_LEAVE_S))
 
 
 async def serve(
@@ -108,12 +116,13 @@ async def serve(
     limits = limits or Limits()
     server = grpc.aio.server(options=_server_options(limits))
     timing = TimingInterceptor()
+    limiting = LimitsInterceptor(limits.max_concurrent_rpcs, limits.max_deadline_ms)
     # The order is part of the contract: what is timed includes refusals; a refusal is answered before the
     # request is parsed; and nothing that a servicer raises gets past the error interceptor.
     interceptors: list[Interceptor] = [
         TraceContextInterceptor(),
         timing,
-        LimitsInterceptor(limits.max_concurrent_rpcs, limits.max_deadline_ms),
+        limiting,
         ErrorInterceptor(),
     ]
     for service in services:
@@ -133,7 +142,7 @@ async def serve(
     await server.start()
     address = HostPort(listen.host, port)
     _log.info("listening on %s", address)
-    return Server(server, address, health_servicer, timing.timings)
+    return Server(server, address, health_servicer, limiting, timing.timings)
 
 
 def _server_options(limits: Limits) -> list[tuple[str, int]]:

@@ -1,5 +1,6 @@
-"""Refuses calls without a deadline, and more calls at a time than the server holds."""
+"""Refuses calls without a deadline, more calls at a time than a server holds, and calls to one that stops."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -19,6 +20,21 @@ class LimitsInterceptor:
         self._max_concurrent_rpcs = max_concurrent_rpcs
         self._max_deadline_ms = max_deadline_ms
         self._in_flight = 0
+        self._idle: asyncio.Event | None = None
+
+    async def drain(self, grace_s: float) -> None:
+        """Refuse new calls from here on, and wait until those in hand have ended or the grace is over."""
+        self._idle = asyncio.Event()
+        if self._in_flight:
+            try:
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+            except TimeoutError:
+                return
+
+    def _ended(self) -> None:
+        self._in_flight -= 1
+        if self._idle is not None and self._in_flight == 0:
+            self._idle.set()
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
         """Wrap a method with one response."""
@@ -30,7 +46,7 @@ class LimitsInterceptor:
             try:
                 return await call(request, context)
             finally:
-                self._in_flight -= 1
+                self._ended()
 
         return limited
 
@@ -45,11 +61,15 @@ class LimitsInterceptor:
                 async for response in call(request, context):
                     yield response
             finally:
-                self._in_flight -= 1
+                self._ended()
 
         return limited
 
     def _refusal(self, method: Method, context: Context) -> ServiceError | None:
+        if self._idle is not None:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask the others"
+            )
         if self._in_flight >= self._max_concurrent_rpcs:
             return ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
