@@ -55,7 +55,7 @@ class Partition:
         wait_until(f"an ISR of {size}", lambda: len(self.isr) == size, PATIENCE_S)
 
     def wait_until_producing(self) -> Target:
-        """Whoever leads by now takes a record, and all who must have it have it. A follower says who leads."""
+        """Whoever leads by now takes a record with acks=all. A follower says who that is."""
         follower = self.cluster.address_of(self.followers[0])
 
         def took() -> Target | None:

@@ -93,8 +93,8 @@ class Server:
     async def stop(self, grace_s: float = 5.0) -> None:
         """Say NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest.
 
-        gRPC's own grace waits for connections too, and a synchronous client that is idle does not read that it
-        shall close its own. So calls are counted here, and gRPC gets the moment that answers need to leave.
+        gRPC's own grace waits for connections too, and an idle synchronous client does not read that it shall
+        close its own. So calls are counted here, and gRPC gets the moment that answers need to leave.
         """
         await self._health.stop()
         await self._limits.drain(grace_s)
