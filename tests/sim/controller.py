@@ -121,7 +121,14 @@ class SimController:
             self.feed(ev.ControllerSeen(*view.controller))
         if self.state.role is Role.STANDBY and view.controller_session == self.session:
             # Won an election whose answer was lost, and then stood back: make room for the next one.
-            self.world.call(self.controller_id, ZOOKEEPER, Write((Delete(CONTROLLER),)), lambda _: None)
+            self._abdicate()
+
+    def _abdicate(self) -> None:
+        def deleted(body: Body) -> None:
+            if isinstance(body, CallFailed):
+                self.retries.append(self._look_at_controller)
+
+        self.world.call(self.controller_id, ZOOKEEPER, Write((Delete(CONTROLLER),)), deleted)
 
     def _campaign(self, view: View, stale_controller_epoch: int | None) -> None:
         """Election and epoch in one multi (DESIGN §6.3)."""
