@@ -86,6 +86,7 @@ class Lane:
         "open",
         "partition",
         "queue",
+        "spent_id",
         "topic",
         "topic_id",
         "tried_epoch",
@@ -101,6 +102,7 @@ class Lane:
         self.queue: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
         self.identity: Identity | None = None
+        self.spent_id = NO_PRODUCER
         self.next_sequence = 0
         self.next_ordinal = 0
         self.is_resetting = False
@@ -135,7 +137,11 @@ class Lane:
         if not self.queue:
             self.close_open()
         batch = self.queue.popleft()
+        assert not self.is_resetting, "what needs another producer id is reset first"
         if self.identity is None:
+            assert identity == ANONYMOUS or identity.producer_id != self.spent_id, (
+                "sequences begin at 0 once an id"
+            )
             self.identity = identity
             self.next_sequence = 0
         if self.identity.producer_id != NO_PRODUCER and batch.base_sequence == NO_SEQUENCE:
@@ -180,6 +186,8 @@ class Lane:
         for batch in self.queue:
             batch.producer_id, batch.producer_epoch = NO_PRODUCER, NO_EPOCH
             batch.base_sequence = NO_SEQUENCE
+        if self.identity is not None:
+            self.spent_id = self.identity.producer_id
         self.identity = None
         self.is_resetting = False
         return lost

@@ -183,6 +183,7 @@ class Producer:
                 self._check_open()
                 home = self._core.lanes_of(topic)
                 if home is not None:
+                    seeker.topics.add(topic)
                     return home
                 now = now_ms()
                 waited_ms = now - started_ms
@@ -228,7 +229,7 @@ class Producer:
         """Send what waits and return when all of it is acknowledged or failed (each Delivery tells).
         Raises UndeliveredError when the time runs out first."""
         with self._lock:
-            batches = tuple(self._core.close_open_batches())
+            batches = tuple(self._core.unfinished())
             if batches:
                 self._driver.poke()
         try:

@@ -11,31 +11,30 @@ fail, or go back into their lane, in order. News about leaders come from what br
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, retry_pause_ms
+from hightide.accumulator import Accumulator
+from hightide.calls import Call
+from hightide.cluster import Cluster, Leader, MetadataSeeker, retry_pause_ms
 from hightide.delivery import Delivery
 from hightide.errors import (
     AddressUnreachableError,
     DeliveryTimeoutError,
     FencedProducerEpochError,
     HightideError,
-    RecordTooLargeError,
     RequestTimeoutError,
     UndeliveredError,
     UnknownTopicError,
     from_code,
 )
-from hightide.lane import ANONYMOUS, Identity, Lane, TopicLanes
-from hightide.pending_batch import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Owner, PendingBatch
+from hightide.lane import ANONYMOUS, Lane
+from hightide.pending_batch import Owner, PendingBatch
 from hightide.produce_call import ProduceCall, ProduceEntry
+from hightide.producer_identity import IdentitySeeker
 from hightide.producer_settings import ProducerSettings
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     ProducePartitionResult,
     ProduceResponse,
 )
@@ -54,7 +53,7 @@ UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 _IDENTITY_TIMEOUT_MS: Final = 5_000
 
 
-class ProducerCore:
+class ProducerCore(Accumulator):
     """The core. One a producer."""
 
     def __init__(
@@ -64,175 +63,12 @@ class ProducerCore:
         owner: Owner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
     ) -> None:
-        self.settings = settings
-        self.cluster = cluster
+        super().__init__(settings, cluster, owner, delivery)
         self.seeker = MetadataSeeker(cluster)
-        self.owner = owner
-        self._delivery = delivery
-        self.topics: dict[str, TopicLanes] = {}
-        self.free_bytes = settings.buffer_memory_bytes
-        self.pressed = False
-        self.wants_poll = False
         self.wake_at_ms: float | None = None
-        self.fatal: FencedProducerEpochError | None = None
         self.cancelled: list[Call[Any]] = []
-        self.callbacks: list[Callable[[], object]] = []
-        self._active: dict[Lane, None] = {}
         self._calls: dict[ProduceCall, None] = {}
-        self._identity: Identity | None = None if settings.is_idempotent else ANONYMOUS
-        self._identity_call: MessageCall[InitProducerIdResponse] | None = None
-        self._identity_turn = 0
-        self._identity_not_before_ms = 0.0
-        self._identity_error: HightideError | None = None
-
-    # -- taking records --------------------------------------------------------------------------------------
-
-    def lanes_of(self, topic: str) -> TopicLanes | None:
-        """The topic's lanes; None while its metadata is not there. Called for the first record of each
-        topic."""
-        known = self.topics.get(topic)
-        if known is not None:
-            return known
-        described = self.cluster.topics.get(topic)
-        if described is None or not described.partitions:
-            return None
-        self.topics[topic] = TopicLanes(
-            topic, described.topic_id, len(described.partitions), self._batch_limit(topic)
-        )
-        self.seeker.topics.add(topic)
-        return self.topics[topic]
-
-    def _batch_limit(self, topic: str) -> int:
-        limit = self.settings.batch_bytes_max
-        given = self.cluster.topics[topic].configs.get("max.message.bytes", "")
-        return min(limit, int(given)) if given.isdigit() else limit
-
-    def next_sticky(self, topic: TopicLanes) -> Lane:
-        """The lane for records without a key from now on: the next one that has a leader, if any has."""
-        for _ in range(topic.partition_count):
-            topic.turn = (topic.turn + 1) % topic.partition_count
-            lane = topic.lanes[topic.turn]
-            if self.cluster.leader_of(topic.topic, lane.partition) is not None:
-                break
-        topic.sticky = topic.lanes[topic.turn]
-        return topic.sticky
-
-    def append(
-        self,
-        topic: TopicLanes,
-        lane: Lane | None,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_us: int,
-        headers: Sequence[tuple[str, bytes]] | None,
-        now_ms: float,
-    ) -> Any:
-        """Take a record; without a lane, into the sticky one. Returns its delivery. None where the buffer is
-        full: wait until batches end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
-        if self.fatal is not None:
-            raise self.fatal
-        size_bytes = RECORD_OVERHEAD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
-        for name, data in headers or ():
-            size_bytes += RECORD_OVERHEAD_BYTES + 4 * len(name) + len(data)
-        if lane is None:
-            lane = topic.sticky
-            if lane.open is not None and lane.open.size_bytes + size_bytes > topic.batch_limit_bytes:
-                self._close_open(lane)
-                self.wants_poll = True
-                lane = self.next_sticky(topic)
-        if not self.reserve(lane, size_bytes, now_ms):
-            return None
-        batch = lane.open
-        assert batch is not None, "room was reserved in it"
-        index = batch.record_count
-        batch.record_count = index + 1
-        batch.size_bytes += size_bytes
-        batch.keys.append(key)
-        batch.values.append(value)
-        batch.timestamps.append(timestamp_us)
-        if headers or batch.headers is not None:
-            batch.append_headers(headers)
-        return self._delivery(batch, index)
-
-    def reserve(self, lane: Lane, size_bytes: int, now_ms: float) -> bool:
-        """Make sure that the lane's open batch has room for a record of this size. False where the buffer is
-        full: wait until batches end, and ask again. Raises RecordTooLargeError."""
-        topic = lane.home
-        if size_bytes + BATCH_OVERHEAD_BYTES > topic.batch_limit_bytes:
-            raise RecordTooLargeError(
-                f"a record of {size_bytes} bytes is over the limit of {topic.batch_limit_bytes} bytes",
-                topic=lane.topic,
-                partition=lane.partition,
-            )
-        batch = lane.open
-        if batch is not None:
-            needed = batch.size_bytes + size_bytes
-            if needed <= topic.batch_limit_bytes:
-                wished = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
-                return self._grant(batch, wished) or self._grant(batch, needed)
-            self._close_open(lane)
-            self.wants_poll = True
-        fresh = self._new_batch(lane, now_ms)
-        if not self._grant(fresh, max(fresh.size_bytes + size_bytes, FIRST_GRANT_BYTES)):
-            return False
-        lane.open = fresh
-        self._active[lane] = None
-        self.wants_poll = True
-        return True
-
-    def _new_batch(self, lane: Lane, now_ms: float) -> PendingBatch:
-        return PendingBatch(
-            self.owner,
-            lane.topic,
-            lane.partition,
-            ordinal=lane.next_ordinal,
-            created_ms=now_ms,
-            deadline_ms=now_ms + self.settings.delivery_timeout_ms,
-        )
-
-    def _grant(self, batch: PendingBatch, granted_bytes: int) -> bool:
-        more = granted_bytes - batch.granted_bytes
-        if more > self.free_bytes:
-            # Once is enough: who waits for room asks again whenever a call ends.
-            self.wants_poll = self.wants_poll or not self.pressed
-            self.pressed = True
-            return False
-        self.free_bytes -= more
-        batch.granted_bytes = granted_bytes
-        return True
-
-    def _close_open(self, lane: Lane) -> None:
-        batch = lane.open
-        assert batch is not None, "there is a batch to close"
-        lane.close_open()
-        self.free_bytes += batch.granted_bytes - batch.size_bytes
-        batch.granted_bytes = batch.size_bytes
-
-    def append_arrow(self, lane: Lane, rows: Any, size_bytes: int, now_ms: float) -> PendingBatch | None:
-        """Take rows as a batch of their own. None where the buffer is full: wait, and ask again."""
-        if self.fatal is not None:
-            raise self.fatal
-        limit = lane.home.batch_limit_bytes
-        if rows.num_rows == 1 and size_bytes > limit:
-            raise RecordTooLargeError(
-                f"a row of {size_bytes} bytes is over the limit of {limit} bytes a batch",
-                topic=lane.topic,
-                partition=lane.partition,
-            )
-        if lane.open is not None:
-            self._close_open(lane)
-        batch = self._new_batch(lane, now_ms)
-        if not self._grant(batch, size_bytes):
-            return None
-        batch.arrow = rows
-        batch.record_count = rows.num_rows
-        batch.size_bytes = size_bytes
-        batch.timestamps = ArrowTimestamps(rows.column(2))
-        lane.open = batch
-        lane.close_open()
-        self._active[lane] = None
-        self.wants_poll = True
-        return batch
+        self._identity = IdentitySeeker(self.seeker, None if settings.is_idempotent else ANONYMOUS)
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -243,9 +79,12 @@ class ProducerCore:
         self._expire(now_ms)
         calls: list[Call[Any]] = list(self._drain(now_ms))
         self._watch_slow_calls(now_ms)
-        identify = self._identify(now_ms)
-        if identify is not None:
-            calls.append(identify)
+        if any(lane.identity is None for lane in self.active):
+            identify = self._identity.poll(now_ms)
+            if identify is not None:
+                calls.append(identify)
+            if self._identity.wake_at_ms is not None:
+                self._wake_by(self._identity.wake_at_ms)
         metadata = self.seeker.poll(now_ms)
         if metadata is not None:
             calls.append(metadata)
@@ -262,13 +101,13 @@ class ProducerCore:
     def _expire(self, now_ms: float) -> None:
         """Fail what waits for longer than delivery_timeout_ms. What is in flight comes back by its own
         deadline."""
-        for lane in list(self._active):
+        for lane in list(self.active):
             first = lane.first()
             while first is not None and first.deadline_ms <= now_ms:
                 if lane.queue:
                     lane.queue.popleft()
                 else:
-                    self._close_open(lane)
+                    self.close_open(lane)
                     lane.queue.popleft()
                 self._fail(lane, first, self._delivery_timeout(first))
                 first = lane.first()
@@ -276,7 +115,7 @@ class ProducerCore:
                 self._wake_by(first.deadline_ms)
 
     def _delivery_timeout(self, batch: PendingBatch) -> DeliveryTimeoutError:
-        last = batch.last_error or self._identity_error
+        last = batch.last_error or self._identity.error
         if last is None and self.seeker.failures:
             last = self.seeker.unavailable(self.settings.delivery_timeout_ms)
         why = f"the last error was: {last}" if last is not None else "no leader was found for the partition"
@@ -293,12 +132,12 @@ class ProducerCore:
         linger_ms = 0.0 if self.pressed else self.settings.linger_ms
         by_leader: dict[str, list[tuple[Lane, Leader]]] = {}
         soon: list[tuple[Lane, Leader]] = []
-        for lane in list(self._active):
+        for lane in list(self.active):
             if lane.ready_to_reset():
                 for lost in lane.reset():
-                    self._fail(lane, lost, self._delivery_timeout(lost))
+                    self.end(lost, -1, self._delivery_timeout(lost))
             if lane.is_empty:
-                del self._active[lane]
+                del self.active[lane]
                 continue
             due = lane.may_send(now_ms, linger_ms, self.settings.in_flight_max)
             if not due and not lane.may_send(now_ms, linger_ms / 2, self.settings.in_flight_max):
@@ -334,7 +173,7 @@ class ProducerCore:
             self._block(lane, 8, now_ms)
             self.seeker.want_again(now_ms=now_ms)
             return None
-        if lane.identity is None and self._identity is None:
+        if lane.identity is None and self._identity.identity is None:
             return None
         return leader
 
@@ -356,7 +195,7 @@ class ProducerCore:
                     again.append((lane, leader))
                     continue
                 if not lane.queue:
-                    self._close_open(lane)
+                    self.close_open(lane)
                 size_bytes += first.size_bytes
                 entries.append(self._take(lane, leader))
                 if lane.queue and lane.may_send(now_ms, 0, self.settings.in_flight_max):
@@ -369,10 +208,10 @@ class ProducerCore:
             lanes = again
 
     def _take(self, lane: Lane, leader: Leader) -> ProduceEntry:
-        batch = lane.take(lane.identity or self._identity or ANONYMOUS)
+        batch = lane.take(lane.identity or self._identity.identity or ANONYMOUS)
         lane.tried_epoch = leader.leader_epoch
         if lane.is_empty:
-            self._active.pop(lane, None)
+            self.active.pop(lane, None)
             if lane.home.sticky is lane:
                 self.next_sticky(lane.home)
         return ProduceEntry(lane, batch, lane.topic_id, leader.leader_epoch)
@@ -388,26 +227,6 @@ class ProducerCore:
                 self.seeker.want()
             self._wake_by(call.next_check_ms)
 
-    def _identify(self, now_ms: float) -> MessageCall[InitProducerIdResponse] | None:
-        if self._identity is not None or self._identity_call is not None:
-            return None
-        if not any(lane.identity is None for lane in self._active):
-            return None
-        if now_ms < self._identity_not_before_ms:
-            self._wake_by(self._identity_not_before_ms)
-            return None
-        candidates = self.seeker.candidates()
-        address = candidates[self._identity_turn % len(candidates)]
-        self._identity_turn += 1
-        self._identity_call = MessageCall(
-            address,
-            Method.INIT_PRODUCER_ID,
-            _IDENTITY_TIMEOUT_MS,
-            InitProducerIdRequest(),
-            InitProducerIdResponse,
-        )
-        return self._identity_call
-
     # -- what came back --------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
@@ -415,22 +234,13 @@ class ProducerCore:
         if isinstance(call, ProduceCall):
             self._calls.pop(call, None)
             self._produced(call, outcome, now_ms)
-        elif call is self._identity_call:
-            self._identified(outcome, now_ms)
+        elif self._identity.is_mine(call):
+            self._identity.completed(outcome, now_ms)
         elif isinstance(outcome, HightideError):
             self.seeker.failed(call, outcome, now_ms)
         else:
             self.seeker.answered(call, outcome, now_ms)
             self._metadata_changed(now_ms)
-
-    def _identified(self, outcome: InitProducerIdResponse | HightideError, now_ms: float) -> None:
-        self._identity_call = None
-        if isinstance(outcome, HightideError):
-            self._identity_error = outcome
-            self._identity_not_before_ms = now_ms + RETRY_PAUSE_MS
-        else:
-            self._identity_error = None
-            self._identity = Identity(outcome.producer_id, outcome.producer_epoch)
 
     def _produced(self, call: ProduceCall, outcome: ProduceResponse | HightideError, now_ms: float) -> None:
         if isinstance(outcome, HightideError):
@@ -446,7 +256,7 @@ class ProducerCore:
             if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
                 entry.lane.came_back(entry.batch)
                 entry.lane.home.unknown_since_ms = None
-                self._end(entry.batch, result.base_offset, None)
+                self.end(entry.batch, result.base_offset, None)
             else:
                 self._refused(call, entry, result, now_ms)
 
@@ -487,7 +297,7 @@ class ProducerCore:
             return
         match verdict:
             case Verdict.APPENDED:
-                self._end(batch, -1, None)
+                self.end(batch, -1, None)
             case Verdict.RETRY:
                 self._retry(lane, batch, error, now_ms)
             case Verdict.RENUMBER:
@@ -500,18 +310,18 @@ class ProducerCore:
                 self._start_reset(lane)
                 self._retry(lane, batch, error, now_ms)
             case Verdict.SPLIT:
-                self._split(lane, batch)
+                self.split(lane, batch)
             case Verdict.FAIL:
                 self._fail(lane, batch, error)
             case Verdict.FENCE:
                 assert isinstance(error, FencedProducerEpochError)
                 self.fatal = error
                 self.abandon(error)
-                self._end(batch, -1, error)
+                self.end(batch, -1, error)
 
     def _retry(self, lane: Lane, batch: PendingBatch, error: HightideError, now_ms: float) -> None:
         lane.requeue(batch)
-        self._active[lane] = None
+        self.active[lane] = None
         if isinstance(error, UnknownTopicError) and self._is_gone(lane, error, now_ms):
             return
         if error.refresh_metadata:
@@ -529,74 +339,24 @@ class ProducerCore:
         if now_ms - topic.unknown_since_ms < UNKNOWN_TOPIC_PATIENCE_MS:
             return False
         for each in topic.lanes:
-            for batch in self._unsent(each):
-                self._end(batch, -1, error)
+            for batch in self.unsent(each):
+                self.end(batch, -1, error)
         self.topics.pop(lane.topic, None)
         self.cluster.topics.pop(lane.topic, None)
         self.seeker.forget(lane.topic)
         return True
 
-    def _unsent(self, lane: Lane) -> list[PendingBatch]:
-        if lane.open is not None:
-            self._close_open(lane)
-        batches = list(lane.queue)
-        lane.queue.clear()
-        self._active.pop(lane, None)
-        return batches
-
     def _start_reset(self, lane: Lane) -> None:
         if not self.settings.is_idempotent or lane.is_resetting:
             return
         lane.is_resetting = True
-        if self._identity == lane.identity:
-            self._identity = None
-
-    def _split(self, lane: Lane, batch: PendingBatch) -> None:
-        """Halve a batch that is over the topic's limit. The halves share its sequences between them."""
-        rows = batch.columns()
-        count = rows.num_rows
-        parts: list[PendingBatch] = []
-        at = 0
-        for rows_half in (rows.slice(0, count // 2), rows.slice(count // 2)):
-            part = PendingBatch(
-                self.owner,
-                lane.topic,
-                lane.partition,
-                ordinal=batch.ordinal + at,
-                created_ms=batch.created_ms,
-                deadline_ms=batch.deadline_ms,
-            )
-            part.arrow = rows_half
-            part.record_count = rows_half.num_rows
-            part.timestamps = ArrowTimestamps(rows_half.column(2))
-            part.size_bytes = BATCH_OVERHEAD_BYTES + int(rows_half.nbytes)
-            part.granted_bytes = 0 if parts else batch.granted_bytes
-            part.attempts = batch.attempts
-            part.is_urgent = batch.is_urgent
-            if batch.base_sequence >= 0:
-                part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
-                part.base_sequence = (batch.base_sequence + at) % (1 << 31)
-            at += part.record_count
-            lane.requeue(part)
-            parts.append(part)
-        batch.granted_bytes = 0
-        batch.split_into((parts[0], parts[1]))
-        self._active[lane] = None
-        topic = lane.home
-        topic.batch_limit_bytes = min(topic.batch_limit_bytes, max(4096, batch.size_bytes // 2))
+        self._identity.drop(lane.identity)
 
     def _fail(self, lane: Lane, batch: PendingBatch, error: HightideError) -> None:
         if batch.base_sequence >= 0:
             # The broker will not take what comes after this batch under the same id: a sequence is missing.
             self._start_reset(lane)
-        self._end(batch, -1, error)
-
-    def _end(self, batch: PendingBatch, base_offset: int, error: HightideError | None) -> None:
-        self.free_bytes += batch.granted_bytes
-        batch.granted_bytes = 0
-        if self.pressed and self.free_bytes * 4 >= self.settings.buffer_memory_bytes:
-            self.pressed = False
-        self.callbacks.extend(batch.finish(base_offset, error))
+        self.end(batch, -1, error)
 
     def _metadata_changed(self, now_ms: float) -> None:
         for topic in list(self.topics.values()):
@@ -607,7 +367,7 @@ class ProducerCore:
                 if lane.topic_id != described.topic_id:
                     self._retarget(lane, described.topic_id)
             topic.grow(len(described.partitions))
-        for lane in self._active:
+        for lane in self.active:
             leader = self.cluster.leader_of(lane.topic, lane.partition)
             if leader is None:
                 self.seeker.want_again(now_ms=now_ms)
@@ -635,43 +395,11 @@ class ProducerCore:
 
     # -- for the shell ---------------------------------------------------------------------------------------
 
-    def close_open_batches(self) -> list[PendingBatch]:
-        """Let nothing linger; returns every batch that is not done. Called by flush and close."""
-        for lane in self._active:
-            if lane.open is not None:
-                self._close_open(lane)
-        return [batch for lane in self._lanes() for batch in (*lane.in_flight, *lane.queue)]
-
-    def _lanes(self) -> Iterable[Lane]:
-        return (lane for topic in self.topics.values() for lane in topic.lanes)
-
-    @property
-    def undelivered_count(self) -> int:
-        """The number of records that are neither acknowledged nor failed."""
-        waiting = (
-            batch
-            for lane in self._lanes()
-            for batch in (*lane.in_flight, *lane.queue, *((lane.open,) if lane.open else ()))
-        )
-        return sum(batch.record_count for batch in waiting)
-
     def abandon(self, error: UndeliveredError | FencedProducerEpochError) -> None:
         """Fail everything that is not done; nothing more is sent. Called at the end of close."""
-        for lane in self._lanes():
+        for lane in self.lanes():
             in_flight, lane.in_flight = lane.in_flight, []
-            for batch in (*in_flight, *self._unsent(lane)):
+            for batch in (*in_flight, *self.unsent(lane)):
                 if not batch.is_done:
-                    self._end(batch, -1, error)
+                    self.end(batch, -1, error)
         self._calls.clear()
-
-
-class ArrowTimestamps:
-    """A timestamp column, read as the list of integers that other batches have."""
-
-    __slots__ = ("_column",)
-
-    def __init__(self, column: Any) -> None:
-        self._column = column
-
-    def __getitem__(self, index: int) -> int:
-        return int(self._column[index].value)

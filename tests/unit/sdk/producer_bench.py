@@ -66,6 +66,7 @@ class ProducerBench:
         home = self.core.lanes_of(TOPIC)
         assert home is not None
         self.home = home
+        self.core.seeker.topics.add(TOPIC)
         self.asked: list[Call[Any]] = []
 
     def hurry(self, batch: PendingBatch) -> None:

@@ -25,7 +25,7 @@ def sequences(bench: ProducerBench) -> list[int]:
 def three_in_flight() -> ProducerBench:
     bench = ProducerBench(batch_bytes_max=8_192)
     bench.send(21, size_bytes=1_000)
-    bench.core.close_open_batches()
+    bench.core.unfinished()
     return bench
 
 
@@ -190,6 +190,22 @@ def test_what_may_have_been_appended_is_not_sent_under_another_id() -> None:
     assert bench.calls() == []
     assert isinstance(second_batch.error, DeliveryTimeoutError)
     assert second_batch.error.maybe_appended
+
+
+def test_a_lane_begins_under_an_id_only_once() -> None:
+    bench = three_in_flight()
+    first, *others = bench.calls()
+    for call in others:
+        bench.fail(call, RequestTimeoutError("b1:1 did not answer", address="b1:1"))
+    bench.refuse(first, ErrorCode.ERROR_CODE_INVALID_BATCH)
+    found = []
+    for _ in range(3):
+        bench.send()
+        bench.pass_ms(100)
+        call = bench.call()
+        found += [(header.producer_id, header.base_sequence) for header in headers_of(call)]
+        bench.ok(call)
+    assert found == [(101, 0), (101, 1), (101, 2)]
 
 
 def test_a_record_that_waits_too_long_fails_and_says_why() -> None:

@@ -141,6 +141,7 @@ class Producer:
             self._check_open()
             home = self._core.lanes_of(topic)
             if home is not None:
+                seeker.topics.add(topic)
                 return home
             now = now_ms()
             waited_ms = now - started_ms
@@ -162,7 +163,7 @@ class Producer:
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send what waits and return when all of it is acknowledged or failed (each Delivery tells).
         Raises UndeliveredError when the time runs out first."""
-        batches = tuple(self._core.close_open_batches())
+        batches = tuple(self._core.unfinished())
         if batches:
             self._driver.poke()
         try:
