@@ -57,6 +57,11 @@ def summary(anomalies: list[Anomaly], most: int = 10) -> str:
     return "\n".join(lines)
 
 
+def _short(value: bytes) -> str:
+    """A value as it is told: its beginning is what tells it from others."""
+    return repr(value if len(value) <= 40 else value[:40] + b"...")
+
+
 def _places_of_values(history: History) -> dict[bytes, set[Place]]:
     places: dict[bytes, set[Place]] = defaultdict(set)
     for read in history.reads:
@@ -77,14 +82,14 @@ def _lost_or_unseen(history: History) -> Iterator[Anomaly]:
         passed = place is not None and furthest.get((place.topic, place.partition), -1) >= place.offset
         yield Anomaly(
             Kind.LOST if passed else Kind.UNSEEN,
-            f"{send.value!r} of {send.producer}, acknowledged at {place}",
+            f"{_short(send.value)} of {send.producer}, acknowledged at {place}",
         )
 
 
 def _duplicated(history: History) -> Iterator[Anomaly]:
     for value, places in _places_of_values(history).items():
         if len(places) > 1:
-            yield Anomaly(Kind.DUPLICATED, f"{value!r} at {_listed(places)}")
+            yield Anomaly(Kind.DUPLICATED, f"{_short(value)} at {_listed(places)}")
 
 
 def _reordered(history: History) -> Iterator[Anomaly]:
@@ -101,7 +106,8 @@ def _reordered(history: History) -> Iterator[Anomaly]:
         if earlier is not None and offset < earlier[0]:
             yield Anomaly(
                 Kind.REORDERED,
-                f"key {send.key!r}: {earlier[1].value!r} at {earlier[0]}, then {send.value!r} at {offset}",
+                f"key {send.key!r}: {_short(earlier[1].value)} at {earlier[0]}, "
+                f"then {_short(send.value)} at {offset}",
             )
         if earlier is None or offset > earlier[0]:
             last_of_key[send.producer, send.key] = (offset, send)
@@ -113,7 +119,7 @@ def _displaced(history: History) -> Iterator[Anomaly]:
         found = places.get(send.value)
         if send.place is not None and found and send.place not in found:
             yield Anomaly(
-                Kind.DISPLACED, f"{send.value!r} acknowledged at {send.place}, read at {_listed(found)}"
+                Kind.DISPLACED, f"{_short(send.value)} acknowledged at {send.place}, read at {_listed(found)}"
             )
 
 
@@ -123,7 +129,7 @@ def _contradictory(history: History) -> Iterator[Anomaly]:
         values[read.place].add(read.value)
     for place, found in values.items():
         if len(found) > 1:
-            yield Anomaly(Kind.CONTRADICTORY, f"{place} held {sorted(found)}")
+            yield Anomaly(Kind.CONTRADICTORY, f"{place} held {[_short(value) for value in sorted(found)]}")
 
 
 def _acknowledged_twice(history: History) -> Iterator[Anomaly]:
@@ -134,7 +140,9 @@ def _acknowledged_twice(history: History) -> Iterator[Anomaly]:
             continue
         other = holder.setdefault(send.place, send)
         if other is not send:
-            yield Anomaly(Kind.ACKNOWLEDGED_TWICE, f"{send.place}: {other.value!r} and {send.value!r}")
+            yield Anomaly(
+                Kind.ACKNOWLEDGED_TWICE, f"{send.place}: {_short(other.value)} and {_short(send.value)}"
+            )
 
 
 def _not_as_sent(history: History) -> Iterator[Anomaly]:
@@ -142,14 +150,14 @@ def _not_as_sent(history: History) -> Iterator[Anomaly]:
     for read in history.reads:
         send = sent.get(read.value)
         if send is None:
-            yield Anomaly(Kind.PHANTOM, f"{read.value!r} at {read.place}")
+            yield Anomaly(Kind.PHANTOM, f"{_short(read.value)} at {read.place}")
         elif send.key != read.key:
             yield Anomaly(
                 Kind.CHANGED,
-                f"{read.value!r} sent under {send.key!r}, read under {read.key!r} at {read.place}",
+                f"{_short(read.value)} sent under {send.key!r}, read under {read.key!r} at {read.place}",
             )
         elif send.outcome is Outcome.REFUSED:
-            yield Anomaly(Kind.RESURRECTED, f"{read.value!r} at {read.place}")
+            yield Anomaly(Kind.RESURRECTED, f"{_short(read.value)} at {read.place}")
 
 
 def _scattered(history: History) -> Iterator[Anomaly]:

@@ -6,6 +6,7 @@ be byte-identical. The tests share one cluster and leave it whole.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
@@ -115,6 +116,26 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
         cluster.restart("zookeeper", wait=False)
         drill.wait_for_progress()
         drill.restart(follower)
+        drill.wait_for_isr(3)
+
+
+def test_zookeeper_stalls_for_longer_than_any_session_lasts(cluster: LocalCluster) -> None:
+    """When it goes on, it may find all sessions overdue at once: brokers and controllers have to come back as
+    new."""
+    with Drill(cluster, "zookeeper-stalled") as drill:
+        cluster.pause("zookeeper")
+        overdue_s = time.monotonic() + 1.6 * SESSION_TIMEOUT_MS / 1000
+        drill.wait_for_progress()
+        wait_until("all sessions are overdue", lambda: time.monotonic() > overdue_s, 30)
+        drill.wait_for_progress()
+        cluster.resume("zookeeper")
+        drill.wait_for_isr(3)
+        drill.wait_for_progress()
+        leader = drill.leader()
+        drill.kill(leader)
+        drill.wait_for_other_leaders(leader)
+        drill.wait_for_progress()
+        drill.restart(leader)
         drill.wait_for_isr(3)
 
 
