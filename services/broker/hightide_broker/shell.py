@@ -187,8 +187,13 @@ class ReplicaShell:
 
     # --- the log ---------------------------------------------------------------------------------
 
-    def _persist_epoch(self, replica: HostedReplica, effect: fx.PersistEpoch, _: Payload | None) -> None:
-        replica.log.assign_epoch(effect.epoch, effect.start_offset)
+    def _persist_epoch(
+        self, replica: HostedReplica, effect: fx.PersistEpoch, payload: Payload | None
+    ) -> None:
+        # A follower's log notes the epochs of the batches that it appends by itself, each in its turn: an
+        # answer can begin with batches of the epoch before.
+        if payload is None:
+            replica.log.assign_epoch(effect.epoch, effect.start_offset)
 
     def _truncate_to(self, replica: HostedReplica, effect: fx.TruncateTo, _: Payload | None) -> None:
         end_offset = replica.log.log_end_offset

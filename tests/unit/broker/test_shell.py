@@ -1,17 +1,105 @@
-"""The shell performs whatever a core can ask for."""
+"""The shell performs what a core asks for, on a real log."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
+import pytest
+from adversary.batches import good_batch
+from hightide.batch.errors import CorruptBatch
+from hightide.batch.header import iterate, stamp
 from hightide_broker.core.effects import Effect
+from hightide_broker.core.events import BatchesReceived, LeaderAndIsrDecided, Span
 from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.shell import ReplicaShell
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.hosted import HostedReplica
+from hightide_broker.shell import Payload, ReplicaShell
+from hightide_broker.storage import DataDirectory
+from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
+
+TOPIC_ID = bytes(range(16))
 
 
 def test_every_effect_of_the_core_has_somebody_who_performs_it() -> None:
     failures: list[Exception] = []
     shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
     assert set(shell.performs) == set(get_args(Effect))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    opened = DataDirectory.open(tmp_path, "the-cluster", 2)
+    yield opened
+    opened.close()
+
+
+class Unmoved:
+    """Stands for fetchers, ISR store and control: this test looks at the log only."""
+
+    def start(self, replica: HostedReplica, effect: object) -> None:
+        """Nothing."""
+
+    def stop(self, replica: HostedReplica) -> None:
+        """Nothing."""
+
+    def ask(self, replica: HostedReplica, effect: object) -> None:
+        """Nothing."""
+
+    def resume(self, replica: HostedReplica) -> None:
+        """Nothing."""
+
+
+def follower(data: DataDirectory) -> tuple[ReplicaShell, HostedReplica]:
+    failures: list[Exception] = []
+    shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+    shell.fetching = Unmoved()
+    settings = TopicSettings()
+    opened = data.log(TOPIC_ID, 0, True, "flights", settings.log)
+    replica = HostedReplica((TOPIC_ID, 0), "flights", settings, Replica.opened(ReplicaSettings(2)), opened)
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=1))
+    return shell, replica
+
+
+def stamped(offset: int, epoch: int) -> bytes:
+    batch = bytearray(good_batch(TOPIC_ID, 0))
+    stamp(batch, 0, offset, epoch)
+    return bytes(batch)
+
+
+def received(batches: bytes) -> tuple[BatchesReceived, Payload]:
+    headers = [header for _, header in iterate(batches)]
+    spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
+    return BatchesReceived(1, 1, spans, 0, 0), Payload(batches, headers)
+
+
+def test_one_answer_can_end_an_epoch_and_begin_the_next(data: DataDirectory) -> None:
+    shell, replica = follower(data)
+    event, payload = received(stamped(0, 0) + stamped(1, 1))
+    shell.feed(replica, event, payload)
+    assert replica.log.log_end_offset == replica.state.log_end_offset == 2
+    assert [(each.epoch, each.start_offset) for each in replica.log.epochs.entries] == [(0, 0), (1, 1)]
+
+
+def test_what_the_log_does_not_take_has_not_happened(data: DataDirectory) -> None:
+    shell, replica = follower(data)
+    damaged = bytearray(stamped(0, 1))
+    damaged[-1] ^= 1
+    event, payload = received(bytes(damaged))
+    before = replica.state
+    with pytest.raises(CorruptBatch):
+        shell.feed(replica, event, payload)
+    assert replica.state is before
+    assert replica.log.log_end_offset == 0
+    shell.feed(replica, *received(stamped(0, 1)))
+    assert replica.log.log_end_offset == 1
+
+
+def test_batches_that_are_here_already_are_skipped(data: DataDirectory) -> None:
+    shell, replica = follower(data)
+    shell.feed(replica, *received(stamped(0, 1)))
+    shell.feed(replica, *received(stamped(0, 1) + stamped(1, 1)))
+    assert replica.log.log_end_offset == replica.state.log_end_offset == 2
