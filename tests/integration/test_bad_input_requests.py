@@ -2,8 +2,10 @@
 service."""
 
 import random
+import socket
 from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
 from adversary.batches import good_batch, lying_lengths
 from adversary.control import ControlPlane
@@ -187,6 +189,43 @@ def test_a_replica_request_with_100_000_strange_partitions_harms_nobody(target: 
         )
     answer = target.leader.send(f"{REPLICA}/{method}", request)
     assert answer.ok or answer.is_typed_error, answer
+
+
+def test_a_deadline_beyond_all_limits_is_refused(target: Target) -> None:
+    request = broker_pb2.GetMetadataRequest()
+    answer = target.leader.send(f"{BROKER}/GetMetadata", request, timeout_s=24 * 3600)
+    assert (answer.is_typed_error, answer.reason) == (True, "LIMIT_EXCEEDED"), answer
+
+
+def test_hundreds_of_waiting_fetches_that_are_cancelled_leave_nothing_behind(target: Target) -> None:
+    request = broker_pb2.FetchRequest(max_wait_ms=30_000, min_bytes=1 << 20, max_bytes=1 << 20)
+    request.partitions.add(
+        topic_id=target.topic_id, leader_epoch=-1, fetch_offset=target.next_offset, max_bytes=1 << 20
+    )
+    with grpc.insecure_channel(target.leader.address) as channel:
+        fetch: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            f"{BROKER}/Fetch", request_serializer=None, response_deserializer=None
+        )
+        for _ in range(3):
+            calls = [fetch.future(request.SerializeToString(), timeout=60) for _ in range(200)]
+            for call in calls:
+                call.cancel()
+    target.produce_good()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"\0" * 10_000, b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 5_000],
+    ids=["nothing", "zeros", "HTTP/1.1", "HTTP/2 and then garbage"],
+)
+def test_bytes_that_are_no_call_at_all_disturb_nobody(target: Target, sent: bytes) -> None:
+    host, port = target.leader.address.split(":")
+    connections = [socket.create_connection((host, int(port)), timeout=5) for _ in range(20)]
+    for connection in connections:
+        connection.sendall(sent)
+    target.produce_good()
+    for connection in connections:
+        connection.close()
 
 
 # -- reading where nothing can be
