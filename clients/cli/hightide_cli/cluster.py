@@ -75,9 +75,9 @@ def problems_of(described: ClusterDescription) -> list[str]:
 
 
 def _describe(ctx: click.Context) -> ClusterDescription:
-    from hightide import Admin
+    from hightide_cli.connections import open_admin
 
-    with Admin(choices(ctx).address()) as admin:
+    with open_admin(ctx) as admin:
         return admin.describe_cluster()
 
 

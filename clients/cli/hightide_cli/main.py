@@ -12,7 +12,6 @@ from hightide_cli.options import common_options
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
 
 COMMANDS = {
     "topic": LazyCommand("hightide_cli.topic", "topic", "Create, list, describe, write and read topics."),
@@ -56,10 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", EXIT_INTERRUPTED)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`… | head`). Nothing more can be written, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
     except Exception as error:
         from hightide_cli.failures import sentence_of  # Late: it knows the SDK's errors, hence grpc.
 

@@ -48,10 +48,12 @@ def create(
     """Create a topic and wait until its partitions have leaders."""
     settings = _pairs(configs, "--config")
     brokers = None if assignment is None else _assignment(assignment)
-    from hightide import Admin
     from hightide.errors import TopicAlreadyExistsError
 
-    with Admin(choices(ctx).address()) as admin:
+    from hightide_cli.connections import open_admin
+
+    done = "would be created" if dry_run else "created"
+    with open_admin(ctx) as admin:
         try:
             described = admin.create_topic(
                 name,
@@ -64,11 +66,11 @@ def create(
         except TopicAlreadyExistsError:
             if not if_not_exists:
                 raise
+            done = "exists"
             (described,) = admin.describe_topics([name])
     if choices(ctx).output is OutputFormat.JSON:
         click.echo(json_line(_document(described)))
         return
-    done = "would be created" if dry_run else "is there"
     shape = f"{len(described.partitions) or partitions} partitions, {described.replication_factor} replicas"
     click.echo(f"topic {described.name} {done}: {shape}")
 
@@ -78,9 +80,9 @@ def create(
 @click.pass_context
 def list_topics(ctx: click.Context) -> None:
     """List all topics."""
-    from hightide import Admin
+    from hightide_cli.connections import open_admin
 
-    with Admin(choices(ctx).address()) as admin:
+    with open_admin(ctx) as admin:
         described = admin.describe_topics()
     if choices(ctx).output is OutputFormat.JSON:
         click.echo(json_line({"topics": [_summary(each) for each in described]}))
@@ -97,9 +99,9 @@ def list_topics(ctx: click.Context) -> None:
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Show who leads and who holds each partition."""
-    from hightide import Admin
+    from hightide_cli.connections import open_admin
 
-    with Admin(choices(ctx).address()) as admin:
+    with open_admin(ctx) as admin:
         described = admin.describe_topics(names)
     if choices(ctx).output is OutputFormat.JSON:
         click.echo(json_line({"topics": [_document(each) for each in described]}))
@@ -122,12 +124,13 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 @click.pass_context
 def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
     """Show the first and the next offset of each partition."""
-    from hightide import Admin, TopicPartition
+    from hightide import TopicPartition
 
+    from hightide_cli.connections import open_admin
     from hightide_cli.positions import parse_moment
 
     timestamp_us = None if moment is None else parse_moment(moment)
-    with Admin(choices(ctx).address()) as admin:
+    with open_admin(ctx) as admin:
         (described,) = admin.describe_topics([name])
         partitions = [TopicPartition(name, each.partition) for each in described.partitions]
         earliest = admin.list_offsets(partitions, "earliest")
