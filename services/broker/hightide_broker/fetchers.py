@@ -275,18 +275,21 @@ class LeaderFetcher:
                 raise MalformedMessage(f"broker {self._leader} opened a fetch session without an id")
             self._session.answered(response.session_id)
         self._pause_s = PAUSE_MIN_S
-        if not any(result.error_code for result in response.partitions):
-            self._repeat_pause_s = PAUSE_MIN_S
+        all_taken = True
         for result in response.partitions:
             replica = self._replicas.get((result.topic_id, result.partition))
             if replica is None:
                 self._session.forget((result.topic_id, result.partition))
             elif result.error_code:
                 self._take_refusal(replica, result)
+                all_taken = False
             else:
-                self._take_batches(replica, result)
+                all_taken &= self._take_batches(replica, result)
+        if all_taken:
+            self._repeat_pause_s = PAUSE_MIN_S
 
-    def _take_batches(self, replica: HostedReplica, result: Result) -> None:
+    def _take_batches(self, replica: HostedReplica, result: Result) -> bool:
+        """Append; whether that worked."""
         try:
             headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
             spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
@@ -297,9 +300,10 @@ class LeaderFetcher:
         except (BatchError, StorageError) as error:
             log.warning("%s: what broker %d sent is not appended: %s", replica, self._leader, error)
             self._repeat_later(replica)
-            return
+            return False
         if headers:
             self.place(replica)
+        return True
 
     def _take_refusal(self, replica: HostedReplica, result: Result) -> None:
         asked = self._session.positions.get(replica.key)
