@@ -9,10 +9,9 @@ from hightide import Delivery, HightideError, Producer
 
 from hightide_cli.comparison import Row
 from hightide_cli.deliveries import DeliveryTimes
+from hightide_cli.demonstration.pace import Pace
 
 _STEP_S = 0.01
-# While a mark is held, the distance to it shrinks by this factor a second: a trickle goes on for long.
-_SLOWING_PER_S = 2.0
 
 
 class Load:
@@ -22,27 +21,12 @@ class Load:
     """
 
     def __init__(self, rows: Sequence[Row], topic: str, partitions: int, duration_s: float) -> None:
-        assert rows
-        assert duration_s > 0
         self._rows = rows
         self._topic = topic
-        self._rows_per_s = len(rows) / duration_s
+        self.pace = Pace(len(rows), duration_s)
         self.times = DeliveryTimes(range(partitions))
         self._failed: dict[int, HightideError] = {}
         self._stop = threading.Event()
-        self._mark: int | None = None
-
-    def hold_before(self, share: float) -> None:
-        """Slow down towards this share of the rows, never quite reaching it, until `release`.
-
-        The script calls it so that what it waits for, and what it kills next, comes under load, on a slow
-        machine as on a fast one.
-        """
-        self._mark = int(len(self._rows) * share)
-
-    def release(self) -> None:
-        """Go on at the full pace."""
-        self._mark = None
 
     @property
     def rows_total(self) -> int:
@@ -74,16 +58,16 @@ class Load:
     def send_all(self, producer: Producer, on_progress: Callable[[], None]) -> None:
         """Send every row, and return when all are acknowledged or failed."""
         before_s = time.monotonic()
-        sent, due = 0, 0.0
+        sent = 0
         while sent < len(self._rows) and not self._stop.is_set():
             now_s = time.monotonic()
-            due = self._due(due, now_s - before_s)
+            due = self.pace.advance(now_s - before_s)
             before_s = now_s
-            for at in range(sent, int(due)):
+            for at in range(sent, due):
                 row = self._rows[at]
                 delivery = producer.send(self._topic, row.value, row.key)
                 delivery.add_done_callback(partial(self._done, at))
-            sent = int(due)
+            sent = due
             on_progress()
             self._stop.wait(_STEP_S)
         while producer.undelivered_count and not self._stop.is_set():
@@ -91,14 +75,6 @@ class Load:
             self._stop.wait(_STEP_S)
         producer.flush()
         on_progress()
-
-    def _due(self, due: float, elapsed_s: float) -> float:
-        """Return how many rows shall have been sent, given how many that were a moment ago."""
-        rows_per_s = self._rows_per_s
-        mark = self._mark
-        if mark is not None:
-            rows_per_s = min(rows_per_s, max(mark - due, 1.0) * _SLOWING_PER_S)
-        return min(due + elapsed_s * rows_per_s, float(len(self._rows)))
 
     def _done(self, at: int, delivery: Delivery) -> None:
         error = delivery.exception(0)

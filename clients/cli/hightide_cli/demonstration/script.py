@@ -78,7 +78,7 @@ class Script:
 
     def start(self) -> None:
         """Begin; called once, just before the load."""
-        self._load.hold_before(_LOAD_WAITS_AT)
+        self._load.pace.hold_before(_LOAD_WAITS_AT)
         self._thread.start()
 
     def wait(self) -> None:
@@ -149,7 +149,7 @@ class Script:
         name = f"controller-{before.controller_id}"
         rows_before = self._load.acknowledged
         killed_at_s, killed_at_ms = _kill(self._cluster, name)
-        self._load.release()
+        self._load.pace.release()
         self._tell(f"killed {name}, the active controller")
         active_ms = self._until(
             lambda: admin.describe_cluster().controller_epoch > before.controller_epoch,
