@@ -78,13 +78,13 @@ def as_plain(message: Any) -> Any:
         return b"".join(message)
     else:
         return message
-    plain = {}
+    plain: dict[str, Any] = {}
     for name in names:
         value = getattr(message, name)
         if name == "partitions":
             plain[name] = [as_plain(item) for item in value]
         elif name == "batches":
-            plain[name] = b"".join(value) if isinstance(value, list) else bytes(value)
+            plain[name] = b"".join([value] if isinstance(value, bytes | memoryview) else value)
         else:
             plain[name] = value
     return plain
@@ -184,13 +184,12 @@ def test_corners_of_the_format_are_accepted_and_refused_as_by_protobuf(name: str
 
 
 def test_batches_are_views_over_the_received_message() -> None:
-    request = wire.ProduceRequest(
-        3, 1000, (wire.ProducePartition(b"t" * 16, 0, -1, [b"abc", memoryview(b"def")]),)
-    )
+    pieces: wire.Buffers = [b"abc", memoryview(b"def")]
+    request = wire.ProduceRequest(3, 1000, (wire.ProducePartition(b"t" * 16, 0, -1, pieces),))
     message = wire.serialise_produce_request(request)
     (partition,) = wire.parse_produce_request(message).partitions
     assert partition.batches.obj is message
-    assert partition.batches == b"abcdef"
+    assert bytes(partition.batches) == b"abcdef"
 
 
 def test_more_partitions_than_any_cluster_has_are_refused() -> None:

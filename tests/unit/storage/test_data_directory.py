@@ -34,10 +34,10 @@ def open_files() -> int:
 
 def test_another_clusters_directory_is_refused_with_both_ids_and_what_to_do(tmp_path: Path) -> None:
     DataDirectory.open(tmp_path, "mine", 1).close()
-    with pytest.raises(WrongCluster, match="cluster mine.*cluster yours.*--zookeeper") as caught:
+    with pytest.raises(WrongCluster, match=r"cluster mine.*cluster yours.*--zookeeper") as caught:
         DataDirectory.open(tmp_path, "yours", 1)
     assert caught.value.code == ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID
-    with pytest.raises(WrongBroker, match="broker 1.*broker 2"):
+    with pytest.raises(WrongBroker, match=r"broker 1.*broker 2"):
         DataDirectory.open(tmp_path, "mine", 2)
     DataDirectory.open(tmp_path, "mine", 1).close()
 
@@ -80,14 +80,12 @@ def test_each_life_has_another_boot_id(tmp_path: Path) -> None:
 
 def test_a_new_directory_counts_as_closed_cleanly_and_a_killed_one_does_not(tmp_path: Path) -> None:
     rig = LogRig(tmp_path)
-    assert rig.directory.was_closed_cleanly
+    was_clean = [rig.directory.was_closed_cleanly]
     rig.append()
-    rig.crash()
-    assert not rig.directory.was_closed_cleanly
-    rig.restart()
-    assert rig.directory.was_closed_cleanly
-    rig.crash()
-    assert not rig.directory.was_closed_cleanly
+    for begin_life in (rig.crash, rig.restart, rig.crash):
+        begin_life()
+        was_clean.append(rig.directory.was_closed_cleanly)
+    assert was_clean == [True, False, True, False]
     rig.close()
 
 

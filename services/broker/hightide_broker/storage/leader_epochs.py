@@ -1,10 +1,10 @@
 """Where each leader epoch starts in one log, in memory and in the file `leader_epochs`.
 
 Theory of operation. An election adds one entry to each partition that moves, so adding must be cheap: an
-entry is appended to the file with its own CRC, without fsync, and the log's flush brings it to disk with
-the data. Taking away (truncation, retention) writes the file anew. What a power cut takes is rebuilt from
-the batches, which name their epochs; an epoch without a batch may be lost then, and changes no answer
-(DESIGN 6.1).
+entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
+disk with the data. Cutting the log cuts the file. Only retention and recovery write the file anew. What a
+power cut takes is rebuilt from the batches, which name their epochs; an epoch without a batch may be lost
+then, and changes no answer (DESIGN 6.1).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log; both epochs and start offsets rise strictly. The log calls it under its lock."""
 
-    __slots__ = ("_disk", "_entries", "_files", "_path", "_unsynced", "_written")
+    __slots__ = ("_damaged", "_disk", "_entries", "_files", "_path", "_unsynced", "_written")
 
     def __init__(self, files: Files, disk: DiskHealth, path: str, on_disk: bool) -> None:
         self._files = files
@@ -57,6 +57,8 @@ class LeaderEpochs:
         # How many entries the file holds; -1 as long as the log has no directory to put it into.
         self._written = 0 if on_disk else -1
         self._unsynced = False
+        # The file is missing or of no use: `rebuild` writes it whatever it was told to hold.
+        self._damaged = False
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -93,18 +95,13 @@ class LeaderEpochs:
         assert start_offset >= 0, start_offset
         if epoch <= self.latest:
             return
-        added = EpochStart(epoch, start_offset)
         kept = tuple(entry for entry in self._entries if entry.start_offset < start_offset)
-        if kept and len(kept) == len(self._entries) == self._written:
-            self._append(added)
-            self._entries = (*kept, added)
-        else:
-            self._replace((*kept, added))
+        self._change_end(kept, (EpochStart(epoch, start_offset),))
 
     def truncate_to(self, end_offset: int) -> None:
         """Forget epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
         if self._entries and self._entries[-1].start_offset >= end_offset:
-            self._replace(tuple(entry for entry in self._entries if entry.start_offset < end_offset))
+            self._change_end(tuple(entry for entry in self._entries if entry.start_offset < end_offset), ())
 
     def begin_at(self, start_offset: int) -> None:
         """Forget epochs that ended before the log's new start; the one that spans it starts there."""
@@ -119,11 +116,12 @@ class LeaderEpochs:
     def rebuild(self, entries: Iterable[EpochStart]) -> None:
         """Take over what recovery found. Raises StorageFailed, DiskFull."""
         rebuilt = tuple(entries)
-        if rebuilt != self._entries or self._written != len(rebuilt):
+        if self._damaged or rebuilt != self._entries:
             self._replace(rebuilt)
 
     def load(self) -> None:
         """Read the file. Raises CorruptFile where it is missing or damaged: recovery then reads the log."""
+        self._damaged = True
         try:
             data = read_file(self._files, self._path)
         except FileNotFoundError as error:
@@ -133,7 +131,7 @@ class LeaderEpochs:
         entries: list[EpochStart] = []
         whole = (len(data) - len(_MAGIC)) // _ENTRY_SIZE_BYTES
         for place in range(whole):
-            at = len(_MAGIC) + place * _ENTRY_SIZE_BYTES
+            at = _position(place)
             entry = EpochStart(*_ENTRY.unpack_from(data, at))
             (crc,) = _CRC.unpack_from(data, at + _ENTRY.size)
             if crc != crc32c(data[at : at + _ENTRY.size]):
@@ -145,16 +143,19 @@ class LeaderEpochs:
             entries.append(entry)
         self._entries = tuple(entries)
         self._written = whole
-        if len(data) != len(_MAGIC) + whole * _ENTRY_SIZE_BYTES:
+        self._damaged = False
+        if len(data) != _position(whole):
             # A crash tore the last entry; no batch of its epoch was written, since the entry goes first.
-            self._written = -1
-            self.directory_made(is_new=False)
+            self._written = whole + 1
+            self._change_end(self._entries, ())
 
-    def directory_made(self, is_new: bool = True) -> None:
+    def directory_made(self) -> None:
         """The log has a directory now: write what was kept in memory. Raises StorageFailed, DiskFull."""
         if self._written < 0:
-            self._written = 0
-            self._replace(self._entries, is_new)
+            with self._disk:
+                write_new(self._files, self._path, _MAGIC + b"".join(map(_encode, self._entries)))
+            self._written = len(self._entries)
+            self._unsynced = True
 
     def sync(self) -> None:
         """Bring the file to disk, if it changed; called by the log's flush, on its thread. Raises OSError."""
@@ -167,33 +168,47 @@ class LeaderEpochs:
         finally:
             self._files.close(fd)
 
-    def _append(self, entry: EpochStart) -> None:
-        with self._disk:
-            self._disk.check_writable()
-            fd = self._files.open(self._path, create=False)
-            try:
-                at = len(_MAGIC) + self._written * _ENTRY_SIZE_BYTES
-                data = _encode(entry)
-                if self._files.write_at(fd, [data], at) != len(data):
-                    # What was written of it is overwritten next time, or cut by `load`.
-                    raise DiskFull(f"{self._path}: no room for a leader epoch; free or add space")
-            finally:
-                self._files.close(fd)
-        self._written += 1
-        self._unsynced = True
+    def _change_end(self, kept: tuple[EpochStart, ...], added: tuple[EpochStart, ...]) -> None:
+        """Keep the first entries and add some behind them, in the file where there is one, then in memory.
 
-    def _replace(self, entries: tuple[EpochStart, ...], is_new: bool = False) -> None:
+        A crash in between leaves entries that do not rise, which `load` notices.
+        """
+        if self._written >= 0:
+            with self._disk:
+                self._disk.check_writable()
+                fd = self._files.open(self._path, create=False)
+                try:
+                    self._write_end(fd, len(kept), b"".join(map(_encode, added)))
+                finally:
+                    self._files.close(fd)
+            self._written = len(kept) + len(added)
+            self._unsynced = True
+        self._entries = (*kept, *added)
+
+    def _write_end(self, fd: int, kept: int, data: bytes) -> None:
+        at = _position(kept)
+        if data and self._files.write_at(fd, [data], at) != len(data):
+            # What was written of it is overwritten next time, or cut by `load`.
+            raise DiskFull(f"{self._path}: no room for a leader epoch; free or add space")
+        if at + len(data) < _position(self._written):
+            self._files.truncate(fd, at + len(data))
+
+    def _replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """Write the file anew, durably: entries that were on disk must not be lost with those that are
+        new."""
         if self._written >= 0:
             with self._disk:
                 self._disk.check_writable()
                 data = _MAGIC + b"".join(map(_encode, entries))
-                if is_new:
-                    write_new(self._files, self._path, data)
-                else:
-                    write_whole(self._files, self._path, data, durable=False)
+                write_whole(self._files, self._path, data, durable=True)
             self._written = len(entries)
-            self._unsynced = True
+            self._unsynced = self._damaged = False
         self._entries = entries
+
+
+def _position(place: int) -> int:
+    """Where the entry at this place is in the file."""
+    return len(_MAGIC) + place * _ENTRY_SIZE_BYTES
 
 
 def _encode(entry: EpochStart) -> bytes:

@@ -366,6 +366,8 @@ class Log:
                 self._note_cut()
                 while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
                     self._segments.pop().remove()
+                    # A power cut could bring the file back; the next flush makes sure that it does not.
+                    self._names_unsynced = True
                 segment = self._segments[-1]
                 segment.activate()
                 at = max(offset, segment.base_offset)
@@ -377,6 +379,7 @@ class Log:
                 self._size_bytes = sum(segment.size_bytes for segment in self._segments)
                 self._tail.truncate_to(self._end_offset)
                 self.epochs.truncate_to(self._end_offset)
+                self._sync_below_recovery_point()
                 self._snapshots.prune(self._bases(), self._end_offset)
             return self._end_offset
 
@@ -400,6 +403,22 @@ class Log:
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
+
+    def _sync_below_recovery_point(self) -> None:
+        """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
+        yet.
+
+        So the cut itself is synced, and so is what was appended since before its segment is closed, until the
+        next checkpoint knows. Seldom: a tail that is cut off is younger than a checkpoint, as a rule.
+        """
+        if self._durable_end_offset >= self.recovery_point_checkpoint:
+            return
+        active = self._segments[-1]
+        if active.exists:
+            with self._volume.open_files.lease(active.log_path) as fd:
+                self._volume.files.sync(fd)
+        self.epochs.sync()
+        self._volume.files.sync_directory(self._directory)
 
     def _start_empty_segment(self, offset: int) -> None:
         """An empty file holds the log's place where there is no batch that could."""
@@ -520,17 +539,13 @@ class Log:
         active = self._segments[-1]
         if active.size_bytes == 0:
             return
-        if self._durable_end_offset < self.recovery_point_checkpoint:
-            # The log was cut below what the checkpoint calls checked, so recovery would not read this
-            # segment.
-            with self._volume.open_files.lease(active.log_path) as fd:
-                self._volume.files.sync(fd)
-        active.is_active = False
+        # Whatever of this fails, for want of space, leaves the log as it was.
+        self._sync_below_recovery_point()
         active.write_indexes()
-        self._snapshots.write(active.next_offset, self.producers)
-        segment = Segment(
-            self._volume, self._directory, active.next_offset, active.next_offset, 0, exists=False
-        )
+        offset = active.next_offset
+        self._snapshots.write(offset, self.producers)
+        active.deactivate()
+        segment = Segment(self._volume, self._directory, offset, offset, 0, exists=False)
         segment.activate()
         self._segments.append(segment)
         self._snapshots.prune(self._bases(), self._end_offset)

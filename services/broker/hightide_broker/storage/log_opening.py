@@ -102,6 +102,9 @@ def _load_epochs(
     end_offset = segments[-1].next_offset
     try:
         epochs.load()
+        if epochs.entries and epochs.entries[0].start_offset > segments[0].base_offset:
+            # A power cut brought back segments that retention had removed.
+            raise CorruptFile("the leader epochs' file starts behind the log")
         entries = [entry for entry in epochs.entries if entry.start_offset < scanned_from]
         latest = epochs.entries[-1:] if epochs.entries else ()
     except CorruptFile as error:
