@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from hightide.calls import Method
 from hightide.cluster import topic_description
-from hightide.errors import InvalidArgumentError, UnknownTopicError, from_code
+from hightide.errors import InvalidArgumentError, TopicAlreadyExistsError, UnknownTopicError, from_code
 from hightide.operations import Operation, Operations
 from hightide.records import BrokerDescription, ClusterDescription, TopicDescription
 from hightide.v1 import errors_pb2
@@ -35,8 +35,8 @@ class AdminOperations(Operations):
         assignment: Sequence[Sequence[int]] | None,
         validate_only: bool,
     ) -> Operation[TopicDescription]:
-        """Create a topic. Not repeated once a controller may have begun: a second try would say that it
-        exists."""
+        """Create a topic. Where an attempt got no answer and the next one says that the topic exists, it is
+        the one that was asked for, if it has its shape."""
         for what, number in (("partitions", partitions), ("replication_factor", replication_factor)):
             if not -_INT32_MAX <= number <= _INT32_MAX:
                 raise InvalidArgumentError(f"{what} is {number}; no topic is that large")
@@ -48,7 +48,16 @@ class AdminOperations(Operations):
             configs={key: str(value) for key, value in configs.items()},
             validate_only=validate_only,
         )
-        answer = yield from self.order(Method.CREATE_TOPIC, request, CreateTopicResponse, is_repeatable=False)
+        try:
+            answer = yield from self.order(Method.CREATE_TOPIC, request, CreateTopicResponse)
+        except TopicAlreadyExistsError:
+            if not self.is_uncertain:
+                raise
+            (existing,) = yield from self.describe_topics([name])
+            count = partitions if assignment is None else len(assignment)
+            if len(existing.partitions) != count:
+                raise
+            return existing
         return topic_description(answer.topic)
 
     def describe_topics(self, names: Sequence[str] | None) -> Operation[list[TopicDescription]]:

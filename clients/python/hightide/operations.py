@@ -75,6 +75,7 @@ class Operations:
 
     def __init__(self, bootstrap: tuple[str, ...], budget_ms: float, clock: Callable[[], float]) -> None:
         self.cluster = Cluster(bootstrap)
+        self.is_uncertain = False
         self._budget_ms = budget_ms
         self._clock = clock
         self._end_ms = clock() + budget_ms
@@ -118,10 +119,9 @@ class Operations:
                 raise UnknownTopicError(f"topic {topic} does not exist")
             yield Pause(RETRY_PAUSE_MS)
 
-    def order(
-        self, method: Method, request: Message, answer_type: type[MessageT], *, is_repeatable: bool = True
-    ) -> Operation[MessageT]:
-        """Ask the active controller. Raises its typed refusal, or ControllerUnavailableError."""
+    def order(self, method: Method, request: Message, answer_type: type[MessageT]) -> Operation[MessageT]:
+        """Ask the active controller. Raises its typed refusal, or ControllerUnavailableError. Afterwards
+        `is_uncertain` tells whether an attempt before the last one may have been carried out."""
         last: HightideError | None = None
         while True:
             address = self.cluster.controller_address
@@ -133,7 +133,7 @@ class Operations:
                 try:
                     answer: MessageT = yield call
                 except HightideError as error:
-                    last = self._after(error, address, is_repeatable)
+                    last = self._after(error, address)
                 else:
                     return answer
             if self._is_over():
@@ -144,14 +144,15 @@ class Operations:
                 )
             yield Pause(RETRY_PAUSE_MS)
 
-    def _after(self, error: HightideError, address: str, is_repeatable: bool) -> HightideError:
+    def _after(self, error: HightideError, address: str) -> HightideError:
         """What may be tried again comes back; what may not is raised."""
         if isinstance(error, NotControllerError):
             named = error.metadata.get("controller_address") or error.metadata.get("controller")
             self.cluster.controller_address = named if named and ":" in named and named != address else None
             return error
-        if not error.retriable or not is_repeatable or self._is_over():
+        if not error.retriable or self._is_over():
             raise error
+        self.is_uncertain = True
         self.cluster.controller_address = None
         return error
 

@@ -1,0 +1,168 @@
+"""What takes several calls: the test answers each of them, and is the clock."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hightide.admin_operations import AdminOperations
+from hightide.calls import Call, Method
+from hightide.errors import (
+    AddressUnreachableError,
+    BrokersUnavailableError,
+    ControllerUnavailableError,
+    HightideError,
+    NotControllerError,
+    PartitionOfflineError,
+    TopicAlreadyExistsError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from hightide.offset_at import EARLIEST
+from hightide.operations import Pause
+from hightide.records import TopicPartition
+from hightide.v1.broker_service_pb2 import (
+    GetMetadataResponse,
+    ListOffsetsPartitionResult,
+    ListOffsetsResponse,
+)
+from hightide.v1.controller_service_pb2 import CreateTopicResponse, DescribeTopicsResponse
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide.v1.metadata_pb2 import Endpoint
+from unit.sdk.producer_bench import TOPIC, metadata, no_topic
+
+Answer = Callable[[Call[Any]], Any]
+
+
+class World:
+    """Answers calls by their method; what is an error is thrown."""
+
+    def __init__(self, **answers: Answer) -> None:
+        self.now_ms = 0.0
+        self.asked: list[tuple[str, str]] = []
+        self.operations = AdminOperations(("boot:9",), 5_000, lambda: self.now_ms)
+        self._answers = {"GET_METADATA": lambda _: with_controller(7), **answers}
+
+    def run(self, operation: Any) -> Any:
+        """Drive an operation to its end."""
+        try:
+            step = next(operation)
+            while True:
+                if isinstance(step, Pause):
+                    self.now_ms += step.pause_ms
+                    step = operation.send(None)
+                    continue
+                self.asked.append((step.method.name, step.address))
+                answer = self._answers[step.method.name](step)
+                step = (
+                    operation.throw(answer) if isinstance(answer, HightideError) else operation.send(answer)
+                )
+        except StopIteration as ended:
+            return ended.value
+
+
+def with_controller(controller_id: int, leaders: tuple[int, ...] = (1,)) -> GetMetadataResponse:
+    answer = metadata(leaders)
+    answer.controller.CopyFrom(Endpoint(id=controller_id, host=f"c{controller_id}", port=controller_id))
+    return answer
+
+
+def create(world: World) -> Any:
+    operation = world.operations.create_topic(TOPIC, 1, 3, configs={}, assignment=None, validate_only=False)
+    return world.run(operation)
+
+
+def created() -> CreateTopicResponse:
+    return CreateTopicResponse(topic=metadata([1]).topics[0])
+
+
+def refused_at(call: Call[Any]) -> HightideError:
+    return AddressUnreachableError(f"{call.address} cannot be reached", address=call.address)
+
+
+def test_an_order_goes_to_the_controller_that_brokers_name() -> None:
+    world = World(CREATE_TOPIC=lambda _: created())
+    assert create(world).name == TOPIC
+    assert world.asked == [("GET_METADATA", "boot:9"), ("CREATE_TOPIC", "c7:7")]
+
+
+def test_not_controller_is_followed() -> None:
+    answers = iter([with_controller(7), with_controller(8)])
+    world = World(
+        GET_METADATA=lambda _: next(answers),
+        CREATE_TOPIC=lambda call: created() if call.address == "c8:8" else NotControllerError("not me"),
+    )
+    assert create(world).name == TOPIC
+
+
+def test_a_topic_that_an_unanswered_attempt_created_is_not_an_error() -> None:
+    attempts = iter([AddressUnreachableError("gone"), TopicAlreadyExistsError("exists")])
+    world = World(
+        CREATE_TOPIC=lambda _: next(attempts),
+        DESCRIBE_TOPICS=lambda _: DescribeTopicsResponse(topics=[metadata([1]).topics[0]]),
+    )
+    assert create(world).name == TOPIC
+
+
+def test_a_topic_that_was_there_before_is_an_error() -> None:
+    with pytest.raises(TopicAlreadyExistsError):
+        create(World(CREATE_TOPIC=lambda _: TopicAlreadyExistsError("exists")))
+
+
+def test_without_a_controller_the_budget_ends_with_a_typed_error() -> None:
+    world = World(GET_METADATA=lambda _: metadata([1]))
+    with pytest.raises(ControllerUnavailableError, match="brokers know of none"):
+        create(world)
+    assert 5_000 <= world.now_ms < 6_000
+
+
+def test_without_brokers_every_address_is_named() -> None:
+    with pytest.raises(BrokersUnavailableError, match="boot:9"):
+        create(World(GET_METADATA=refused_at))
+
+
+def test_offsets_are_asked_of_each_leader() -> None:
+    world = World(
+        GET_METADATA=lambda _: with_controller(7, (1, 2)),
+        LIST_OFFSETS=lambda call: ListOffsetsResponse(
+            partitions=[ListOffsetsPartitionResult(offset=10 if call.address == "b1:1" else -1)]
+        ),
+    )
+    wanted = {TopicPartition(TOPIC, at): EARLIEST for at in (0, 1)}
+    assert list(world.run(world.operations.list_offsets(wanted)).values()) == [10, None]
+
+
+def test_offsets_are_asked_again_where_the_leader_has_moved() -> None:
+    leaders = iter([metadata({0: (1, 1)}), metadata({0: (2, 2)})])
+    not_leader = ListOffsetsPartitionResult(error_code=ErrorCode.ERROR_CODE_NOT_LEADER)
+    world = World(
+        GET_METADATA=lambda _: next(leaders),
+        LIST_OFFSETS=lambda call: ListOffsetsResponse(
+            partitions=[not_leader if call.address == "b1:1" else ListOffsetsPartitionResult(offset=4)]
+        ),
+    )
+    assert list(world.run(world.operations.list_offsets({TopicPartition(TOPIC, 0): EARLIEST})).values()) == [
+        4
+    ]
+
+
+def test_an_offline_partition_is_told_when_the_budget_is_over() -> None:
+    world = World(GET_METADATA=lambda _: metadata([-1]))
+    with pytest.raises(PartitionOfflineError, match="partition 0"):
+        world.run(world.operations.list_offsets({TopicPartition(TOPIC, 0): EARLIEST}))
+
+
+def test_what_does_not_exist_is_told_soon() -> None:
+    world = World(GET_METADATA=lambda _: no_topic())
+    with pytest.raises(UnknownTopicError, match=TOPIC):
+        world.run(world.operations.partitions_for(TOPIC))
+    assert world.now_ms < 2_500
+    there = World()
+    with pytest.raises(UnknownPartitionError, match="0 to 0, not 5"):
+        there.run(there.operations.list_offsets({TopicPartition(TOPIC, 5): EARLIEST}))
+
+
+def test_every_method_has_its_grpc_path() -> None:
+    assert {method.value.split("/")[1] for method in Method} == {
+        "hightide.v1.BrokerService",
+        "hightide.v1.ControllerService",
+    }
