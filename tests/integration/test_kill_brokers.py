@@ -12,10 +12,12 @@ from concurrent.futures import Future
 
 import pytest
 from adversary.batches import good_batch
+from adversary.control import ControlPlane
 from adversary.raw_client import Answer, name_of
-from adversary.target import Target, produce_result
+from adversary.target import Target, code_in, fetch_result, produce_result
 from hightide import Admin
 from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
 from histories.anomalies import Kind
 from histories.drill import Drill, differences_of, high_watermarks
@@ -47,6 +49,12 @@ def test_killing_the_leader_three_times_in_a_row(cluster: LocalCluster) -> None:
             drill.restart(leader)
             drill.wait_for_isr(3)
         drill.wait_for_progress()
+        last = Target.beside_others(cluster.bootstrap, drill.topic)
+        assert last.leader_epoch == 3
+        late = last.send_produce(good_batch(last.topic_id, 0, [b"too late"]), leader_epoch=2)
+        assert code_in(late, produce_result) == "FENCED_LEADER_EPOCH"
+        assert code_in(last.send_fetch(0, leader_epoch=2), fetch_result) == "FENCED_LEADER_EPOCH"
+        last.close()
 
 
 def test_killing_a_follower(cluster: LocalCluster) -> None:
@@ -110,8 +118,16 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
     acknowledged."""
     with Drill(cluster, "zookeeper-killed") as drill:
         follower = next(each for each in cluster.brokers if each != drill.leader())
+        control = ControlPlane(cluster.bootstrap)
         cluster.kill("zookeeper")
         drill.wait_for_progress()
+        request = controller_pb2.CreateTopicRequest(
+            topic="in-the-dark", partition_count=1, replication_factor=1
+        )
+        refused = control.create(request)
+        assert refused.is_typed_error, refused
+        assert refused.reason in {"ZOOKEEPER_UNAVAILABLE", "TIMED_OUT"}, refused
+        control.close()
         drill.kill(follower)
         cluster.restart("zookeeper", wait=False)
         drill.wait_for_progress()
