@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 
 def with_session(
-    server: EmbeddedZooKeeper, test: Callable[[ZooKeeperSession], Awaitable[None]], timeout_ms: int = 6000
+    server: EmbeddedZooKeeper, test: Callable[[ZooKeeperSession], Awaitable[None]], timeout_ms: int = 30_000
 ) -> None:
     async def run() -> None:
         session = await ZooKeeperSession.connect(server.address, session_timeout_ms=timeout_ms)
@@ -154,6 +154,40 @@ def test_after_expiry_requests_say_so_until_the_new_session_is_there(server: Emb
                 await session.get("/")
 
     with_session(server, test)
+
+
+def test_an_attempt_to_connect_that_is_never_answered_does_not_cost_the_session(
+    server: EmbeddedZooKeeper,
+) -> None:
+    """What a ZooKeeper that is just starting can do: the first connection is accepted, and that is all."""
+    connections: list[asyncio.StreamWriter] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        if len(connections) == 1:
+            return
+        answers, requests = await asyncio.open_connection(*server.address.split(":"))
+        connections.append(requests)
+        await asyncio.gather(copy(reader, requests), copy(answers, writer))
+
+    async def run() -> None:
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as relay:
+            port = relay.sockets[0].getsockname()[1]
+            session = await ZooKeeperSession.connect(
+                f"127.0.0.1:{port}", session_timeout_ms=60_000, connect_timeout_ms=30_000
+            )
+            assert len(connections) > 1
+            await session.close()
+            for connection in connections:
+                connection.close()
+
+    asyncio.run(run())
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(65_536):
+        writer.write(chunk)
+    writer.close()
 
 
 def expire(session: ZooKeeperSession, hosts: str) -> None:

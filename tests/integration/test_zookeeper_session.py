@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 @asynccontextmanager
 async def connected(hosts: str) -> AsyncIterator[ZooKeeperSession]:
-    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=2000, connect_timeout_ms=10_000)
+    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=20_000, connect_timeout_ms=30_000)
     try:
         yield session
     finally:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
@@ -24,6 +23,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from hightide_runtime import znodes
+from hightide_runtime.zookeeper_connection import impatient_client
 from hightide_runtime.zookeeper_errors import (
     BadVersion,
     ConnectionLost,
@@ -154,13 +154,9 @@ class ZooKeeperSession:
         self._session_id = 0
         self._closing = False
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
-        self._client = KazooClient(
-            self._addresses,
-            timeout=session_timeout_ms / 1000,
-            # For ever, and never more than a quarter of a second apart: a failover waits for it.
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25),
-            logger=_kazoo_log,
-        )
+        # For ever, and never more than a quarter of a second apart: a failover waits for it.
+        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
+        self._client = impatient_client(self._addresses, session_timeout_ms, retry, _kazoo_log)
         self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
