@@ -155,4 +155,6 @@ def test_a_flush_does_not_speak_for_what_replaced_a_cut_tail(rig: LogRig) -> Non
 
     rig.files.sync = sync_late  # type: ignore[method-assign]
     assert rig.log.flush() < 4
+    before = rig.files.syncs
     assert rig.log.flush() == 4
+    assert rig.files.syncs > before

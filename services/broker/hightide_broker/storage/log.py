@@ -455,20 +455,25 @@ class Log:
                 names_unsynced, self._names_unsynced = self._names_unsynced, False
             self._sync(dirty, names_unsynced)
             with self._lock:
-                for segment, size_bytes, _ in dirty:
-                    segment.synced_bytes = max(segment.synced_bytes, min(size_bytes, segment.size_bytes))
+                # After a cut meanwhile, what is there now may not be what was synced.
                 if truncations == self._truncations:
+                    for segment, size_bytes, _ in dirty:
+                        segment.synced_bytes = max(segment.synced_bytes, size_bytes)
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
                 return self._durable_end_offset
 
     def _lease_dirty(self) -> list[tuple[Segment, int, Lease]]:
         """The segments that hold more than is synced, with their sizes, kept open."""
-        dirty = []
-        for segment in reversed(self._segments):
-            if segment.synced_bytes < segment.size_bytes:
-                dirty.append((segment, segment.size_bytes, self._volume.open_files.lease(segment.log_path)))
-            elif dirty and not segment.is_active:
-                break
+        dirty: list[tuple[Segment, int, Lease]] = []
+        try:
+            for segment in self._segments:
+                if segment.synced_bytes < segment.size_bytes:
+                    lease = self._volume.open_files.lease(segment.log_path)
+                    dirty.append((segment, segment.size_bytes, lease))
+        except OSError:
+            for _, _, lease in dirty:
+                lease.release()
+            raise
         return dirty
 
     def _sync(self, dirty: list[tuple[Segment, int, Lease]], names_unsynced: bool) -> None:
