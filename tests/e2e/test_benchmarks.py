@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hightide_cli.bench import FAILOVER_KEYS, THROUGHPUT_KEYS
+from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -35,19 +36,28 @@ def bench(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
     return document
 
 
+def test_a_benchmark_without_a_cluster_starts_one_and_counts_what_its_brokers_cost(
+    environment: dict[str, str],
+) -> None:
+    document = bench(environment, "produce", "--rounds", "1", "--seconds", "1")
+    assert all(document[key] > 0 for key in THROUGHPUT_KEYS)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("produce", "--rounds", "1", "--seconds", "1"),
         ("produce", "--rounds", "1", "--seconds", "1", "--record-bytes", "100", "--api", "send_arrow"),
         ("consume", "--rounds", "1", "--size-mb", "20"),
         ("e2e", "--rounds", "1", "--seconds", "1", "--records-per-s", "200"),
     ],
     ids=" ".join,
 )
-def test_throughput_and_latency_are_measured(environment: dict[str, str], arguments: tuple[str, ...]) -> None:
-    document = bench(environment, *arguments)
-    assert all(document[key] > 0 for key in THROUGHPUT_KEYS)
+def test_a_cluster_elsewhere_is_measured_without_the_cost_of_its_brokers(
+    hightide_cluster: LocalCluster, environment: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    document = bench({**environment, "HIGHTIDE_BOOTSTRAP": hightide_cluster.bootstrap}, *arguments)
+    assert document["broker_cpu_s_per_gb"] is None
+    assert all(document[key] > 0 for key in THROUGHPUT_KEYS if key != "broker_cpu_s_per_gb")
 
 
 @pytest.mark.parametrize("signal", ["--kill", "--term"])
