@@ -59,7 +59,10 @@ class Partition:
         follower = self.cluster.address_of(self.followers[0])
 
         def took() -> Target | None:
-            target = Target.beside_others(follower, self.topic)
+            try:
+                target = Target.beside_others(follower, self.topic)
+            except KeyError:
+                return None  # The leader is no live broker any more, and its successor is not told yet.
             answer = target.send_produce(good_batch(target.topic_id, 0), timeout_ms=2000)
             if answer.ok and not produce_result(answer).error_code:
                 return target
