@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 from faulty_files import FaultyFiles
 from hightide.batch.header import BatchHeader, iterate
@@ -42,6 +43,13 @@ class LogRig:
     def crash(self) -> Log:
         """Lose the process, not the disk, and open again."""
         self.close(clean=False)
+        return self.open()
+
+    def cut_power(self, seed: int) -> Log:
+        """Lose the process, and of what was not synced whatever the seed says; open again."""
+        self.directory._directory_lock.release()
+        self.directory._closed = True
+        self.files.cut_power(Random(seed))
         return self.open()
 
     def append(

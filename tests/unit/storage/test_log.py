@@ -188,6 +188,27 @@ def test_truncation_to_any_offset_leaves_what_is_below(rig: LogRig, offset: int)
     assert offsets(rig.restart()) == list(range(min(offset, 10) + 1))
 
 
+def test_what_was_cut_off_is_not_read_from_memory(rig: LogRig) -> None:
+    rig.fill(6)
+    rig.log.truncate_to(3)
+    assert rig.log.read(3, 1 << 20, 6) == []
+    with pytest.raises(OffsetOutOfRange):
+        rig.log.read(4, 1 << 20, 6)
+
+
+def test_a_reader_that_stopped_halfway_finds_what_replaced_a_cut_tail(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path, shared=DirectorySettings(tail_bytes_max=0, tail_bytes_per_log_max=0))
+    rig.fill(6)
+    rig.log.read(0, 3 * SIZE, 6)
+    rig.log.truncate_to(1)
+    rig.append(2, b"longer than before", epoch=2)
+    rig.append(1, epoch=2)
+    rig.append(1, epoch=2)
+    stored = b"".join(rig.log.read(3, 0, 5))
+    assert [header.base_offset for _, header in iterate(stored)] == [3]
+    rig.close()
+
+
 def test_truncation_below_the_start_leaves_an_empty_log_at_the_start(rig: LogRig) -> None:
     rig.log.truncate_and_start_at(100)
     rig.fill(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from random import Random
 
 from hightide_broker.storage import DirectorySettings, LogSettings
 from hypothesis import HealthCheck, Phase, settings
@@ -125,10 +124,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def cut_the_power(self, seed: int) -> None:
         """Of what was not synced, some is lost, and some that was removed is back; nothing durable is
         lost."""
-        self.rig.directory._directory_lock.release()
-        self.rig.directory._closed = True
-        self.rig.files.cut_power(Random(seed))
-        self.rig.open()
+        self.rig.cut_power(seed)
         assert self.rig.log.log_start_offset <= self.start
         found = [
             (header.base_offset, header.record_count, header.leader_epoch)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 from faulty_files import SimulatedCrash
 from hightide_broker.storage import LogSettings, StorageFailed
-from log_rig import KEY, LogRig, offsets
+from log_rig import KEY, LogRig, offsets, read_all
 from stored_batches import as_sent_by_leader, make_batch
 
 SIZE = len(make_batch(1))
@@ -235,6 +236,37 @@ def test_a_log_that_grew_after_its_clean_mark_is_recovered(rig: LogRig) -> None:
     last = rig.segments()[-1]
     last.write_bytes(last.read_bytes() + as_sent_by_leader(make_batch(1), 10, 2))
     assert rig.open().log_end_offset == 11
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_replaces_a_tail_below_the_recovery_point_is_not_trusted_unread(rig: LogRig, seed: int) -> None:
+    # Goal: recovery must not take over a segment whose bytes a power cut may have taken.
+    rig.log.flush()
+    rig.directory.checkpoint_high_watermarks({KEY: 5})
+    rig.log.truncate_to(5)
+    rig.fill(8, b"another value", epoch=3)
+    rig.cut_power(seed)
+    assert offsets(rig.log) == list(range(rig.log.log_end_offset))
+    assert rig.log.log_end_offset >= 5
+    starts = [entry.start_offset for entry in rig.log.epochs.entries]
+    headers = read_all(rig.log)
+    changes = [
+        header.base_offset
+        for before, header in pairwise([None, *headers])
+        if header is not None and (before is None or header.leader_epoch > before.leader_epoch)
+    ]
+    assert starts == changes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_epochs_of_durable_batches_outlive_a_power_cut(rig: LogRig, seed: int) -> None:
+    rig.fill(2, epoch=4)
+    rig.log.roll()
+    rig.fill(1, epoch=5)
+    rig.log.flush()
+    rig.directory.checkpoint_high_watermarks({})
+    rig.cut_power(seed)
+    assert rig.log.epochs.entries == ((1, 0), (2, 6), (4, 10), (5, 12))
 
 
 def test_a_crash_at_any_step_of_a_roll_loses_nothing(tmp_path: Path) -> None:

@@ -226,8 +226,7 @@ class Log:
         return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
 
     def _make_ready(self, size_bytes: int, end_offset: int) -> bool:
-        """Before an append: the directory must be there, and the active segment have room. Tells if it
-        rolled."""
+        """Before an append: there must be a directory, and room in the segment. Tells if it rolled."""
         self._check_writable()
         self._changed = True
         if not self._has_directory:
@@ -384,8 +383,7 @@ class Log:
             return self._end_offset
 
     def truncate_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`; called by a follower whose log ends below its leader's
-        start."""
+        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
         assert offset >= 0
         with self._lock:
             self._check_writable()
