@@ -151,6 +151,8 @@ class LeaderFetcher:
     def place(self, replica: HostedReplica) -> None:
         """Fetch the partition from where its log ends, once that is on disk where it must be."""
         state = replica.state
+        if state.role is Role.TRUNCATING:
+            return  # A flush from before has ended: where the log parts from the leader's is still asked.
         self._questions.pop(replica.key, None)
         if (offset := state.fetch_offset) is not None and state.leader == self._leader:
             self._session.place(replica.key, Position(state.leader_epoch, offset, state.log_start_offset))
