@@ -91,7 +91,8 @@ def cut(rows: Any, limit_bytes: int) -> Iterator[tuple[Any, int]]:
     if count == 0:
         return
     room = max(1, limit_bytes - BATCH_OVERHEAD_BYTES)
-    step = max(1, min(count, int(count * room / max(1, rows.nbytes))))
+    # Parts of one size: a full batch and a small rest would cost a request's overhead for the rest.
+    step = -(-count // -(-rows.nbytes // room)) if rows.nbytes > room else count
     at = 0
     while at < count:
         part = rows.slice(at, step)

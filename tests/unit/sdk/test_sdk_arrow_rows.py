@@ -74,3 +74,9 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(columns: dict[str, An
 def test_only_arrow_is_taken() -> None:
     with pytest.raises(InvalidArgumentError, match="not list"):
         rows_of([1], 5)
+
+
+def test_a_table_a_little_over_a_batch_is_cut_into_equal_parts_not_into_a_batch_and_a_rest() -> None:
+    rows = rows_of(pa.table({"value": pa.array([b"v" * 100] * 10_000, pa.binary())}), now_us=1)
+    parts = [part.num_rows for part, _ in cut(rows, 1 << 20)]
+    assert parts == [5_000, 5_000]
