@@ -45,9 +45,9 @@ unit: setup
 sim: setup
 	$(BIN)/pytest -q -n 2 tests/sim
 integration: setup
-	$(BIN)/pytest -q tests/integration
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations 15 tests/integration
 e2e: setup
-	$(BIN)/pytest -q tests/e2e
+	$(BIN)/pytest -q --durations 5 tests/e2e
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
