@@ -25,7 +25,7 @@ BANNED: dict[str, tuple[str, tuple[str, ...]]] = {
     r"^\s*except\s*:": ("name the exceptions", ()),
     r"\btime\.sleep\(|\basyncio\.sleep\((?!0\))": (
         "wait for the event, with a bound",
-        ("clients/", "services/", "tests/unit/test_tidy.py"),
+        ("clients/", "services/", "bench/", "tests/unit/test_tidy.py"),
     ),
     r"\bunittest\.mock\b|\bMagicMock\b": ("use the real part", ("tests/unit/test_tidy.py",)),
 }

@@ -141,7 +141,7 @@ def consume(
 @common_options
 @bench.command()
 @_record_bytes(100)
-@click.option("--records-per-s", type=click.FloatRange(1, 100_000), default=500, show_default=True)
+@click.option("--records-per-s", type=click.FloatRange(1, 100_000), default=100, show_default=True)
 @_PARTITIONS
 @_seconds(10)
 @_ROUNDS
