@@ -93,9 +93,8 @@ def main() -> int:
                 drill.wait_for_isr(3, HEALED_S)
         drill.wait_for_progress(50, HEALED_S)
         drill.wait_for_isr(3, HEALED_S)
-    print(
-        f"faults: seed={arguments.seed} sent={len(drill.history.sends)} read={len(drill.history.reads)} anomalies=0"
-    )
+    counts = f"sent={len(drill.history.sends)} read={len(drill.history.reads)}"
+    print(f"faults: seed={arguments.seed} {counts} anomalies=0")
     return 0
 
 
