@@ -36,8 +36,12 @@ class ArrowTimestamps:
 
 
 class Accumulator:
-    """The lanes of all topics, and the memory that they share. `active` are the lanes with something to
-    send."""
+    """The lanes of all topics, and the memory that they share.
+
+    `active` are the lanes with something to send. Records without a key begin at the partition `first_turn`
+    (modulo their number), which the shell draws, so that many producers of few records do not all fill
+    partition 0.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Accumulator:
         cluster: Cluster,
         owner: Owner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
+        first_turn: int = 0,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -57,6 +62,7 @@ class Accumulator:
         self.fatal: FencedProducerEpochError | None = None
         self.callbacks: list[Callable[[], object]] = []
         self._delivery = delivery
+        self._first_turn = first_turn
 
     def lanes_of(self, topic: str) -> TopicLanes | None:
         """The topic's lanes; None while its metadata is not there. Called for the first record of each
@@ -68,7 +74,11 @@ class Accumulator:
         if described is None or not described.partitions:
             return None
         self.topics[topic] = TopicLanes(
-            topic, described.topic_id, len(described.partitions), self._batch_limit(topic)
+            topic,
+            described.topic_id,
+            len(described.partitions),
+            self._batch_limit(topic),
+            self._first_turn,
         )
         return self.topics[topic]
 

@@ -42,14 +42,16 @@ class TopicLanes:
         "unknown_since_ms",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, partition_count: int, batch_limit_bytes: int) -> None:
+    def __init__(
+        self, topic: str, topic_id: bytes, partition_count: int, batch_limit_bytes: int, first_turn: int = 0
+    ) -> None:
         assert partition_count > 0, "a topic has at least one partition"
         self.topic = topic
         self.lanes = [Lane(self, topic_id, partition) for partition in range(partition_count)]
         self.partition_count = partition_count
         self.batch_limit_bytes = batch_limit_bytes
-        self.turn = 0
-        self.sticky = self.lanes[0]
+        self.turn = first_turn % partition_count
+        self.sticky = self.lanes[self.turn]
         self.unknown_since_ms: float | None = None
 
     def lane_for(self, key: bytes | None, partition: int | None) -> "Lane | None":

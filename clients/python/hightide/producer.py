@@ -1,5 +1,6 @@
 """The blocking producer: the shell of `ProducerCore` for threads."""
 
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -69,7 +70,8 @@ class Producer:
         )
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._core = ProducerCore(self._settings, Cluster(bootstrap_addresses(bootstrap)), self)
+        cluster = Cluster(bootstrap_addresses(bootstrap))
+        self._core = ProducerCore(self._settings, cluster, self, first_turn=random.getrandbits(16))
         # The hot path reads topics from here; closing swaps it for an empty one.
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = Transport(client_id)

@@ -62,8 +62,9 @@ class ProducerCore(Accumulator):
         cluster: Cluster,
         owner: Owner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
+        first_turn: int = 0,
     ) -> None:
-        super().__init__(settings, cluster, owner, delivery)
+        super().__init__(settings, cluster, owner, delivery, first_turn)
         self.seeker = MetadataSeeker(cluster)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []

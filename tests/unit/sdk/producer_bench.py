@@ -57,11 +57,21 @@ class ProducerBench:
     """The core with the topic known, and a clock that stands still until the test moves it."""
 
     def __init__(
-        self, leaders: Iterable[int] = (1,), *, configs: Mapping[str, str] | None = None, **settings: Any
+        self,
+        leaders: Iterable[int] = (1,),
+        *,
+        configs: Mapping[str, str] | None = None,
+        first_turn: int = 0,
+        **settings: Any,
     ):
         self.now_ms = 1_000.0
         self.ids = iter(range(100, 200))
-        self.core = ProducerCore(ProducerSettings(**{"linger_ms": 0, **settings}), Cluster(("boot:9",)), self)
+        self.core = ProducerCore(
+            ProducerSettings(**{"linger_ms": 0, **settings}),
+            Cluster(("boot:9",)),
+            self,
+            first_turn=first_turn,
+        )
         self.core.cluster.update(metadata(leaders, configs=configs))
         home = self.core.lanes_of(TOPIC)
         assert home is not None

@@ -157,3 +157,10 @@ def test_deliveries_know_their_offsets() -> None:
     deliveries = bench.send(3)
     bench.ok(bench.call(), base_offset=40)
     assert [delivery.result().offset for delivery in deliveries] == [40, 41, 42]
+
+
+@pytest.mark.parametrize("first_turn", [0, 1, 2, 65_535])
+def test_records_without_a_key_begin_where_the_shell_drew_not_always_at_partition_0(first_turn: int) -> None:
+    bench = ProducerBench(leaders=(1, 1, 1), first_turn=first_turn)
+    bench.send(1, partition=None)
+    assert [header.partition for header in headers_of(bench.call())] == [first_turn % 3]

@@ -1,6 +1,7 @@
 """The asyncio producer: the shell of `ProducerCore` for one event loop."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -57,7 +58,7 @@ class Producer:
             max_block_ms=max_block_ms,
         )
         cluster = Cluster(bootstrap_addresses(bootstrap))
-        self._core = ProducerCore(self._settings, cluster, self, Delivery)
+        self._core = ProducerCore(self._settings, cluster, self, Delivery, random.getrandbits(16))
         self._transport = AioTransport(client_id)
         self._driver = Driver(self._core, self._transport, "hightide-aio-producer")
         self._closed = False
