@@ -118,12 +118,12 @@ def test_a_method_that_is_not_there_is_not_implemented(target: Target) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.path)
-def test_a_call_without_a_deadline_is_refused(
+def test_a_call_without_a_deadline_is_answered_all_the_same(
     target: Target, servers: Callable[[Method], RawClient], method: Method
 ) -> None:
     answer = servers(method).send(method.path, plausible(method.request), timeout_s=None)
-    assert (answer.is_typed_error, answer.reason) == (True, "LIMIT_EXCEEDED"), answer
-    assert "deadline" in answer.message
+    assert answer.ok or answer.is_typed_error, answer
+    assert answer.reason != "LIMIT_EXCEEDED", answer
 
 
 def _produce(target: Target) -> tuple[str, Message]:

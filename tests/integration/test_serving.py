@@ -203,9 +203,48 @@ def test_a_message_over_the_limit_is_refused_and_the_next_one_served() -> None:
     with_server(test, limits=Limits(max_message_bytes=65_536))
 
 
-def test_a_call_without_a_deadline_is_refused_with_the_way_to_set_one() -> None:
+def test_a_call_without_a_deadline_is_served() -> None:
     async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
-        code, message, info = await failure_of(raw_unary(channel, FETCH)(b""))
+        answer = await raw_unary(channel, FETCH)(b"")
+        assert pb.ReplicaFetchResponse.FromString(answer).session_id == 1
+
+    with_server(test)
+
+
+def test_a_call_without_a_deadline_gets_the_servers_and_is_told_when_that_runs_out() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
+        parked = pb.ReplicaFetchRequest(max_wait_ms=1)
+        code, message, info = await failure_of(ReplicaServiceStub(channel).ReplicaFetch(parked))
+        assert (code, info.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "TIMED_OUT")
+        assert "not done after 50 ms" in message
+        assert "-max-time" in message
+        # What was given up is not in hand any more.
+        assert await raw_unary(channel, FETCH)(b"")
+
+    with_server(test, limits=Limits(default_deadline_ms=50, max_concurrent_rpcs=1))
+
+
+def test_a_callers_own_deadline_holds_instead_of_the_servers() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
+        parked = ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1), timeout=30)
+        await replica.parked.wait()
+        code, message, _ = await failure_of(
+            ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1))
+        )
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED, message
+        replica.release.set()
+        assert (await parked).session_id == 1
+
+    with_server(test, limits=Limits(default_deadline_ms=50))
+
+
+def test_a_stream_without_a_deadline_is_refused_with_the_way_to_set_one() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
+        async def call() -> None:
+            async for _ in raw_stream(channel, "/test.Streaming/Stream")(b""):
+                pass
+
+        code, message, info = await failure_of(call())
         assert (code, info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "LIMIT_EXCEEDED")
         assert "-max-time" in message
 

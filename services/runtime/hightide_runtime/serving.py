@@ -54,7 +54,7 @@ class Service:
     add_to_server: Callable[[Any, grpc.aio.Server], None]
     #: By method name, where bytes are not parsed by the generated classes (the bulk RPCs).
     codecs: Mapping[str, Codec] = field(default_factory=dict)
-    #: Methods that may be called without a deadline: long-lived streams.
+    #: Methods that may go on without a deadline: long-lived streams.
     without_deadline: frozenset[str] = frozenset()
 
 
@@ -64,6 +64,8 @@ class Limits:
 
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     max_deadline_ms: int = 3_600_000
+    #: What a call with one response is given that comes without a deadline.
+    default_deadline_ms: int = 30_000
     max_concurrent_rpcs: int = 10_000
 
 
@@ -116,7 +118,9 @@ async def serve(
     limits = limits or Limits()
     server = grpc.aio.server(options=_server_options(limits))
     timing = TimingInterceptor()
-    limiting = LimitsInterceptor(limits.max_concurrent_rpcs, limits.max_deadline_ms)
+    limiting = LimitsInterceptor(
+        limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
+    )
     # The order is part of the contract: what is timed includes refusals; a refusal is answered before the
     # request is parsed; and nothing that a servicer raises gets past the error interceptor.
     interceptors: list[Interceptor] = [

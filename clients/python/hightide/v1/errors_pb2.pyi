@@ -31,7 +31,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 2
     """The request contradicts itself or leaves out a field that it needs."""
     ERROR_CODE_LIMIT_EXCEEDED: _ErrorCode.ValueType  # 3
-    """The caller sent no deadline, or asks for more than the server's limits allow."""
+    """The caller asks for more than the server's limits allow, or for a stream without a deadline."""
     ERROR_CODE_OVERLOADED: _ErrorCode.ValueType  # 4
     """The server holds as much unfinished work as it may; try again after a pause."""
     ERROR_CODE_SHUTTING_DOWN: _ErrorCode.ValueType  # 5
@@ -121,7 +121,7 @@ ERROR_CODE_INTERNAL: ErrorCode.ValueType  # 1
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 2
 """The request contradicts itself or leaves out a field that it needs."""
 ERROR_CODE_LIMIT_EXCEEDED: ErrorCode.ValueType  # 3
-"""The caller sent no deadline, or asks for more than the server's limits allow."""
+"""The caller asks for more than the server's limits allow, or for a stream without a deadline."""
 ERROR_CODE_OVERLOADED: ErrorCode.ValueType  # 4
 """The server holds as much unfinished work as it may; try again after a pause."""
 ERROR_CODE_SHUTTING_DOWN: ErrorCode.ValueType  # 5

@@ -1,4 +1,8 @@
-"""Refuses calls without a deadline, more calls at a time than a server holds, and calls to one that stops."""
+"""Bounds what calls take: their time, how many there are at once, and that none begins while a server stops.
+
+A call with one response that comes without a deadline is given one by the server, so that a plain grpcurl
+works; a stream without one is refused, since nobody can tell how long it was meant to be.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,9 +20,10 @@ class LimitsInterceptor:
     It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
     """
 
-    def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int) -> None:
+    def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int, default_deadline_ms: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
         self._max_deadline_ms = max_deadline_ms
+        self._default_deadline_ms = default_deadline_ms
         self._in_flight = 0
         self._idle: asyncio.Event | None = None
 
@@ -44,17 +49,37 @@ class LimitsInterceptor:
                 await abort(context, refusal)
             self._in_flight += 1
             try:
-                return await call(request, context)
+                if not method.needs_deadline or _remaining_s(context) is not None:
+                    return await call(request, context)
+                return await self._under_own_deadline(method, call, request, context)
             finally:
                 self._ended()
 
         return limited
 
+    async def _under_own_deadline(
+        self, method: Method, call: UnaryCall, request: Any, context: Context
+    ) -> Any:
+        # What the servicer raises by itself, also a TimeoutError, was answered by the error interceptor.
+        try:
+            async with asyncio.timeout(self._default_deadline_ms / 1000):
+                return await call(request, context)
+        except TimeoutError:
+            error = ServiceError(
+                ErrorCode.ERROR_CODE_TIMED_OUT,
+                f"{method} was called without a deadline and not done after {self._default_deadline_ms} ms, "
+                "which is what the server gives then; set one (grpcurl: -max-time 60; buf curl: --timeout "
+                "60s)",
+                {"default_deadline_ms": str(self._default_deadline_ms)},
+            )
+        return await abort(context, error)
+
     def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
         """Wrap a method with a stream of responses."""
 
         async def limited(request: Any, context: Context) -> AsyncIterator[Any]:
-            if (refusal := self._refusal(method, context)) is not None:
+            refusal = self._refusal(method, context) or self._endless(method, context)
+            if refusal is not None:
                 await abort(context, refusal)
             self._in_flight += 1
             try:
@@ -78,19 +103,27 @@ class LimitsInterceptor:
             )
         if not method.needs_deadline:
             return None
-        # The stubs do not know it, but without a deadline this is None.
-        remaining_s = cast(float | None, context.time_remaining())
-        if remaining_s is None:
-            return ServiceError(
-                ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"{method} was called without a deadline; set one, of at most {self._max_deadline_ms} ms "
-                "(grpcurl: -max-time 10; buf curl: --timeout 10s)",
-                {"max_deadline_ms": str(self._max_deadline_ms)},
-            )
-        if remaining_s * 1000 > self._max_deadline_ms:
+        remaining_s = _remaining_s(context)
+        if remaining_s is not None and remaining_s * 1000 > self._max_deadline_ms:
             return ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
                 f"the deadline of {method} is {remaining_s:.0f} s away; at most {self._max_deadline_ms} ms",
                 {"max_deadline_ms": str(self._max_deadline_ms)},
             )
         return None
+
+    def _endless(self, method: Method, context: Context) -> ServiceError | None:
+        """A stream that has no end and is not meant to have none."""
+        if not method.needs_deadline or _remaining_s(context) is not None:
+            return None
+        return ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"{method} was called without a deadline; set one, of at most {self._max_deadline_ms} ms "
+            "(grpcurl: -max-time 10; buf curl: --timeout 10s)",
+            {"max_deadline_ms": str(self._max_deadline_ms)},
+        )
+
+
+def _remaining_s(context: Context) -> float | None:
+    """Time until the call's deadline; None where it came without one, which the stubs do not know."""
+    return cast(float | None, context.time_remaining())
