@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -44,6 +45,9 @@ from sim.messages import (
 from sim.zookeeper import STATE, Create, Delete, Operation, Put, Stored, registration
 
 Reply = Callable[[Body], None]
+Told = ev.LeaderAndIsrDecided | ev.EpochEndReceived | ev.BatchesReceived | ev.FetchRefused
+"""What a broker is told by others, and may be told twice."""
+TOLD_MAX = 12
 
 
 class Surroundings(Protocol):
@@ -111,6 +115,7 @@ class SimBroker:
         self.asking: fx.AskEpochEnd | None = None
         self.ask_call = 0
         self.retries: list[Callable[[], None]] = []
+        self.told: deque[tuple[Told, tuple[Record, ...]]] = deque(maxlen=TOLD_MAX)
         self.broker_epoch = -1
         self.register()
 
@@ -192,6 +197,8 @@ class SimBroker:
     def feed(self, event: ev.Event, records: tuple[Record, ...] = ()) -> fx.Effects:
         """One step of the core, its effects performed in order (see hightide_broker.core.effects)."""
         was_leader = self.state.is_leader
+        if isinstance(event, Told):
+            self.told.append((event, records))
         self.state, effects = step(self.state, event)
         for effect in effects:
             self._perform(effect, records)
@@ -308,8 +315,11 @@ class SimBroker:
             ev.Span(body.base_offset + index, 1, epoch) for index, (epoch, _) in enumerate(body.records)
         )
         answer = ev.BatchesReceived(leader, body.leader_epoch, spans, body.high_watermark, 0)
-        self.feed(answer, body.records)
-        if body.records and self.state.role is Role.FETCHING and self.state.fetch_offset is not None:
+        self._batches_told(answer, body.records)
+
+    def _batches_told(self, answer: ev.BatchesReceived, records: tuple[Record, ...]) -> None:
+        self.feed(answer, records)
+        if records and self.state.role is Role.FETCHING and self.state.fetch_offset is not None:
             self.fetcher.place(KEY, Position(self.state.leader_epoch, self.state.fetch_offset))
 
     def _ask(self) -> None:
@@ -462,6 +472,16 @@ class SimBroker:
         )
         refusals = [effect.refusal for effect in effects if isinstance(effect, fx.Refuse)]
         return refusals[0] if refusals else None
+
+    def hear_again(self, which: int) -> None:
+        """What the broker was told a while ago in this life reaches its core once more."""
+        event, records = self.told[which]
+        if isinstance(event, ev.BatchesReceived):
+            self._batches_told(event, records)
+        elif isinstance(event, ev.LeaderAndIsrDecided):
+            self.feed(replace(event, now_ms=self.world.now_ms))
+        else:
+            self.feed(event)
 
     def produce(self, value: int, acks_all: bool = True) -> bool:
         """A producer's batch of one record; whether it was appended."""

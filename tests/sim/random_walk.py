@@ -1,79 +1,25 @@
 """A seeded random schedule: orders given to a world by the throw of a dice, then healing.
 
 Rules of this file: everything comes from one `Random(seed)`, also the kind of cluster and how often each
-fault happens (swarm testing), so that a seed is all that is needed to see a run again.
+fault happens (sim.swarm), so that a seed is all that is needed to see a run again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from random import Random
 
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_controller.core.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers.healed import Healed
-from sim.messages import REQUESTS, ZOOKEEPER, CallFailed
-from sim.world import BROKERS, CONTROLLERS, LAG_TIME_MAX_MS, Settings, World
+from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Command, Envelope, Fetch, View, Write
+from sim.swarm import Falls, Orders, cluster_drawn, odds_of
+from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
+from sim.zookeeper import CONTROLLER_EPOCH, STATE, Create, Put, Stored
 
-ORDERS_MAX = 220
+ORDERS_MAX = 240
 PRODUCED_MAX = 60
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How often each order is given; a fault that a run does without has 0."""
-
-    deliver: float
-    settle: float
-    produce: float
-    advance: float
-    lag: float
-    lose: float
-    duplicate: float
-    crash: float
-    restart: float
-    detect: float
-    expire: float
-    pause: float
-    resume: float
-    cut: float
-    mend: float
-    time_out: float
-    fsync: float
-    checkpoint: float
-    controller_crash: float
-    controller_expire: float
-
-    @staticmethod
-    def drawn(rng: Random) -> Weights:
-        """Some faults often, some rarely, some not at all."""
-
-        def fault(often: float) -> float:
-            return often * rng.choice((0.0, 0.0, 0.3, 1.0, 2.0))
-
-        return Weights(
-            deliver=rng.choice((20.0, 40.0, 80.0)),
-            settle=rng.choice((0.0, 1.0, 4.0)),
-            produce=rng.choice((4.0, 10.0)),
-            advance=rng.choice((2.0, 6.0)),
-            lag=fault(1.0),
-            lose=fault(2.0),
-            duplicate=fault(1.5),
-            crash=fault(2.0),
-            restart=rng.choice((1.0, 3.0)),
-            detect=fault(2.0),
-            expire=fault(1.5),
-            pause=fault(1.0),
-            resume=2.0,
-            cut=fault(1.5),
-            mend=2.0,
-            time_out=fault(0.5),
-            fsync=4.0,
-            checkpoint=0.5,
-            controller_crash=fault(0.7),
-            controller_expire=fault(0.7),
-        )
 
 
 class RandomWalk:
@@ -87,19 +33,16 @@ class RandomWalk:
     ) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        settings = Settings(
-            replicas=BROKERS if self.rng.random() < 0.8 else BROKERS[:2],
-            min_insync_replicas=self.rng.choice((1, 1, 2)),
-            flush_on_disk=self.rng.random() < 0.4,
-        )
+        settings = cluster_drawn(self.rng)
         if broker_mends is not None:
             settings = replace(settings, broker_mends=broker_mends)
         if controller_mends is not None:
             settings = replace(settings, controller_mends=controller_mends)
         self.world = World(settings)
-        self.weights = Weights.drawn(self.rng)
-        self._names = tuple(Weights.__dataclass_fields__)
-        self._odds = [getattr(self.weights, name) for name in self._names]
+        self.orders = Orders.drawn(self.rng)
+        self.falls = Falls.drawn(self.rng)
+        self._stopped: set[int] = set()
+        """Brokers that are down because they were shut down in order."""
         self._deaths: list[tuple[int, int]] = []
         """(broker id, broker epoch) of each crash, for the failure detector."""
 
@@ -107,8 +50,8 @@ class RandomWalk:
         """The whole schedule: start, faults, healing. Raises Violation where something does not hold."""
         world = self.world
         world.start()
-        for _ in range(ORDERS_MAX):
-            (name,) = self.rng.choices(self._names, self._odds)
+        names = [field.name for field in fields(Orders)]
+        for name in self.rng.choices(names, odds_of(self.orders), k=ORDERS_MAX):
             getattr(self, f"_{name}")()
         world.heal()
         world.converge()
@@ -127,7 +70,7 @@ class RandomWalk:
             self.world.deliver(self.world.first_in_line(chosen))
 
     def _settle(self) -> None:
-        for _ in range(self.rng.randint(1, 30)):
+        for _ in range(self.rng.randint(1, 40)):
             first = next((e for e in self.world.pending if self.world.is_open(e)), None)
             if first is None:
                 return
@@ -159,20 +102,94 @@ class RandomWalk:
         if requests:
             self.world.duplicate(self.rng.choice(requests))
 
+    def _delay(self) -> None:
+        # What goes to and from ZooKeeper keeps its order on the wire; it may be slow as a whole (`_hold`).
+        slow = [e for e in self.world.pending if e.call and ZOOKEEPER not in (e.source, e.target)]
+        if slow:
+            self.world.delay(self.rng.choice(slow), give_up=self.rng.random() < 0.5)
+
+    def _let_arrive(self) -> None:
+        if self.world.late:
+            self.world.let_arrive(self.rng.choice(self.world.late))
+
+    def _echo(self) -> None:
+        heard = [b for b in self._running() if b.told]
+        if heard:
+            broker = self.rng.choice(heard)
+            self.world.echo(broker.broker_id, self.rng.randrange(len(broker.told)))
+
+    def _unknown(self) -> None:
+        """The connection breaks on a conditional write, which happens later or has happened already."""
+        writes = [e for e in self.world.pending if is_conditional_write(e)]
+        if writes:
+            self.world.delay(self.rng.choice(writes), give_up=True)
+
+    def _depose(self) -> None:
+        """Whoever leads falls, in one of the ways of this seed."""
+        leader = self.world.brokers.get(self.world.leader)
+        if leader is None or not leader.alive or leader.paused:
+            return
+        (way,) = self.rng.choices([field.name for field in fields(Falls)], odds_of(self.falls))
+        match way:
+            case "kill":
+                self._kill(leader)
+                if self.rng.random() < 0.5:
+                    self._detect()
+                else:
+                    self.world.expire(leader.broker_id)
+                return
+            case "pause":
+                self.world.pause(leader.broker_id)
+            case "isolate":
+                self.world.hold(leader.broker_id, ZOOKEEPER)
+            case _:
+                pass
+        self.world.expire(leader.broker_id)
+
     def _crash(self) -> None:
         running = self._running()
-        if not running:
-            return
-        broker = self.rng.choice(running)
+        if running:
+            self._kill(self.rng.choice(running))
+
+    def _kill(self, broker: SimBroker) -> None:
         unsynced = len(broker.disk.log) - broker.disk.durable_end_offset
-        may_lose = self.world.settings.flush_on_disk and unsynced > 0
+        lost = self.rng.randint(0, unsynced) if unsynced and self._may_lose_its_tail(broker) else 0
         self._deaths.append((broker.broker_id, broker.broker_epoch))
-        self.world.crash(broker.broker_id, self.rng.randint(0, unsynced) if may_lose else 0)
+        self._stopped.discard(broker.broker_id)
+        self.world.crash(broker.broker_id, lost)
+
+    def _may_lose_its_tail(self, broker: SimBroker) -> bool:
+        """With flush=fsync everybody may. With flush=replicated only one that no ISR counts on, and that
+        has said nothing which is still under way and would bring it into one."""
+        world, broker_id = self.world, broker.broker_id
+        if world.settings.flush_on_disk:
+            return True
+        if broker_id in world.isr:
+            return False
+        under_way = (*world.pending, *world.late)
+        counted_on = any(
+            b.alive and b.state.leading is not None and broker_id in b.state.leading.isr.maximal
+            for b in world.brokers.values()
+        )
+        return not counted_on and not any(speaks_for(broker_id, e) for e in under_way)
+
+    def _bounce(self) -> None:
+        """A broker is shut down in order: its log is on disk."""
+        running = self._running()
+        if running:
+            broker = self.rng.choice(running)
+            self.world.fsync(broker.broker_id)
+            broker.checkpoint_high_watermark()
+            self._deaths.append((broker.broker_id, broker.broker_epoch))
+            self._stopped.add(broker.broker_id)
+            self.world.crash(broker.broker_id)
+            self.world.expire(broker.broker_id)
 
     def _restart(self) -> None:
         down = [node_id for node_id, node in self.world.nodes.items() if not node.alive]
         if down:
-            self.world.restart(self.rng.choice(down))
+            node_id = self.rng.choice(down)
+            self.world.restart(node_id, clean=node_id in self._stopped)
 
     def _detect(self) -> None:
         if self._deaths:
@@ -195,9 +212,16 @@ class RandomWalk:
     def _cut(self) -> None:
         self.world.cut(*self.rng.sample((ZOOKEEPER, *self.world.nodes), 2))
 
+    def _hold(self) -> None:
+        self.world.hold(*self.rng.sample((ZOOKEEPER, *self.world.nodes), 2))
+
     def _mend(self) -> None:
         if self.world.cut_links:
-            self.world.mend_link(*self.rng.choice(sorted(self.world.cut_links)))
+            source, target = self.rng.choice(sorted(self.world.cut_links))
+            if self.rng.random() < 0.5:
+                self.world.mend_link(source, target)
+            else:
+                self.world.release(source, target)
 
     def _time_out(self) -> None:
         self.world.time_out(self.rng.choice(list(self.world.nodes)))
@@ -216,8 +240,36 @@ class RandomWalk:
         if self.world.nodes[controller_id].alive:
             self.world.crash(controller_id)
 
+    def _controllers_crash(self) -> None:
+        for controller_id in CONTROLLERS:
+            if self.world.nodes[controller_id].alive:
+                self.world.crash(controller_id)
+
     def _controller_expire(self) -> None:
         self.world.expire(self.rng.choice(CONTROLLERS))
 
     def _running(self) -> list[SimBroker]:
         return [b for b in self.world.brokers.values() if b.alive and not b.paused]
+
+
+def is_conditional_write(envelope: Envelope) -> bool:
+    """A write that a later one makes void: of the leaderAndISR znode, or of the controller epoch."""
+    if not isinstance(envelope.body, Write):
+        return False
+    return any(isinstance(o, Put) and o.path in (STATE, CONTROLLER_EPOCH) for o in envelope.body.operations)
+
+
+def speaks_for(broker_id: int, envelope: Envelope) -> bool:
+    """Whether the message may bring the broker into an ISR, or say that it is in one."""
+    match envelope.body:
+        case Fetch(replica_id):
+            return replica_id == broker_id
+        case Write(operations):
+            written = [o.data for o in operations if isinstance(o, Put | Create)]
+            return any(isinstance(data, Stored) and broker_id in data.isr for data in written)
+        case Command(decisions=decisions):
+            return any(broker_id in decision.isr for decision in decisions)
+        case View(state=state):
+            return state is not None and broker_id in state[0].isr
+        case _:
+            return False

@@ -13,6 +13,7 @@ from sim.zookeeper import STATE, Put, Stored
 
 def lose_a_record(world: World) -> None:
     world.brokers[2].disk.log.pop()
+    world.log_changed()
 
 
 def write_another_record(world: World) -> None:

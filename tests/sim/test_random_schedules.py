@@ -11,7 +11,7 @@ from sim.random_walk import RandomWalk
 
 SHARES = 10
 """So that xdist can run them side by side."""
-SCHEDULES_IN_SMOKE = 500
+SCHEDULES_IN_SMOKE = 400
 
 
 @pytest.mark.timeout(0)

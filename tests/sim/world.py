@@ -8,11 +8,12 @@ world. After each order the checkers look at it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_broker.core.replica import ReplicaSettings
+from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_controller.core.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
@@ -67,6 +68,8 @@ class World:
         self.settings = settings or Settings()
         self.now_ms = 0
         self.pending: list[Envelope] = []
+        self.late: list[Envelope] = []
+        """Messages that arrive only once somebody says so (`let_arrive`)."""
         self.story: list[str] = []
         self.cut_links: set[tuple[int, int]] = set()
         self.zookeeper = ZooKeeper(self._notify)
@@ -97,6 +100,7 @@ class World:
         }
         self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
         self.next_value = 1
+        self._seen: list[Replica] = []
         self.checkers: list[Checker] = [checker(self) for checker in ALL_CHECKERS]
 
     # --- what nodes may do (sim.broker.Surroundings, sim.controller.Surroundings) ----------------
@@ -122,6 +126,7 @@ class World:
         self.story.append(f"      acknowledged {record} at {offset} by {broker_id}")
         if self.acked.setdefault(offset, record) != record:
             self.contradictions.append((offset, record))
+        self._seen.clear()
 
     def committed(self, broker: SimBroker) -> None:
         """A replica's high watermark moved."""
@@ -209,6 +214,27 @@ class World:
         if caller is not None:
             self.pending.append(Envelope(envelope.target, caller.source, envelope.call, CallFailed()))
 
+    def delay(self, envelope: Envelope, give_up: bool) -> None:
+        """The message comes very late. Where `give_up`, who waits for it learns that the call failed."""
+        self.story.append(f"delay {envelope} give_up={give_up}")
+        self.pending.remove(envelope)
+        self.late.append(envelope)
+        caller = self._calls.get(envelope.call)
+        if give_up and caller is not None:
+            self.pending.append(Envelope(caller.target, caller.source, envelope.call, CallFailed()))
+
+    def let_arrive(self, envelope: Envelope) -> None:
+        """A delayed message is under way again."""
+        self.story.append(f"let arrive {envelope}")
+        self.late.remove(envelope)
+        self.pending.append(envelope)
+
+    def echo(self, broker_id: int, which: int) -> None:
+        """A decision or an answer that a broker has had reaches it again."""
+        self.story.append(f"echo {which} at {broker_id}: {self.brokers[broker_id].told[which]}")
+        self.brokers[broker_id].hear_again(which)
+        self.check()
+
     def duplicate(self, envelope: Envelope) -> None:
         """The request arrives twice."""
         assert isinstance(envelope.body, REQUESTS)
@@ -286,12 +312,16 @@ class World:
                 if envelope.call in self._calls and envelope.call not in under_way:
                     self.pending.append(Envelope(node_id, envelope.source, envelope.call, CallFailed()))
 
-    def restart(self, node_id: int) -> None:
-        """The process is started again on the disk that it left."""
-        self.story.append(f"restart {node_id}")
+    def restart(self, node_id: int, clean: bool = False) -> None:
+        """The process is started again on the disk that it left; `clean` where it had been shut down."""
+        self.story.append(f"restart {node_id} clean={clean}")
         self._lives[node_id] += 1
-        self.orphans.append(self.nodes[node_id].session)
-        self.nodes[node_id].start()
+        node = self.nodes[node_id]
+        self.orphans.append(node.session)
+        if isinstance(node, SimBroker):
+            node.start(clean)
+        else:
+            node.start()
         self.check()
 
     def expire_orphans(self) -> None:
@@ -361,7 +391,12 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """Let every checker look."""
+        """Let every checker look, unless nothing is different from what they saw last."""
+        replicas = [broker.state for broker in self.brokers.values() if broker.lives and broker.alive]
+        same = len(replicas) == len(self._seen) and all(map(operator.is_, replicas, self._seen))
+        if same and not (self.logs_changed or self.commits or self.zookeeper.state_writes):
+            return
+        self._seen = replicas
         for checker in self.checkers:
             checker.check()
         self.logs_changed = False
@@ -385,6 +420,8 @@ class World:
         """Faults end: links are whole, everyone lives, sessions of the dead are gone."""
         self.story.append("heal")
         self.cut_links.clear()
+        self.pending += self.late
+        self.late.clear()
         self.expire_orphans()
         for node_id, node in self.nodes.items():
             node.paused = False
