@@ -153,7 +153,6 @@ class MetadataSeeker:
         self._under_way: MessageCall[GetMetadataResponse] | None = None
         self._suspects: dict[str, None] = {}
         self._turn = 0
-        self._round_left = 0
 
     def want(self, topics: Iterable[str] = (), *, not_before_ms: float = 0.0) -> None:
         """Ask for news of all topics of interest, and of these from now on. Wishes while a call is under way
@@ -208,10 +207,7 @@ class MetadataSeeker:
         self._under_way = None
         self.failures.clear()
         self.failing_since_ms = None
-        self._round_left = 0
         self.answer_count += 1
-        is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
-        self._answers_in_row = 1 if is_fresh else self._answers_in_row + 1
         is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
         self._answers_in_row = 1 if is_fresh else self._answers_in_row + 1
         self._answered_at_ms = now_ms
