@@ -91,7 +91,7 @@ class SimBroker:
         self.paused = False
         self.lives = 0
 
-    def start(self, clean: bool = False) -> None:
+    def start(self) -> None:
         """A new life: open what the disk holds, register, and read the znode (V3 E)."""
         assert not self.alive
         self.alive = True
@@ -103,7 +103,7 @@ class SimBroker:
             log_end_offset=len(disk.log),
             high_watermark=disk.high_watermark_checkpoint,
             epochs=tuple(sorted(disk.epochs.items())),
-            clean=clean or self.lives == 1,
+            is_new=self.lives == 1,
         )
         self.sessions: LeaderSessions[str] = LeaderSessions(self.lives * 1000)
         self.parked: dict[LeaderSession[str], Envelope] = {}

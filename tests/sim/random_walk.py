@@ -41,8 +41,6 @@ class RandomWalk:
         self.world = World(settings)
         self.orders = Orders.drawn(self.rng)
         self.falls = Falls.drawn(self.rng)
-        self._stopped: set[int] = set()
-        """Brokers that are down because they were shut down in order."""
         self._deaths: list[tuple[int, int]] = []
         """(broker id, broker epoch) of each crash, for the failure detector."""
 
@@ -155,7 +153,6 @@ class RandomWalk:
         unsynced = len(broker.disk.log) - broker.disk.durable_end_offset
         lost = self.rng.randint(0, unsynced) if unsynced and self._may_lose_its_tail(broker) else 0
         self._deaths.append((broker.broker_id, broker.broker_epoch))
-        self._stopped.discard(broker.broker_id)
         self.world.crash(broker.broker_id, lost)
 
     def _may_lose_its_tail(self, broker: SimBroker) -> bool:
@@ -181,15 +178,13 @@ class RandomWalk:
             self.world.fsync(broker.broker_id)
             broker.checkpoint_high_watermark()
             self._deaths.append((broker.broker_id, broker.broker_epoch))
-            self._stopped.add(broker.broker_id)
             self.world.crash(broker.broker_id)
             self.world.expire(broker.broker_id)
 
     def _restart(self) -> None:
         down = [node_id for node_id, node in self.world.nodes.items() if not node.alive]
         if down:
-            node_id = self.rng.choice(down)
-            self.world.restart(node_id, clean=node_id in self._stopped)
+            self.world.restart(self.rng.choice(down))
 
     def _detect(self) -> None:
         if self._deaths:

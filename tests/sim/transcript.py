@@ -3,7 +3,7 @@ story.
 
 A file holds blocks: lines of `#` comment, one command, `----`, what it led to, an empty line. Commands:
 `decide leader=2 epoch=3 isr=2,3 [to=2]`, `produce 1 a b`, `fetch 2` (one round), `ask 2` (one question
-about an epoch), `restart 2 [lost=1] [clean]`, `show` (all logs).
+about an epoch), `restart 2 [lost=1]`, `show` (all logs).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Transcript:
 
     def _restart(self, words: list[str]) -> None:
         said = options(words[1:])
-        self.pair[int(words[0])].restarts(clean="clean" in said, lost_records=int(said.get("lost", "0")))
+        self.pair[int(words[0])].restarts(lost_records=int(said.get("lost", "0")))
 
     def _show(self) -> list[str]:
         lines = []

@@ -312,16 +312,12 @@ class World:
                 if envelope.call in self._calls and envelope.call not in under_way:
                     self.pending.append(Envelope(node_id, envelope.source, envelope.call, CallFailed()))
 
-    def restart(self, node_id: int, clean: bool = False) -> None:
-        """The process is started again on the disk that it left; `clean` where it had been shut down."""
-        self.story.append(f"restart {node_id} clean={clean}")
+    def restart(self, node_id: int) -> None:
+        """The process is started again on the disk that it left."""
+        self.story.append(f"restart {node_id}")
         self._lives[node_id] += 1
-        node = self.nodes[node_id]
-        self.orphans.append(node.session)
-        if isinstance(node, SimBroker):
-            node.start(clean)
-        else:
-            node.start()
+        self.orphans.append(self.nodes[node_id].session)
+        self.nodes[node_id].start()
         self.check()
 
     def expire_orphans(self) -> None:

@@ -223,8 +223,8 @@ class Control:
             log_end_offset=opened.log_end_offset,
             high_watermark=opened.high_watermark_checkpoint,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
-            # An empty log may be one that lost all of its records.
-            clean=self._data.was_closed_cleanly or is_new,
+            # Also an empty log may be one that lost all of its records.
+            is_new=is_new,
         )
         replica = HostedReplica(key, topic, settings, state, opened)
         self._replicas.add(replica)

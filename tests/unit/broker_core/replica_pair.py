@@ -91,8 +91,8 @@ class Node:
         batches = tuple(Batch(Span(-1, 1, -1), value) for value in values)
         return self.happens(ProduceArrived.dummy(len(values), acks_all=acks_all, now_ms=now_ms), batches)
 
-    def restarts(self, clean: bool = True, lost_records: int = 0) -> None:
-        """The broker is started again; an unclean stop may have lost the end of the log."""
+    def restarts(self, lost_records: int = 0) -> None:
+        """The broker is started again; a crash may have lost the end of the log."""
         if lost_records:
             del self.log[-lost_records:]
         old = self.state
@@ -103,7 +103,7 @@ class Node:
             log_end_offset=end_offset,
             high_watermark=old.high_watermark,
             epochs=tuple(sorted(self.epochs.items())),
-            clean=clean,
+            is_new=False,
         )
         self.asking = self.fetching = None
 

@@ -136,7 +136,7 @@ def test_a_leader_that_may_have_lost_its_tail_does_not_lead_on_in_its_old_epoch(
     pair.decide(1, 1)
     pair[1].produces("a", "b")
     pair.fetch(2)
-    pair[1].restarts(clean=False, lost_records=2)
+    pair[1].restarts(lost_records=2)
     again = LeaderAndIsrDecided.dummy(1, 1)
     assert pair[1].happens(again) == (Refuse(Refusal.FENCED_LEADER_EPOCH),)
     pair.decide(1, 2)
@@ -149,28 +149,31 @@ def test_it_declines_though_its_log_does_not_know_the_epoch_any_more(pair: Repli
     pair.decide(1, 2)
     pair[1].produces("b")
     pair[1].epochs = {1: 0}
-    pair[1].restarts(clean=False, lost_records=1)
+    pair[1].restarts(lost_records=1)
     pair.decide(1, 2, to=(1,))
     assert pair[1].state.role is Role.IDLE
     pair.decide(1, 3, to=(1,))
     assert pair[1].state.is_leader
 
 
-def test_after_an_unclean_start_a_replica_that_followed_first_leads_when_it_is_elected(
+def test_after_a_restart_a_replica_that_followed_first_leads_when_it_is_elected(
     pair: ReplicaPair,
 ) -> None:
     pair.decide(1, 1)
-    pair[2].restarts(clean=False)
+    pair[2].restarts()
     pair.decide(1, 1, to=(2,))
     pair.decide(2, 2, to=(2,))
     assert pair[2].state.is_leader
 
 
-def test_a_leader_that_was_stopped_cleanly_leads_on(pair: ReplicaPair) -> None:
+def test_a_leader_that_was_restarted_leads_on_in_a_new_epoch_only(pair: ReplicaPair) -> None:
+    # Also where nothing is lost: an ISR that the earlier life asked for may be stored yet.
     pair.decide(1, 1)
     pair[1].produces("a", "b")
-    pair[1].restarts(clean=True)
+    pair[1].restarts()
     pair.decide(1, 1, to=(1,))
+    assert pair[1].state.role is Role.IDLE
+    pair.decide(1, 2, to=(1,))
     assert pair[1].state.is_leader
     assert pair[1].state.log_end_offset == 2
 

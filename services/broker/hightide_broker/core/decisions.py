@@ -76,7 +76,7 @@ def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | N
         and event.leader_epoch <= replica.spent_epoch
         and replica.settings.mends.spent_epochs
     ):
-        return Refusal.FENCED_LEADER_EPOCH  # Led in by an earlier life, whose last records may be lost.
+        return Refusal.FENCED_LEADER_EPOCH  # An earlier life may have led in it (Replica.spent_epoch).
     return None
 
 

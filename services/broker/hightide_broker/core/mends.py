@@ -35,7 +35,7 @@ class Mends:
     """§5 (KIP-497). Off: the high watermark counts the ISR that the leader asked for, before it is stored."""
 
     spent_epochs: bool = True
-    """§6.2, §6.8. Off: a leader that lost its tail in a crash leads on in the epoch that it led in before."""
+    """§6.2, §6.8. Off: a leader that was restarted leads on in the epoch that it led in before."""
 
 
 V3_TO_THE_LETTER: Final = Mends(

@@ -137,11 +137,13 @@ class Replica:
     durable_end_offset: int
     high_watermark: int
     spent_epoch: int
-    """The newest epoch in which this replica must not lead. After an unclean start the log may have lost
-    its tail, and leading on in an epoch in which an earlier life led would write other records under
-    offsets that followers hold (DESIGN §6.8). What was lost may include the knowledge of that epoch: so
-    whatever epoch the first decision of this life names is spent, and all before it. UNTOLD_EPOCH until
-    that decision."""
+    """The newest epoch in which this replica must not lead: none that an earlier life may have led in.
+    The log may have lost its tail, and leading on would write other records under offsets that followers
+    hold (DESIGN §6.8). That this life was started in order tells nothing: the one before it may have found
+    a shortened log and been stopped before it was told of a newer epoch. And an ISR that the earlier life
+    asked for may be stored yet, while nobody counts it as possible any more. What was lost may include
+    the knowledge of the epoch: so whatever epoch the first decision of this life names is spent, and all
+    before it. UNTOLD_EPOCH until that decision."""
     leading: Leading | None = None
 
     @staticmethod
@@ -152,13 +154,13 @@ class Replica:
         log_end_offset: int = 0,
         high_watermark: int = 0,
         epochs: tuple[tuple[int, int], ...] = (),
-        clean: bool = True,
+        is_new: bool = True,
     ) -> Replica:
         """A replica as the broker finds it on disk at startup, or new. Called once for each by the shell.
 
-        `high_watermark` is the checkpointed one; `epochs` are (epoch, start offset) of the storage; `clean`
-        is whether the log is known to be whole: the data directory was closed cleanly, or this replica is
-        new on this broker. A log that was just opened counts as durable to its end (recovery syncs it).
+        `high_watermark` is the checkpointed one; `epochs` are (epoch, start offset) of the storage;
+        `is_new` says that no earlier life of this broker had the replica. A log that was just opened counts
+        as durable to its end (recovery syncs it).
         """
         assert log_start_offset <= log_end_offset
         lineage = EpochLineage(tuple(EpochStart(*e) for e in epochs if e[1] <= log_end_offset))
@@ -171,7 +173,7 @@ class Replica:
             log_end_offset,
             log_end_offset,
             min(max(high_watermark, log_start_offset), log_end_offset),
-            NO_EPOCH if clean else UNTOLD_EPOCH,
+            NO_EPOCH if is_new else UNTOLD_EPOCH,
         )
 
     @property
