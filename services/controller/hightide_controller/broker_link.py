@@ -44,6 +44,8 @@ _WORTH_REPEATING: Final = frozenset(
         ErrorCode.ERROR_CODE_OVERLOADED,
         ErrorCode.ERROR_CODE_TIMED_OUT,
         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+        # It passes; until then the broker cannot write down the epoch that it is to lead in.
+        ErrorCode.ERROR_CODE_DISK_FULL,
     }
 )
 # Done, or the broker is on its way out.

@@ -270,7 +270,13 @@ class Shell:
         self._traces.read_given_up(effect.cause)
 
     async def _store_topic(self, effect: ef.StoreTopic) -> None:
-        self._inbox.put_nowait(await self.store.store_topic(effect))
+        try:
+            event = await self.store.store_topic(effect)
+        except Exception:  # noqa: BLE001 - the top of a task
+            # One request that cannot be carried out stops no other, nor one controller after the other.
+            _log.exception("topic %s cannot be created", effect.topic.name)
+            event = ev.TopicStoreRefused(effect.request_id, exists=False)
+        self._inbox.put_nowait(event)
 
     async def _campaign(self, effect: ef.Campaign) -> None:
         try:
@@ -363,9 +369,17 @@ class Shell:
     # ---- tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._unless_it_fails(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _unless_it_fails(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001 - the top of a task
+            # The core waits for an outcome that will not come: as in `_run`, a standby does better.
+            _log.exception("a task of this controller failed")
+            self.failed.set()
 
 
 def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:
