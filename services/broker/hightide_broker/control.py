@@ -245,6 +245,9 @@ class Control:
         replica.log.update_settings(settings.log)
         self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
         self._shell.cover_unflushed(replica)
+        if replica.state.is_follower:
+            # With flush=replicated it need not wait any more for the flush that it waited for.
+            self._shell.fetching.resume(replica)
 
     def _feed(
         self, replica: HostedReplica, event: LeaderAndIsrDecided | StopRequested

@@ -7,11 +7,14 @@ and not the producers. Rounds run on the data directory's own thread, never on t
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
-from hightide_broker.storage import StorageError
+from hightide_broker.storage import LogClosed, StorageError
+
+log = logging.getLogger(__name__)
 
 L = TypeVar("L", bound="Flushable")
 
@@ -30,6 +33,8 @@ def _flush_all(logs: list[L]) -> list[tuple[L, StorageError | None]]:
     for each in logs:
         try:
             each.flush()
+        except LogClosed:
+            continue  # Its replica was stopped meanwhile: nobody waits for it, and no disk has failed.
         except StorageError as error:
             outcome.append((each, error))
         else:
@@ -86,10 +91,14 @@ class GroupCommit(Generic[L]):
         self._running = False
         failed: StorageError | None = None
         for flushed, error in done.result():
-            if error is None:
-                self._on_flushed(flushed)
-            else:
+            if error is not None:
                 failed = error
+                continue
+            try:
+                self._on_flushed(flushed)
+            except Exception:
+                # The top of a callback: the other logs of the round must hear that they are on disk.
+                log.exception("after a flush of %s", flushed)
         if failed is not None:
             self._on_failed(failed)
         if not covered.done():
@@ -97,5 +106,5 @@ class GroupCommit(Generic[L]):
                 covered.set_result(None)
             else:
                 covered.set_exception(failed)
-        if self._gathering:
+        if self._next_round is not None:
             self._start_round(loop)

@@ -15,9 +15,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.znodes import LeaderAndIsrZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import (
     BadVersion,
-    ConnectionLost,
     NoNode,
-    SessionExpired,
     SetData,
     ZooKeeperError,
     ZooKeeperSession,
@@ -73,10 +71,25 @@ class IsrStore:
             reads, self._to_read = self._to_read, {}
             try:
                 await self._store_all(stores)
-                await self._read_all(list(reads))
             except Exception:
                 # The top of a task: without it no ISR would ever change again.
-                log.exception("writing or reading ISRs failed")
+                log.exception("writing %d ISRs failed; they are read to see what became of them", len(stores))
+                self._tell_all_unknown(stores)
+            try:
+                await self._read_all(list(reads))
+            except Exception:
+                # Likewise.
+                log.exception("reading %d ISRs is repeated", len(reads))
+                self._again(list(reads))
+
+    def _tell_all_unknown(self, stores: dict[HostedReplica, StoreIsr]) -> None:
+        """No leader may wait for ever for an outcome; those that have theirs do not mind this one."""
+        for replica, effect in stores.items():
+            try:
+                self._feed(replica, IsrStoreUnknown(effect.expected_partition_epoch))
+            except Exception:
+                # One that cannot hear it must not keep it from the others.
+                log.exception("%s: after an ISR change", replica)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -136,7 +149,7 @@ class IsrStore:
             return
         try:
             found = await self._session.multi_read([_path(replica) for replica in replicas])
-        except (ConnectionLost, SessionExpired) as error:
+        except ZooKeeperError as error:
             log.warning("reading %d ISRs is repeated: %s", len(replicas), error)
             self._again(replicas)
             return

@@ -101,8 +101,10 @@ class Parts:
         self._upkeep = Upkeep(
             clock, self._replicas, self._shell, data, disk,
             UpkeepSettings(
-                settings.high_watermark_checkpoint_interval_ms, settings.retention_check_interval_ms
+                settings.high_watermark_checkpoint_interval_ms, settings.flush_interval_ms,
+                settings.retention_check_interval_ms,
             ),
+            self.storage_failed,
         )  # fmt: skip
 
     def rpcs(self) -> tuple[ClientRpcs, ReplicaRpcs, ControlRpcs]:

@@ -31,7 +31,7 @@ from hightide_broker.decisions import PartitionKey
 from hightide_broker.group_commit import GroupCommit
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.parking import ParkedFetch
-from hightide_broker.storage import StorageError
+from hightide_broker.storage import AppendInfo, StorageError
 from hightide_broker.storage import StorageFailed as LogFailed
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,6 @@ class ReplicaShell:
             fx.Append: self._append,
             fx.AppendFetched: self._append_fetched,
             fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
-            fx.AwaitFetch: lambda replica, effect, _: self._sessions.want(effect.replica_id, replica.key),
             fx.AwaitFetch: lambda replica, effect, _: sessions.want(effect.replica_id, replica.key),
             fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
             fx.AdvanceHighWatermark: self._advance_high_watermark,
@@ -157,9 +156,11 @@ class ReplicaShell:
 
     def flushed(self, replica: HostedReplica) -> None:
         """A round of fsync covered the replica's log. Called by `GroupCommit`."""
+        may_have_waited = replica.state.fetch_offset is None
         self.feed(replica, FsyncDone(replica.log.durable_end_offset))
         self.cover_unflushed(replica)
-        if replica.state.is_follower:
+        # One that fetched on meanwhile is not placed again: its leader would send the same batches twice.
+        if may_have_waited and replica.state.is_follower:
             self.fetching.resume(replica)
 
     def cover_unflushed(self, replica: HostedReplica) -> None:
@@ -223,7 +224,8 @@ class ReplicaShell:
         assert payload is not None
         appended = replica.log.append_as_leader(payload.batches, payload.headers, effect.leader_epoch)
         assert (appended.base_offset, appended.end_offset) == (effect.base_offset, effect.end_offset), replica
-        self._after_append(replica)
+        self._touch_followers(replica, wake=True)
+        self._flush_after(replica, appended)
 
     def _append_fetched(
         self, replica: HostedReplica, effect: fx.AppendFetched, payload: Payload | None
@@ -232,12 +234,12 @@ class ReplicaShell:
         batches = _from_offset(payload, effect.base_offset)
         appended = replica.log.append_as_follower(batches)
         assert appended.end_offset == effect.end_offset, replica
-        if replica.state.settings.flush_on_disk:
-            self.group_commit.cover((replica,))
+        self._flush_after(replica, appended)
 
-    def _after_append(self, replica: HostedReplica) -> None:
-        self._touch_followers(replica, wake=True)
-        if replica.state.settings.flush_on_disk:
+    def _flush_after(self, replica: HostedReplica, appended: AppendInfo) -> None:
+        """Where nobody waits for the disk a closed segment is flushed all the same: recovery after a crash
+        reads what is not known to be on disk, and shall not read more than the last segment."""
+        if replica.state.settings.flush_on_disk or appended.rolled:
             self.group_commit.cover((replica,))
 
     def _start_fetching(self, replica: HostedReplica, effect: fx.StartFetching, _: Payload | None) -> None:

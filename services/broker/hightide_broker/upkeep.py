@@ -1,4 +1,4 @@
-"""What a broker does now and then: checkpoint high watermarks, apply retention, empty the quarantine.
+"""What a broker does now and then: flush, checkpoint, apply retention, empty the quarantine.
 
 All of it runs on the disk's thread. A broker on which nothing moves writes nothing.
 """
@@ -27,11 +27,12 @@ class UpkeepSettings:
     """How often."""
 
     checkpoint_interval_ms: int
+    flush_interval_ms: int
     retention_interval_ms: int
 
 
 class Upkeep:
-    """The periodic work of one broker: two tasks, whatever the number of partitions."""
+    """The periodic work of one broker: three tasks, whatever the number of partitions."""
 
     def __init__(
         self,
@@ -41,16 +42,21 @@ class Upkeep:
         data: DataDirectory,
         disk: Executor,
         settings: UpkeepSettings,
+        on_failed: Callable[[Exception], None],
     ) -> None:
+        """`on_failed` is told when the data directory is out of service."""
         self._clock = clock
         self._replicas = replicas
         self._shell = shell
         self._data = data
         self._disk = disk
-        self._written: dict[PartitionKey, int] = {}
+        self._on_failed = on_failed
+        # High watermark and durable end of each partition, as last written.
+        self._written: dict[PartitionKey, tuple[int, int]] = {}
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._every(settings.checkpoint_interval_ms, self.checkpoint)),
+            loop.create_task(self._every(settings.flush_interval_ms, self.flush)),
             loop.create_task(self._every(settings.retention_interval_ms, self.apply_retention)),
         ]
 
@@ -61,17 +67,31 @@ class Upkeep:
         await asyncio.wait(self._tasks)
 
     async def checkpoint(self) -> None:
-        """Write down the high watermarks that moved since the last time. Raises StorageError."""
-        moved = {
-            replica.key: replica.state.high_watermark
+        """Write down the high watermarks and recovery points that moved since the last time.
+
+        Raises StorageError.
+        """
+        now = {
+            replica.key: (replica.state.high_watermark, replica.log.durable_end_offset)
             for replica in self._replicas
-            if self._written.get(replica.key, 0) != replica.state.high_watermark
         }
+        moved = {key: each for key, each in now.items() if self._written.get(key, (0, 0)) != each}
         if not moved:
             return
+        high_watermarks = {key: high_watermark for key, (high_watermark, _) in moved.items()}
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, moved)
-        self._written.update(moved)
+        await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, high_watermarks)
+        self._written = now
+
+    async def flush(self) -> None:
+        """Flush what was appended since the last time, so that recovery after a crash has little to read.
+
+        One log at a time: whoever waits for the disk with flush=fsync waits for one more log, not for all.
+        Raises StorageError.
+        """
+        for replica in self._replicas:
+            if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
+                await asyncio.shield(self._shell.group_commit.cover((replica,)))
 
     async def apply_retention(self) -> None:
         """Delete what is older or more than the topics keep. Raises StorageError."""
@@ -85,6 +105,12 @@ class Upkeep:
                     self._disk, replica.log.apply_retention, now_us, replica.state.high_watermark
                 )
             except LogClosed:
+                continue
+            except StorageError as error:
+                if self._data.failed:
+                    raise
+                # On a full disk one log may need room to give some back; the others give theirs back now.
+                log.error("%s: retention is repeated later: %s", replica, error)
                 continue
             if start > replica.state.log_start_offset:
                 log.info("%s: retention deleted the records below %d", replica, start)
@@ -100,3 +126,8 @@ class Upkeep:
                 await work()
             except StorageError as error:
                 log.error("%s is repeated later: %s", work.__name__, error)
+                if self._data.failed:
+                    self._on_failed(error)
+            except Exception:
+                # The top of a task: without it nothing would be checkpointed or deleted ever again.
+                log.exception("%s is repeated later", work.__name__)

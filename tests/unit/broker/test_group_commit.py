@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hightide_broker.group_commit import GroupCommit
-from hightide_broker.storage import StorageError, StorageFailed
+from hightide_broker.storage import LogClosed, StorageError, StorageFailed
 
 
 class Disk:
@@ -74,5 +74,40 @@ def test_a_failed_fsync_is_told_and_fails_the_round_but_not_the_other_logs_in_it
                 await commit.cover([bad, good])
         assert told.flushed == [good]
         assert told.failed == [bad.error]
+
+    asyncio.run(scenario())
+
+
+def test_a_log_whose_replica_was_stopped_is_no_disk_that_failed() -> None:
+    async def scenario() -> None:
+        told, kept, stopped = Told(), Disk(), Disk(LogClosed("put into quarantine"))
+        kept.may_go_on.set()
+        stopped.may_go_on.set()
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, told.flushed.append, told.failed.append)
+            await commit.cover([stopped, kept])
+        assert told.flushed == [kept]
+        assert told.failed == []
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_fails_at_the_news_does_not_keep_it_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        told, bad, good = Told(), Disk(), Disk()
+        good.may_go_on.set()
+        bad.may_go_on.set()
+
+        def hear(log: Disk) -> None:
+            assert log is not bad
+            told.flushed.append(log)
+
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, hear, told.failed.append)
+            await commit.cover([bad, good])
+        assert told.flushed == [good]
+        assert "after a flush" in caplog.text
 
     asyncio.run(scenario())

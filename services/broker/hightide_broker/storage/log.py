@@ -13,6 +13,7 @@ import json
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from hightide.batch.header import BatchHeader, Buffer, InvalidBatch, iterate, verify_crc
@@ -157,8 +158,7 @@ class Log:
             return self._append(to_disk, in_tail, tuple(ours), len(batches))
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
-        """Append what a leader sent, as it is. Checks CRCs, that it starts at the log end, and that epochs
-        rise.
+        """Append what a leader sent, as it is. Checks CRCs, where it starts, and that epochs rise.
 
         Assigns leader epochs as they appear in the batches. Raises BatchError, AppendOutOfOrder, DiskFull,
         StorageFailed; in all cases nothing was appended.
@@ -256,8 +256,7 @@ class Log:
         self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note where an epoch starts; called on becoming leader, before the first append (DESIGN 6.1).
-        Persisted.
+        """Write down where an epoch starts; called on becoming leader, before it appends (DESIGN 6.1).
 
         A log that has nothing on disk yet keeps it in memory until its first append.
         """
@@ -351,8 +350,7 @@ class Log:
     # --- cutting off ---------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off everything from `offset` on; give the new log end offset. Called by a follower (DESIGN
-        6.1).
+        """Cut off everything from `offset` on; give the new log end. Called by a follower (DESIGN 6.1).
 
         Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
         and the start stays. At or above the log end it does nothing.
@@ -484,6 +482,8 @@ class Log:
                 self._volume.files.sync_directory(self._directory)
                 self._volume.files.sync_directory(self._directory.rpartition("/")[0])
         except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
             raise self._volume.disk.fail(error) from error
         finally:
             for _, _, lease in dirty:
@@ -525,14 +525,13 @@ class Log:
                 self._positions.clear()
                 self.epochs.begin_at(self.log_start_offset)
                 self._snapshots.prune(self._bases(), self._end_offset)
-        with self._volume.disk:
-            for segment in expired:
+        for segment in expired:
+            with self._volume.disk, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
         return self.log_start_offset
 
     def roll(self) -> None:
-        """Close the active segment, so that the next append starts a new one. Does nothing where it is
-        empty."""
+        """Close the active segment; the next append starts a new one. Does nothing where it is empty."""
         with self._lock:
             self._check_writable()
             with self._volume.disk:

@@ -1,0 +1,188 @@
+"""What a broker does now and then, on real logs: so that recovery is short, and a full disk gets room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from adversary.batches import good_batch
+from faulty_files import Fault, FaultyFiles
+from hightide.batch.header import iterate
+from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
+from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.group_commit import GroupCommit
+from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.shell import Payload, ReplicaShell
+from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_broker.topic_settings import TopicSettings
+from hightide_broker.upkeep import Upkeep, UpkeepSettings
+from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.telemetry import Telemetry
+
+TOPIC_ID = bytes(range(16))
+NEVER_MS = 3_600_000
+BATCH_BYTES = len(good_batch(TOPIC_ID, 0))
+
+
+@dataclass
+class Running:
+    """A broker's shell with leaders of partitions 0 and 1, which nobody but this broker replicates."""
+
+    data: DataDirectory
+    shell: ReplicaShell
+    replicas: list[HostedReplica]
+    upkeep: Upkeep
+    failures: list[Exception]
+
+    def produce(self, replica: HostedReplica) -> None:
+        batch = good_batch(TOPIC_ID, replica.key[1])
+        headers = [header for _, header in iterate(batch)]
+        self.shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
+
+    async def round_ends(self) -> None:
+        """The flushes that were asked for until now are over."""
+        await self.shell.group_commit.cover(())
+
+
+def run(
+    path: Path,
+    scenario: Callable[[Running], Awaitable[None]],
+    *,
+    settings: LogSettings | None = None,
+    files: FaultyFiles | None = None,
+) -> None:
+    """Run it on a data directory, and end as a process does that is killed."""
+
+    async def main() -> None:
+        data = DataDirectory.open(path, "the-cluster", 1, files=files)
+        failures: list[Exception] = []
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        hosted = HostedReplicas()
+        topic = TopicSettings(log=settings or LogSettings())
+        for partition in (0, 1):
+            key = (TOPIC_ID, partition)
+            log = data.log(*key, True, "flights", topic.log)
+            replica = HostedReplica(key, "flights", topic, Replica.opened(ReplicaSettings(1)), log)
+            hosted.add(replica)
+            shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
+        with ThreadPoolExecutor(1) as disk:
+            shell.group_commit = GroupCommit(disk, shell.flushed, failures.append)
+            upkeep = Upkeep(
+                SystemClock(), hosted, shell, data, disk,
+                UpkeepSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
+            )  # fmt: skip
+            try:
+                await scenario(Running(data, shell, list(hosted), upkeep, failures))
+            finally:
+                await upkeep.close()
+                shell.close()
+                data.close(clean=False)
+
+    asyncio.run(main())
+
+
+def damage_the_start(path: Path) -> None:
+    """Change a byte of partition 0's first batch: whoever reads it notices."""
+    segment = path / f"{TOPIC_ID.hex()}-0" / f"{0:020d}.log"
+    contents = bytearray(segment.read_bytes())
+    contents[BATCH_BYTES - 1] ^= 1
+    segment.write_bytes(contents)
+
+
+def end_after_recovery(path: Path, settings: LogSettings | None = None) -> int:
+    again = DataDirectory.open(path, "the-cluster", 1)
+    end_offset = again.log(TOPIC_ID, 0, False, "flights", settings or LogSettings()).log_end_offset
+    again.close(clean=False)
+    return end_offset
+
+
+def test_a_segment_that_is_closed_is_flushed_so_that_a_crash_does_not_make_it_be_read(tmp_path: Path) -> None:
+    small = LogSettings(segment_bytes=2 * BATCH_BYTES)
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        for _ in range(7):
+            running.produce(leader)
+        await running.round_ends()
+        assert leader.log.durable_end_offset == leader.state.durable_end_offset == 7
+        await running.upkeep.checkpoint()
+
+    run(tmp_path, scenario, settings=small)
+    damage_the_start(tmp_path)
+    assert end_after_recovery(tmp_path, small) == 7
+
+
+def test_what_nobody_waits_for_is_flushed_now_and_then_and_the_recovery_point_follows(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            running.produce(replica)
+        await running.upkeep.checkpoint()
+        assert [replica.log.recovery_point_checkpoint for replica in running.replicas] == [0, 0]
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        assert [replica.log.recovery_point_checkpoint for replica in running.replicas] == [1, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_on_which_nothing_moves_neither_syncs_nor_writes(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        running.produce(running.replicas[0])
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        before = files.changes, files.syncs
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        assert (files.changes, files.syncs) == before
+
+    run(tmp_path, scenario, files=files)
+
+
+def test_a_log_that_has_no_room_for_its_index_does_not_keep_the_others_from_giving_room(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+    gone_at_once = LogSettings(segment_bytes=1, retention_bytes=0)
+
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            for _ in range(3):
+                running.produce(replica)
+        await running.round_ends()
+        files.faults.append(Fault("open", errno.ENOSPC, where=f"{TOPIC_ID.hex()}-0/", lasting=True))
+        await running.upkeep.apply_retention()
+        full, other = running.replicas
+        assert full.state.log_start_offset == 0
+        assert other.state.log_start_offset > 0
+        assert running.failures == []
+
+    run(tmp_path, scenario, settings=gone_at_once, files=files)
+
+
+def test_a_replica_put_aside_during_its_flush_is_no_disk_that_failed(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        sync = files.sync
+
+        def put_aside_first(fd: int) -> None:
+            files.sync = sync  # type: ignore[method-assign]
+            running.data.quarantine(*leader.key, 7)
+            sync(fd)
+
+        files.sync = put_aside_first  # type: ignore[method-assign]
+        await running.upkeep.flush()
+        assert leader.log.is_closed
+        assert not running.data.failed
+        assert running.failures == []
+
+    run(tmp_path, scenario, files=files)
