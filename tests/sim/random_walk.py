@@ -165,7 +165,9 @@ class RandomWalk:
             return False
         under_way = (*world.pending, *world.late)
         counted_on = any(
-            b.alive and b.state.leading is not None and broker_id in b.state.leading.isr.maximal
+            b.alive
+            and b.state.leading is not None
+            and broker_id in (*b.state.leading.isr.maximal, *b.state.leading.waiting)
             for b in world.brokers.values()
         )
         return not counted_on and not any(speaks_for(broker_id, e) for e in under_way)

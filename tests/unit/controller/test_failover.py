@@ -122,6 +122,19 @@ def test_a_decision_of_unknown_outcome_is_made_again_when_it_does_not_hold() -> 
     assert world.zookeeper[FLIGHTS].leader == 2
 
 
+def test_a_decision_of_unknown_outcome_cannot_be_stored_after_it_was_found_missing() -> None:
+    # Otherwise it would hold in ZooKeeper one day, and nobody would be told of it.
+    world = three_partitions()
+    world.registered(broker(2), broker(3))
+    lost = world.pending.pop(0)
+    assert isinstance(lost, ef.StoreLeaderAndIsr)
+    world.registered(broker(1), broker(2), broker(3))
+    world.send(ev.StoreUnknown(lost.store_id))
+    world.settle()
+    assert not world.try_apply(lost)
+    assert world.decisions_told_to(2)[-1].partition_epoch > 0
+
+
 def test_a_follower_that_a_leader_let_in_is_found_when_it_dies() -> None:
     world = World.elected(1, 2, topics=(topic((1, 2)),))
     world.registered(broker(1))

@@ -106,6 +106,8 @@ class ClusterState:
     """Partitions with a write under way."""
     rereading: set[TopicPartition] = field(default_factory=set)
     """Partitions that are read again because their write failed."""
+    doubtful: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partition → the partition epoch on which a write of unknown outcome builds; it may happen yet."""
     again: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Partitions to decide again when they are free of both, with the brokers that bounced meanwhile."""
     waiters: dict[int, Waiter] = field(default_factory=dict)

@@ -11,6 +11,7 @@ any number of stale versions in it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 from hightide_controller.core.cluster_state import ClusterState, StoreInFlight
@@ -163,6 +164,8 @@ def on_failed(state: ClusterState, event: StoreRefused | StoreUnknown) -> list[E
         state.storing.discard(change.name)
         if change.name in state.partitions:
             state.rereading.add(change.name)
+            if isinstance(event, StoreUnknown) and change.expected_partition_epoch is not None:
+                state.doubtful[change.name] = change.expected_partition_epoch
             state.again[change.name] = state.again.get(change.name, frozenset()) | store.bounced
             names.append(change.name)
     return read_again(names, store.cause)
@@ -189,6 +192,7 @@ def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
         partition = state.partitions.get(name)
         if partition is None or name in state.storing:
             state.rereading.discard(name)
+            state.doubtful.pop(name, None)
             continue
         known = partition.leader_and_isr
         if name not in state.rereading and not _is_newer(read, known):
@@ -202,7 +206,28 @@ def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
     effects = send_decisions(state, changed, event.cause)
     effects += send_metadata(state, changed, event.cause)
     effects += _decide_again(state, decidable, event.cause)
-    return effects + reconsider(state, [n for n in decidable if n not in state.storing], event.cause)
+    effects += reconsider(state, [n for n in decidable if n not in state.storing], event.cause)
+    return effects + _settle_doubts(state, decidable, event.cause)
+
+
+def _settle_doubts(state: ClusterState, names: list[TopicPartition], cause: str) -> list[Effect]:
+    """See to it that a write of unknown outcome has happened or never will.
+
+    Where the znode has still the version that the write builds on, it may be stored after the read, and
+    nobody would be told of it. Only a later version proves that it is void, so where there is nothing to
+    decide, what the znode holds is written once more.
+    """
+    changes: list[Change] = []
+    for name in names:
+        expected = state.doubtful.pop(name, None)
+        known = state.partitions[name].leader_and_isr
+        if expected is None or known is None or known.partition_epoch != expected or name in state.storing:
+            continue
+        again = replace(
+            known, controller_epoch=state.controller_epoch, partition_epoch=known.partition_epoch + 1
+        )
+        changes.append(Change(name, known.partition_epoch, again))
+    return list(_store(state, changes, cause, frozenset()))
 
 
 def _is_newer(read: LeaderAndIsr | None, known: LeaderAndIsr | None) -> bool:

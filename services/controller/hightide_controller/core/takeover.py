@@ -121,6 +121,7 @@ _FORGOTTEN: Final = (
     "stores",
     "storing",
     "rereading",
+    "doubtful",
     "again",
     "waiters",
 )
