@@ -258,6 +258,27 @@ def test_what_replaces_a_tail_below_the_recovery_point_is_not_trusted_unread(rig
     assert starts == changes
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_tail_that_is_cut_while_its_checkpoint_is_written_is_not_trusted_unread(
+    rig: LogRig, seed: int
+) -> None:
+    # The checkpoint is written on the disk's thread, the cut is made on the loop's.
+    rig.log.flush()
+    replace = rig.files.replace
+
+    def cut_first(source: str, target: str) -> None:
+        rig.files.replace = replace  # type: ignore[method-assign]
+        rig.log.truncate_to(5)
+        rig.fill(2, b"another value", epoch=3)
+        replace(source, target)
+
+    rig.files.replace = cut_first  # type: ignore[method-assign]
+    rig.directory.checkpoint_high_watermarks({KEY: 5})
+    rig.cut_power(seed)
+    assert offsets(rig.log) == list(range(rig.log.log_end_offset))
+    assert rig.log.log_end_offset >= 5
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_epochs_of_durable_batches_outlive_a_power_cut(rig: LogRig, seed: int) -> None:
     rig.fill(2, epoch=4)

@@ -183,7 +183,7 @@ class DataDirectory:
         recovery_points = {}
         for key, opened in logs.items():
             before = checkpoints.get(key, PartitionCheckpoint())
-            recovery_points[key] = opened.durable_end_offset
+            recovery_points[key] = _promised(opened)
             checkpoints[key] = PartitionCheckpoint(
                 recovery_point=recovery_points[key],
                 high_watermark=high_watermarks.get(key, before.high_watermark),
@@ -258,6 +258,16 @@ class DataDirectory:
         with self._checkpoint_lock, self._volume.disk:
             data = self._write_checkpoints(high_watermarks, clean=frozenset(self._logs))
             mark_clean(self._volume.files, self._path, data)
+
+
+def _promised(opened: Log) -> int:
+    """The recovery point to write for a log, which knows of it from here on.
+
+    A cut on another thread comes before the promise, which then is lower, or after it: then it is synced.
+    """
+    durable = opened.durable_end_offset
+    opened.recovery_point_checkpoint = max(opened.recovery_point_checkpoint, durable)
+    return min(durable, opened.durable_end_offset)
 
 
 def directory_name(key: PartitionKey) -> str:
