@@ -9,7 +9,7 @@ catching up.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,9 @@ from hightide_runtime.znodes import LeaderAndIsrZnode
 from hightide_runtime.zookeeper import BadVersion, NoNode, SetData, ZooKeeperSession, multis_of
 
 from hightide_broker.core.replica import NO_LEADER
-from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
+from hightide_broker.decisions import Decisions, PartitionDecision, PartitionKey, TopicDecisions
 from hightide_broker.startup import ClusterAsStored, read_cluster
+from hightide_broker.storage import DataDirectory, StorageError
 from hightide_broker.topic_settings import topic_settings
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,37 @@ def _boot_id() -> str:
         return ""  # No Linux: then only a clean shutdown is believed.
 
 
+def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[PartitionKey]:
+    """The partitions whose logs lost batches to damage, found by recovering them. Does file I/O.
+
+    After a clean shutdown nothing is recovered, so nothing is opened here.
+    """
+    found: set[PartitionKey] = set()
+    if data.was_closed_cleanly:
+        return frozenset(found)
+    on_disk = frozenset(data.partitions())
+    for topic in decisions.topics:
+        settings = topic_settings(topic.topic, topic.configs, 1)
+        for each in topic.partitions:
+            key = (topic.topic_id, each.partition)
+            if key not in on_disk:
+                continue
+            try:
+                if data.log(*key, False, topic.topic, settings.log).lost_data:
+                    found.add(key)
+            except StorageError as error:
+                # The decision about it will meet the same error, and answer it.
+                log.error("%s-%d cannot be opened: %s", topic.topic, each.partition, error)
+                found.add(key)
+    return frozenset(found)
+
+
 async def leave_doubtful_isrs(
-    session: ZooKeeperSession, broker_id: int, trust: Trust, stored: ClusterAsStored
+    session: ZooKeeperSession,
+    broker_id: int,
+    trust: Trust,
+    damaged: Collection[PartitionKey],
+    stored: ClusterAsStored,
 ) -> ClusterAsStored:
     """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
 
@@ -78,7 +108,7 @@ async def leave_doubtful_isrs(
     ISR is never empty, and says so. Raises ZooKeeperError, StartupError.
     """
     for _ in range(ATTEMPTS):
-        writes = list(_departures(broker_id, trust, stored.decisions))
+        writes = list(_departures(broker_id, trust, damaged, stored.decisions))
         if not writes:
             return stored
         for multi in multis_of([[write] for write in writes], None):
@@ -92,12 +122,14 @@ async def leave_doubtful_isrs(
     raise StartupError(f"the ISRs that broker {broker_id} must leave keep changing; start it again")
 
 
-def _departures(broker_id: int, trust: Trust, decisions: Decisions) -> Iterator[SetData]:
+def _departures(
+    broker_id: int, trust: Trust, damaged: Collection[PartitionKey], decisions: Decisions
+) -> Iterator[SetData]:
     for topic in decisions.topics:
-        if not trust.doubts(topic):
-            continue
+        doubts_topic = trust.doubts(topic)
         for each in topic.partitions:
-            if broker_id not in each.isr:
+            is_doubtful = doubts_topic or (topic.topic_id, each.partition) in damaged
+            if not is_doubtful or broker_id not in each.isr:
                 continue
             if len(each.isr) == 1:
                 if not trust.is_new or each.leader_epoch > 0:

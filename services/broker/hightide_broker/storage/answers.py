@@ -42,3 +42,4 @@ class OpenedLog:
     has_directory: bool
     high_watermark: int
     recovery_point: int
+    lost_data: bool

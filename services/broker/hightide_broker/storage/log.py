@@ -73,6 +73,7 @@ class Log:
         self.high_watermark_checkpoint = opened.high_watermark
         # The recovery point that the checkpoint file has; the data directory keeps it up to date.
         self.recovery_point_checkpoint = opened.recovery_point
+        self.lost_data = opened.lost_data  # recovery cut off more than a torn write
         self.epochs = opened.epochs
         self._volume = volume
         self._directory = directory

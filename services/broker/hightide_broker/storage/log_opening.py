@@ -42,10 +42,11 @@ def open_log(
         epochs = LeaderEpochs(volume.files, volume.disk, f"{directory}/{_EPOCHS_NAME}", has_directory)
         segments = open_clean(volume, directory, checkpoint) if has_directory else None
         is_recovered = has_directory and segments is None
+        lost_data = False
         if segments is not None:
             _load_epochs(epochs, segments, segments[-1].next_offset, ())
         elif has_directory:
-            segments = _recovered(
+            segments, lost_data = _recovered(
                 volume, directory, topic_id, partition, settings, checkpoint, kept_at, epochs
             )
         else:
@@ -58,6 +59,7 @@ def open_log(
             has_directory,
             high_watermark=max(segments[0].base_offset, min(checkpoint.high_watermark, end_offset)),
             recovery_point=checkpoint.recovery_point,
+            lost_data=lost_data,
         )
         made = Log(volume, directory, topic_id, partition, topic_name, settings, opened)
         if is_recovered:
@@ -75,7 +77,7 @@ def _recovered(
     checkpoint: PartitionCheckpoint,
     kept_at: str,
     epochs: LeaderEpochs,
-) -> list[Segment]:
+) -> tuple[list[Segment], bool]:
     recovered = recover(
         volume,
         directory,
@@ -86,7 +88,7 @@ def _recovered(
         kept_at,
     )
     _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs)
-    return recovered.segments
+    return recovered.segments, recovered.lost_data
 
 
 def _load_epochs(
