@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,8 @@ from hightide_runtime.clock import Clock
 
 from hightide_broker.core.leader import next_deadline_ms
 from hightide_broker.hosted import HostedReplica
+
+log = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 20
 
@@ -73,6 +76,10 @@ class Deadlines:
             if actual is not None and actual > now_ms:
                 self._push(actual, replica)
             elif actual is not None:
-                self._on_due(replica)
+                try:
+                    self._on_due(replica)
+                except Exception:
+                    # The top of a callback: no other replica may lose its timer over this one.
+                    log.exception("%s: at its deadline", replica)
         if self._heap and self._timer is None:
             self._arm()

@@ -160,7 +160,7 @@ class ReplicaServer:
 
     def _collect(self, session: Session, max_bytes: int, results: list[Result]) -> None:
         """Add what is new, as long as there is room; what finds none stays for the next round."""
-        room = max(1, min(max_bytes, FETCH_BYTES_MAX))
+        room = whole = max(1, min(max_bytes, FETCH_BYTES_MAX))
         for key in session.touched():
             if key not in session:
                 continue
@@ -169,9 +169,11 @@ class ReplicaServer:
                 session.drop(key)
                 results.append(_refused(key, ErrorCode.ERROR_CODE_NOT_LEADER, replica))
                 continue
-            room -= self._collect_one(session, replica, room, results)
+            room -= self._collect_one(session, replica, room, room < whole, results)
 
-    def _collect_one(self, session: Session, replica: HostedReplica, room: int, results: list[Result]) -> int:
+    def _collect_one(
+        self, session: Session, replica: HostedReplica, room: int, must_fit: bool, results: list[Result]
+    ) -> int:
         state = replica.state
         answer = session.examine(
             replica.key, leader_epoch=state.leader_epoch, log_end_offset=state.log_end_offset,
@@ -190,6 +192,10 @@ class ReplicaServer:
             except StorageError as error:
                 session.drop(replica.key)
                 results.append(_refused(replica.key, error.code, replica))
+                return 0
+            if must_fit and sum(map(len, batches)) > room:
+                # One batch larger than what is left: together they could be more than a message may be. It
+                # stays touched, and so it stands first in the next round.
                 return 0
         results.append(
             ReplicaFetchPartitionResult(
