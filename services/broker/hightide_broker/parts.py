@@ -36,7 +36,7 @@ from hightide_broker.settings import BrokerSettings
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.startup import read_cluster
 from hightide_broker.storage import DataDirectory
-from hightide_broker.trust import assess, confirm, damaged_logs, leave_doubtful_isrs
+from hightide_broker.trust import assess, confirm, damaged_logs, leave_doubtful_isrs, suspend
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,8 @@ class Parts:
         trust = await loop.run_in_executor(
             self._disk, assess, settings.data_dir, self._data.was_closed_cleanly
         )
+        if not self._data.was_closed_cleanly:
+            await loop.run_in_executor(self._disk, suspend, settings.data_dir)
         damaged = await loop.run_in_executor(self._disk, damaged_logs, self._data, stored.decisions)
         stored = await leave_doubtful_isrs(self._session, settings.broker_id, trust, damaged, stored)
         await loop.run_in_executor(self._disk, confirm, settings.data_dir)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
 _MARK: Final = "machine_boot_id"
+_RECOVERING: Final = "recovering"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -36,7 +37,7 @@ class Trust:
     """How far the logs of a data directory can be believed."""
 
     is_new: bool
-    """The directory has no history: whatever an earlier one held is not in it."""
+    """The directory has no history, or none to be relied on: what it held earlier may not be in it."""
     may_lack_tails: bool
     """The machine went down without the broker being stopped: what was not synced may be lost."""
 
@@ -54,8 +55,20 @@ def assess(data_dir: Path, was_closed_cleanly: bool) -> Trust:
         mark = (data_dir / _MARK).read_text(encoding="ascii")
     except (FileNotFoundError, UnicodeDecodeError):
         return Trust(is_new=True, may_lack_tails=True)
+    if mark == _RECOVERING:
+        # The last life ended between cutting damaged logs and acting on it: they look whole now.
+        return Trust(is_new=True, may_lack_tails=True)
     same_boot = mark != "" and mark == _boot_id()
     return Trust(is_new=False, may_lack_tails=not was_closed_cleanly and not same_boot)
+
+
+def suspend(data_dir: Path) -> None:
+    """From here on nothing is believed, until `confirm`. Does file I/O.
+
+    Called after `assess`, where the last stop was not clean: recovery is about to cut what is damaged, and a
+    crash must not make that forgotten.
+    """
+    (data_dir / _MARK).write_text(_RECOVERING, encoding="ascii")
 
 
 def confirm(data_dir: Path) -> None:

@@ -72,3 +72,13 @@ def test_a_write_that_a_kill_tore_was_never_acknowledged_and_leaves_no_doubt(kil
     killed.open()
     assert trust.damaged_logs(killed.directory, MINE) == frozenset()
     killed.close(clean=False)
+
+
+def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(tmp_path: Path) -> None:
+    trust.confirm(tmp_path)
+    trust.suspend(tmp_path)
+    after_the_crash = trust.assess(tmp_path, was_closed_cleanly=False)
+    assert after_the_crash.doubts(PLAIN)
+    assert after_the_crash.doubts(SYNCED)
+    trust.confirm(tmp_path)
+    assert not trust.assess(tmp_path, was_closed_cleanly=False).doubts(PLAIN)
