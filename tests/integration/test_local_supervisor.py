@@ -166,12 +166,14 @@ def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path) -> 
 
 
 SUPERVISOR = f"""
-import pathlib, signal, sys
+import pathlib, sys, threading
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_local_supervisor import cluster_in
 with cluster_in(pathlib.Path(sys.argv[1])) as cluster:
     print(*cluster.running().values(), flush=True)
-    signal.pause()
+    # Not signal.pause(): a signal that comes just before it is not seen until the next one.
+    while True:
+        threading.Event().wait(0.2)
 """
 
 
