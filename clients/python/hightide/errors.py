@@ -181,6 +181,41 @@ class InconsistentTopicIdError(ServerError):
     refresh_metadata = True
 
 
+class TopicBeingDeletedError(ServerError):
+    """The topic is being deleted; its name is free again in a moment."""
+
+    code = errors_pb2.ERROR_CODE_TOPIC_BEING_DELETED
+    retriable = True
+    next_step = "Try again after a pause."
+
+
+class NoReassignmentError(ServerError):
+    """The partition is not on the move."""
+
+    code = errors_pb2.ERROR_CODE_NO_REASSIGNMENT
+    next_step = "`hightide reassign list` shows what is on the move."
+
+
+class ReassignmentInProgressError(ServerError):
+    """The partition is being moved, so that the request has to wait until that is done or cancelled."""
+
+    code = errors_pb2.ERROR_CODE_REASSIGNMENT_IN_PROGRESS
+    next_step = "`hightide reassign list` shows the move, `hightide reassign cancel` takes it back."
+
+
+class EligibleLeadersNotAvailableError(ServerError):
+    """No replica that may become the leader is alive and, for a preferred leader, in sync."""
+
+    code = errors_pb2.ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE
+    next_step = "Start the broker that should lead, or wait until it has caught up."
+
+
+class ElectionNotNeededError(ServerError):
+    """The partition has a leader; an unclean election would only lose records."""
+
+    code = errors_pb2.ERROR_CODE_ELECTION_NOT_NEEDED
+
+
 class NotLeaderError(ServerError):
     """The broker that was asked does not lead the partition."""
 

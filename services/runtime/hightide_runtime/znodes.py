@@ -5,35 +5,70 @@ that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it
 `ZnodeGarbage`: what another process or a hand wrote is input from outside.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.trace_context import is_traceparent
+from hightide_runtime.znode_content import (
+    INT64_MAX,
+    Fields,
+    ZnodeGarbage,
+    dump,
+    number_from_name,
+    topic_id_in,
+)
 
-_Json: TypeAlias = Mapping[str, Any]
-_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
-_INT32_MAX = 2**31 - 1
-_INT64_MAX = 2**63 - 1
+__all__ = [
+    "ADMIN",
+    "BROKER_IDS",
+    "CONFIG",
+    "DELETE_TOPICS",
+    "PARENTS",
+    "PARTITIONS_ADD",
+    "PARTITIONS_REMOVE",
+    "REASSIGNMENTS",
+    "TOPICS",
+    "TOPIC_CONFIGS",
+    "TOPIC_IDS",
+    "BrokerZnode",
+    "ClusterIdZnode",
+    "ControllerEpochZnode",
+    "ControllerZnode",
+    "LeaderAndIsrZnode",
+    "PartitionZnode",
+    "ProducerIdsZnode",
+    "TopicConfigZnode",
+    "TopicIdZnode",
+    "TopicZnode",
+    "ZnodeGarbage",
+    "partition_of",
+]
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+TOPIC_IDS = "/brokers/topic_ids"
+CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
+ADMIN = "/admin"
+REASSIGNMENTS = "/admin/partitions_reassigned"
+PARTITIONS_ADD = "/admin/partitions_add"
+PARTITIONS_REMOVE = "/admin/partitions_remove"
+DELETE_TOPICS = "/admin/delete_topics"
 
 #: What must exist before anything else is written. Every service makes sure of it when it starts.
-PARENTS = ("/cluster", BROKER_IDS, TOPICS, TOPIC_CONFIGS)
-
-
-class ZnodeGarbage(Exception):
-    """A znode's content is not what Hightide writes there. Names the znode and what is wrong with it."""
-
-    def __init__(self, znode: str, reason: str) -> None:
-        super().__init__(f"znode {znode}: {reason}")
-        self.znode = znode
-        self.reason = reason
+PARENTS = (
+    "/cluster",
+    BROKER_IDS,
+    TOPICS,
+    TOPIC_IDS,
+    TOPIC_CONFIGS,
+    REASSIGNMENTS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
+    DELETE_TOPICS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +87,7 @@ class ControllerZnode:
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump(
+        return dump(
             {
                 "controller_id": self.controller_id,
                 "host": self.host,
@@ -64,7 +99,7 @@ class ControllerZnode:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        fields = _Fields("/controller", data)
+        fields = Fields("/controller", data)
         return cls(
             fields.integer("controller_id"),
             fields.text("host"),
@@ -86,12 +121,12 @@ class ControllerEpochZnode:
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump({"controller_epoch": self.controller_epoch})
+        return dump({"controller_epoch": self.controller_epoch})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(_Fields("/controller_epoch", data).integer("controller_epoch"))
+        return cls(Fields("/controller_epoch", data).integer("controller_epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +146,11 @@ class BrokerZnode:
     @staticmethod
     def broker_id_of(name: str) -> int:
         """The broker id of a child of /brokers/ids; raises ZnodeGarbage where it is no number."""
-        return _number_from_name(BROKER_IDS, name)
+        return number_from_name(BROKER_IDS, name)
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump(
+        return dump(
             {
                 "host": self.host,
                 "port": self.port,
@@ -127,21 +162,27 @@ class BrokerZnode:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        fields = _Fields("/brokers/ids/…", data)
+        fields = Fields("/brokers/ids/…", data)
         return cls(
             fields.text("host"),
             fields.port("port"),
-            fields.integer("started_at_ms", maximum=_INT64_MAX),
+            fields.integer("started_at_ms", maximum=INT64_MAX),
             fields.optional_text("boot_id"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TopicZnode:
-    """/brokers/topics/[topic]: the topic's id and its AR, by partition from 0; the first is preferred."""
+    """/brokers/topics/[topic]: the topic's id and its AR, by partition from 0; the first is preferred.
+
+    `topic_id` is empty where a hand wrote the znode as V3 describes it (partition → replicas, nothing else):
+    the controller then gives it one. `first_leader_epochs`: for partitions whose number was in use before and
+    removed, the leader epoch that the number begins with when it comes back.
+    """
 
     topic_id: bytes
     partitions: tuple[tuple[int, ...], ...]
+    first_leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
     @staticmethod
     def path(topic: str) -> str:
@@ -152,23 +193,23 @@ class TopicZnode:
     def encode(self) -> bytes:
         """The content as JSON."""
         assert len(self.topic_id) == 16, "a topic id is a UUID"
-        return _dump(
+        first_epochs = {str(partition): epoch for partition, epoch in self.first_leader_epochs.items()}
+        return dump(
             {
                 "topic_id": self.topic_id.hex(),
                 "partitions": {
                     str(partition): list(replicas) for partition, replicas in enumerate(self.partitions)
                 },
+                **({"first_leader_epochs": first_epochs} if first_epochs else {}),
             }
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        fields = _Fields("/brokers/topics/…", data)
-        topic_id = fields.text("topic_id")
-        if not _TOPIC_ID.fullmatch(topic_id):
-            raise fields.garbage("topic_id is not 32 hexadecimal digits")
-        assigned = fields.mapping("partitions")
+        fields = Fields("/brokers/topics/…", data)
+        is_bare = fields.names.isdisjoint({"topic_id", "partitions"})
+        assigned = fields.all() if is_bare else fields.mapping("partitions")
         if not assigned:
             raise fields.garbage("it has no partitions")
         partitions = []
@@ -179,7 +220,47 @@ class TopicZnode:
             if not replicas:
                 raise fields.garbage(f"partition {partition} has no replicas")
             partitions.append(replicas)
-        return cls(bytes.fromhex(topic_id), tuple(partitions))
+        if is_bare or "topic_id" not in fields.names:
+            return cls(b"", tuple(partitions))
+        topic_id = topic_id_in(fields)
+        first_epochs = fields.mapping("first_leader_epochs") if "first_leader_epochs" in fields.names else {}
+        return cls(
+            topic_id,
+            tuple(partitions),
+            {
+                number_from_name("/brokers/topics/…/first_leader_epochs", name): fields.checked_integer(
+                    epoch, f"first_leader_epochs.{name}"
+                )
+                for name, epoch in first_epochs.items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdZnode:
+    """/brokers/topic_ids/[topic id]: there is a topic of this id, and this is its name.
+
+    It comes and goes with the topic znode, in the same multi. A leader's ISR write checks that it is there,
+    so that a leader that was replaced never writes into another topic of the same name: versions of a
+    znode begin at 0 again when it is created again.
+    """
+
+    topic: str
+
+    @staticmethod
+    def path(topic_id: bytes) -> str:
+        """/brokers/topic_ids/[topic id as 32 hexadecimal digits]."""
+        assert len(topic_id) == 16, "a topic id is a UUID"
+        return f"{TOPIC_IDS}/{topic_id.hex()}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"topic": self.topic})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        return cls(Fields("/brokers/topic_ids/…", data).text("topic"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +313,7 @@ class LeaderAndIsrZnode:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage. What is no traceparent is left out: it decides nothing."""
-        fields = _Fields("…/leaderAndISR", data)
+        fields = Fields("…/leaderAndISR", data)
         traceparent = fields.optional_text("traceparent")
         isr = fields.broker_ids(fields.value("isr"), "isr")
         if not isr:
@@ -260,12 +341,12 @@ class TopicConfigZnode:
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump({"configs": dict(self.configs)})
+        return dump({"configs": dict(self.configs)})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage. The controller says whether the settings make sense."""
-        fields = _Fields("/config/topics/…", data)
+        fields = Fields("/config/topics/…", data)
         configs = fields.mapping("configs")
         texts = {name: value for name, value in configs.items() if isinstance(value, str)}
         if len(texts) != len(configs):
@@ -286,12 +367,12 @@ class ClusterIdZnode:
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump({"cluster_id": self.cluster_id})
+        return dump({"cluster_id": self.cluster_id})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(_Fields("/cluster/id", data).text("cluster_id"))
+        return cls(Fields("/cluster/id", data).text("cluster_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,89 +390,14 @@ class ProducerIdsZnode:
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return _dump({"next": self.next_id})
+        return dump({"next": self.next_id})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(_Fields("/producer_ids", data).integer("next", maximum=_INT64_MAX))
+        return cls(Fields("/producer_ids", data).integer("next", maximum=INT64_MAX))
 
 
 def partition_of(name: str) -> int:
     """The partition of a child of /brokers/topics/[topic]; raises ZnodeGarbage where it is no number."""
-    return _number_from_name(f"{TOPICS}/…", name)
-
-
-def _dump(content: _Json) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()
-
-
-def _number_from_name(parent: str, name: str) -> int:
-    if not (name.isascii() and name.isdigit()) or len(name) > 10 or int(name) > _INT32_MAX:
-        raise ZnodeGarbage(f"{parent}/{name}", "its name is not a number from 0 to 2^31-1")
-    return int(name)
-
-
-class _Fields:
-    """The checked fields of one znode's JSON object."""
-
-    __slots__ = ("_fields", "_znode")
-
-    def __init__(self, znode: str, data: bytes) -> None:
-        self._znode = znode
-        try:
-            fields = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise ZnodeGarbage(znode, f"not JSON ({error})") from None
-        if not isinstance(fields, dict):
-            raise ZnodeGarbage(znode, "not a JSON object")
-        self._fields: dict[str, Any] = fields
-
-    def garbage(self, reason: str) -> ZnodeGarbage:
-        """The error to raise for this znode."""
-        return ZnodeGarbage(self._znode, reason)
-
-    def value(self, name: str) -> object:
-        """The field, of any type."""
-        if name not in self._fields:
-            raise self.garbage(f"field {name} is missing")
-        value: object = self._fields[name]
-        return value
-
-    def integer(self, name: str, minimum: int = 0, maximum: int = _INT32_MAX) -> int:
-        """The field as a whole number within bounds."""
-        value = self.value(name)
-        if type(value) is not int or not minimum <= value <= maximum:
-            raise self.garbage(f"field {name} is not a whole number from {minimum} to {maximum}")
-        return value
-
-    def port(self, name: str) -> int:
-        """The field as a TCP port."""
-        return self.integer(name, 1, 65535)
-
-    def text(self, name: str) -> str:
-        """The field as text that is not empty."""
-        value = self.value(name)
-        if not isinstance(value, str) or not value:
-            raise self.garbage(f"field {name} is not a text")
-        return value
-
-    def optional_text(self, name: str) -> str:
-        """The field as text, empty where it is absent."""
-        value = self._fields.get(name, "")
-        return value if isinstance(value, str) else ""
-
-    def mapping(self, name: str) -> Mapping[str, object]:
-        """The field as a JSON object."""
-        value = self.value(name)
-        if not isinstance(value, dict):
-            raise self.garbage(f"field {name} is not an object")
-        return value
-
-    def broker_ids(self, value: object, what: str) -> tuple[int, ...]:
-        """A list of different broker ids."""
-        if not isinstance(value, list) or not all(type(i) is int and 0 <= i <= _INT32_MAX for i in value):
-            raise self.garbage(f"{what} is not a list of broker ids")
-        if len(set(value)) != len(value):
-            raise self.garbage(f"{what} names a broker twice")
-        return tuple(value)
+    return number_from_name(f"{TOPICS}/…", name)

@@ -2,6 +2,13 @@ import json
 from typing import Any
 
 import pytest
+from hightide_runtime.admin_znodes import (
+    DeleteTopicZnode,
+    PartitionAddZnode,
+    PartitionRemoveZnode,
+    ReassignmentThrottleZnode,
+    ReassignmentZnode,
+)
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
     BrokerZnode,
@@ -12,6 +19,7 @@ from hightide_runtime.znodes import (
     PartitionZnode,
     ProducerIdsZnode,
     TopicConfigZnode,
+    TopicIdZnode,
     TopicZnode,
     ZnodeGarbage,
     partition_of,
@@ -26,13 +34,23 @@ EXAMPLES: list[Any] = [
     BrokerZnode("host", 9092, 1_700_000_000_000, "boot"),
     BrokerZnode("host", 9092, 1_700_000_000_000),
     TopicZnode(bytes(range(16)), ((1, 2, 3), (2, 3, 1))),
+    TopicZnode(bytes(range(16)), ((1,),), {1: 7}),
+    TopicIdZnode("flights"),
+    ReassignmentZnode((4, 5)),
+    ReassignmentZnode((4, 5), (1, 2)),
+    PartitionAddZnode((3, 1)),
+    DeleteTopicZnode(bytes(range(16))),
+    ReassignmentThrottleZnode(1_000_000),
     LeaderAndIsrZnode(-1, 4, (1, 2), 7),
     LeaderAndIsrZnode(1, 4, (1, 2), 7, TRACEPARENT),
     TopicConfigZnode({"retention.ms": "1000"}),
     ClusterIdZnode("c"),
     ProducerIdsZnode(2**40),
 ]
-DECODERS = sorted({type(example) for example in EXAMPLES}, key=lambda kind: kind.__name__)
+# An empty /admin/delete_topics/[topic] is no garbage: it is what a hand creates.
+DECODERS = sorted(
+    {type(example) for example in EXAMPLES} - {DeleteTopicZnode}, key=lambda kind: kind.__name__
+)
 
 ids = st.integers(0, 2**31 - 1)
 leader_and_isr = st.builds(
@@ -77,6 +95,27 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert TopicConfigZnode.path("t") == "/config/topics/t"
     assert ClusterIdZnode.path() == "/cluster/id"
     assert ProducerIdsZnode.path() == "/producer_ids"
+    assert TopicIdZnode.path(bytes(16)) == f"/brokers/topic_ids/{'0' * 32}"
+    assert ReassignmentZnode.path("t", 4) == "/admin/partitions_reassigned/t/4"
+    assert PartitionAddZnode.path("t", 4) == "/admin/partitions_add/t/4"
+    assert PartitionRemoveZnode.path("t", 4) == "/admin/partitions_remove/t/4"
+    assert DeleteTopicZnode.path("t") == "/admin/delete_topics/t"
+    assert ReassignmentThrottleZnode.path() == "/config/reassignment"
+
+
+def test_a_topic_written_by_hand_as_v3_describes_it_is_read_without_an_id() -> None:
+    assert TopicZnode.decode(b'{"0":[1,2],"1":[2,1]}') == TopicZnode(b"", ((1, 2), (2, 1)))
+    assert TopicZnode.decode(b'{"partitions":{"0":[1]}}') == TopicZnode(b"", ((1,),))
+
+
+def test_replicas_written_by_hand_may_be_a_bare_list() -> None:
+    assert ReassignmentZnode.decode(b"[4, 5]\n") == ReassignmentZnode((4, 5))
+    assert PartitionAddZnode.decode(b" [3] ") == PartitionAddZnode((3,))
+
+
+def test_a_wish_to_delete_written_by_hand_may_be_empty() -> None:
+    assert DeleteTopicZnode.decode(b"") == DeleteTopicZnode()
+    assert DeleteTopicZnode.decode(b"{}") == DeleteTopicZnode()
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

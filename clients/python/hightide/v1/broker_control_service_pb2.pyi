@@ -161,6 +161,8 @@ class LeaderAndISRPartition(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    FIRST_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """The partition."""
     leader: _builtins.int
@@ -171,6 +173,10 @@ class LeaderAndISRPartition(_message.Message):
     """The zkVersion of the leaderAndISR znode, for the leader's conditional updates."""
     controller_epoch: _builtins.int
     """The epoch of the controller that wrote the znode."""
+    first_leader_epoch: _builtins.int
+    """The leader epoch that this partition began with. A log with records of an older one belongs to a
+    removed partition of the same number: it is put aside and not read.
+    """
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """ISR."""
@@ -178,6 +184,10 @@ class LeaderAndISRPartition(_message.Message):
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """AR; the first is the preferred replica."""
+
+    @_builtins.property
+    def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas that a move adds: what is sent to them until they are in sync has a speed limit."""
 
     def __init__(
         self,
@@ -189,10 +199,12 @@ class LeaderAndISRPartition(_message.Message):
         replicas: _abc.Iterable[_builtins.int] | None = ...,
         partition_epoch: _builtins.int = ...,
         controller_epoch: _builtins.int = ...,
+        first_leader_epoch: _builtins.int = ...,
+        adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "controller_epoch", b"controller_epoch", "first_leader_epoch", b"first_leader_epoch", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -356,9 +368,14 @@ class UpdateMetadataRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     DELETED_TOPIC_IDS_FIELD_NUMBER: _builtins.int
     FULL_FIELD_NUMBER: _builtins.int
+    REASSIGNMENT_THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     full: _builtins.bool
     """Whether this is everything: what is absent from `topics` is then forgotten as metadata. Replicas
     and data are never touched by it.
+    """
+    reassignment_throttle_bytes_per_s: _builtins.int
+    """The speed limit of moves, always given: bytes a second that a broker sends to replicas that a
+    move adds, while they are not in sync; 0: none.
     """
     @_builtins.property
     def stamp(self) -> Global___ControllerStamp:
@@ -389,10 +406,11 @@ class UpdateMetadataRequest(_message.Message):
         topics: _abc.Iterable[_metadata_pb2.TopicMetadata] | None = ...,
         deleted_topic_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         full: _builtins.bool = ...,
+        reassignment_throttle_bytes_per_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "stamp", b"stamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "controller", b"controller", "deleted_topic_ids", b"deleted_topic_ids", "full", b"full", "stamp", b"stamp", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "controller", b"controller", "deleted_topic_ids", b"deleted_topic_ids", "full", b"full", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "stamp", b"stamp", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

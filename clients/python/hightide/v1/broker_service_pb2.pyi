@@ -820,3 +820,117 @@ class InitProducerIdResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InitProducerIdResponse: _TypeAlias = InitProducerIdResponse  # noqa: Y015
+
+@_typing.final
+class DescribeReplicasRequest(_message.Message):
+    """DescribeReplicasRequest names the topics of interest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The topics; empty means all that this broker holds replicas of."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeReplicasRequest: _TypeAlias = DescribeReplicasRequest  # noqa: Y015
+
+@_typing.final
+class DescribeReplicasResponse(_message.Message):
+    """DescribeReplicasResponse is the replicas on this broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """The broker id."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
+        """The replicas, by topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        replicas: _abc.Iterable[Global___ReplicaDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeReplicasResponse: _TypeAlias = DescribeReplicasResponse  # noqa: Y015
+
+@_typing.final
+class ReplicaDescription(_message.Message):
+    """ReplicaDescription is one replica as its broker knows it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    IS_LEADER_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    LOG_DIRECTORY_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    is_leader: _builtins.bool
+    """Whether this broker leads it."""
+    leader_epoch: _builtins.int
+    """The leader epoch that the replica is in."""
+    log_start_offset: _builtins.int
+    """The offset of the oldest record."""
+    log_end_offset: _builtins.int
+    """The offset of the next record."""
+    high_watermark: _builtins.int
+    """What is committed, as far as this replica knows."""
+    size_bytes: _builtins.int
+    """The size of its files."""
+    log_directory: _builtins.int
+    """Which of the broker's log directories it lives in, counted from 0."""
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """STORAGE_FAILED where that directory failed; the figures are then the last ones known."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        is_leader: _builtins.bool = ...,
+        leader_epoch: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        log_directory: _builtins.int = ...,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "high_watermark", b"high_watermark", "is_leader", b"is_leader", "leader_epoch", b"leader_epoch", "log_directory", b"log_directory", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "size_bytes", b"size_bytes", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015

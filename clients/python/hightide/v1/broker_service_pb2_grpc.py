@@ -71,6 +71,11 @@ class BrokerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
+        self.DescribeReplicas = channel.unary_unary(
+                '/hightide.v1.BrokerService/DescribeReplicas',
+                request_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer(object):
@@ -131,6 +136,14 @@ class BrokerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeReplicas(self, request, context):
+        """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
+        offsets. Plans and the progress of moves are made of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -168,6 +181,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.InitProducerId,
                     request_deserializer=hightide_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'DescribeReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeReplicas,
+                    request_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -361,6 +379,33 @@ class BrokerService(object):
             '/hightide.v1.BrokerService/InitProducerId',
             hightide_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
             hightide_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.BrokerService/DescribeReplicas',
+            hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.SerializeToString,
+            hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,10 @@ class BrokerServiceStub:
     """
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.InitProducerIdRequest, _broker_service_pb2.InitProducerIdResponse]
     """InitProducerId gives an idempotent producer an id that no other producer of the cluster has."""
+    DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeReplicasRequest, _broker_service_pb2.DescribeReplicasResponse]
+    """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
+    offsets. Plans and the progress of moves are made of it.
+    """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -87,6 +91,10 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """
     InitProducerId: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.InitProducerIdRequest, _broker_service_pb2.InitProducerIdResponse]  # type: ignore[assignment]
     """InitProducerId gives an idempotent producer an id that no other producer of the cluster has."""
+    DescribeReplicas: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeReplicasRequest, _broker_service_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
+    """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
+    offsets. Plans and the progress of moves are made of it.
+    """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """BrokerService is the data path of clients: producing, fetching, and finding who leads what.
@@ -156,5 +164,15 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_service_pb2.InitProducerIdResponse, _abc.Awaitable[_broker_service_pb2.InitProducerIdResponse]]:
         """InitProducerId gives an idempotent producer an id that no other producer of the cluster has."""
+
+    @_abc_1.abstractmethod
+    def DescribeReplicas(
+        self,
+        request: _broker_service_pb2.DescribeReplicasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_service_pb2.DescribeReplicasResponse, _abc.Awaitable[_broker_service_pb2.DescribeReplicasResponse]]:
+        """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
+        offsets. Plans and the progress of moves are made of it.
+        """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

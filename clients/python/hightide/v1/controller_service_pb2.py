@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from hightide.v1 import errors_pb2 as hightide_dot_v1_dot_errors__pb2
 from hightide.v1 import metadata_pb2 as hightide_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$hightide/v1/controller_service.proto\x12\x0bhightide.v1\x1a\x1ahightide/v1/metadata.proto\"%\n\x11ReplicaAssignment\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\x92\x02\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fpartition_count\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\nassignment\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.ReplicaAssignment\x12=\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32,.hightide.v1.CreateTopicRequest.ConfigsEntry\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"@\n\x13\x43reateTopicResponse\x12)\n\x05topic\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.TopicMetadata\"\'\n\x15\x44\x65scribeTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"D\n\x16\x44\x65scribeTopicsResponse\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\"\x18\n\x16\x44\x65scribeClusterRequest\"\xc3\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12)\n\ncontroller\x18\x02 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12/\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.BrokerDescription\x12\x13\n\x0btopic_count\x18\x05 \x01(\x05\x12\x17\n\x0fpartition_count\x18\x06 \x01(\x05\x12\x1f\n\x17offline_partition_count\x18\x07 \x01(\x05\x12(\n under_replicated_partition_count\x18\x08 \x01(\x05\x12%\n\x1dunder_min_isr_partition_count\x18\t \x01(\x05\"\x8e\x01\n\x11\x42rokerDescription\x12\'\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x14\n\x0cleader_count\x18\x04 \x01(\x05\x12\x15\n\rreplica_count\x18\x05 \x01(\x05\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"<\n\x1a\x43ontrolledShutdownResponse\x12\x1e\n\x16remaining_leader_count\x18\x01 \x01(\x05\x32\x85\x03\n\x11\x43ontrollerService\x12P\n\x0b\x43reateTopic\x12\x1f.hightide.v1.CreateTopicRequest\x1a .hightide.v1.CreateTopicResponse\x12Y\n\x0e\x44\x65scribeTopics\x12\".hightide.v1.DescribeTopicsRequest\x1a#.hightide.v1.DescribeTopicsResponse\x12\\\n\x0f\x44\x65scribeCluster\x12#.hightide.v1.DescribeClusterRequest\x1a$.hightide.v1.DescribeClusterResponse\x12\x65\n\x12\x43ontrolledShutdown\x12&.hightide.v1.ControlledShutdownRequest\x1a\'.hightide.v1.ControlledShutdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$hightide/v1/controller_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\x1a\x1ahightide/v1/metadata.proto\"%\n\x11ReplicaAssignment\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\x92\x02\n\x12\x43reateTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fpartition_count\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\nassignment\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.ReplicaAssignment\x12=\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32,.hightide.v1.CreateTopicRequest.ConfigsEntry\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"@\n\x13\x43reateTopicResponse\x12)\n\x05topic\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.TopicMetadata\"\'\n\x15\x44\x65scribeTopicsRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"D\n\x16\x44\x65scribeTopicsResponse\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\"\x18\n\x16\x44\x65scribeClusterRequest\"\xda\x03\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12)\n\ncontroller\x18\x02 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12/\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.BrokerDescription\x12\x13\n\x0btopic_count\x18\x05 \x01(\x05\x12\x17\n\x0fpartition_count\x18\x06 \x01(\x05\x12\x1f\n\x17offline_partition_count\x18\x07 \x01(\x05\x12(\n under_replicated_partition_count\x18\x08 \x01(\x05\x12%\n\x1dunder_min_isr_partition_count\x18\t \x01(\x05\x12*\n\ncomplaints\x18\n \x03(\x0b\x32\x16.hightide.v1.Complaint\x12\x1a\n\x12reassignment_count\x18\x0b \x01(\x05\x12\"\n\x1anot_preferred_leader_count\x18\x0c \x01(\x05\x12)\n!reassignment_throttle_bytes_per_s\x18\r \x01(\x03\"-\n\tComplaint\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x8e\x01\n\x11\x42rokerDescription\x12\'\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12\r\n\x05\x61live\x18\x02 \x01(\x08\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x14\n\x0cleader_count\x18\x04 \x01(\x05\x12\x15\n\rreplica_count\x18\x05 \x01(\x05\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"<\n\x1a\x43ontrolledShutdownResponse\x12\x1e\n\x16remaining_leader_count\x18\x01 \x01(\x05\":\n\x12\x44\x65leteTopicRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"X\n\x13\x44\x65leteTopicResponse\x12)\n\x05topic\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.TopicMetadata\x12\x16\n\x0e\x61\x62sent_brokers\x18\x02 \x03(\x05\"\x89\x01\n\x14\x41\x64\x64PartitionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fpartition_count\x18\x02 \x01(\x05\x12\x32\n\nassignment\x18\x03 \x03(\x0b\x32\x1e.hightide.v1.ReplicaAssignment\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"B\n\x15\x41\x64\x64PartitionsResponse\x12)\n\x05topic\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.TopicMetadata\"X\n\x17RemovePartitionsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x17\n\x0fpartition_count\x18\x02 \x01(\x05\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"E\n\x18RemovePartitionsResponse\x12)\n\x05topic\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.TopicMetadata\"\xb6\x01\n\x17\x41lterTopicConfigRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12:\n\x03set\x18\x02 \x03(\x0b\x32-.hightide.v1.AlterTopicConfigRequest.SetEntry\x12\r\n\x05reset\x18\x03 \x03(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8f\x01\n\x18\x41lterTopicConfigResponse\x12\x43\n\x07\x63onfigs\x18\x01 \x03(\x0b\x32\x32.hightide.v1.AlterTopicConfigResponse.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"1\n\rPartitionName\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"}\n\x0fPartitionResult\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.PartitionName\x12*\n\nerror_code\x18\x02 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x0f\n\x07message\x18\x03 \x01(\t\"P\n\rPartitionMove\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.PartitionName\x12\x10\n\x08replicas\x18\x02 \x03(\x05\"{\n\x19ReassignPartitionsRequest\x12)\n\x05moves\x18\x01 \x03(\x0b\x32\x1a.hightide.v1.PartitionMove\x12\x1c\n\x14throttle_bytes_per_s\x18\x02 \x01(\x03\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"K\n\x1aReassignPartitionsResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.hightide.v1.PartitionResult\"c\n\x1a\x43\x61ncelReassignmentsRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.hightide.v1.PartitionName\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"L\n\x1b\x43\x61ncelReassignmentsResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.hightide.v1.PartitionResult\"J\n\x18ListReassignmentsRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.hightide.v1.PartitionName\"k\n\x19ListReassignmentsResponse\x12\x30\n\rreassignments\x18\x01 \x03(\x0b\x32\x19.hightide.v1.Reassignment\x12\x1c\n\x14throttle_bytes_per_s\x18\x02 \x01(\x03\"\xa0\x01\n\x0cReassignment\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.hightide.v1.PartitionName\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x10\n\x08original\x18\x03 \x03(\x05\x12\x0e\n\x06target\x18\x04 \x03(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x0e\n\x06leader\x18\x07 \x01(\x05\"@\n AlterReassignmentThrottleRequest\x12\x1c\n\x14throttle_bytes_per_s\x18\x01 \x01(\x03\"#\n!AlterReassignmentThrottleResponse\"\x85\x01\n\x13\x45lectLeadersRequest\x12\'\n\x04kind\x18\x01 \x01(\x0e\x32\x19.hightide.v1.ElectionKind\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.hightide.v1.PartitionName\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"@\n\x14\x45lectLeadersResponse\x12(\n\telections\x18\x01 \x03(\x0b\x32\x15.hightide.v1.Election\"\x8d\x01\n\x08\x45lection\x12,\n\x06result\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.PartitionResult\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fprevious_leader\x18\x04 \x01(\x05\x12\x14\n\x0cprevious_isr\x18\x05 \x03(\x05\"t\n\x1bReportFailedReplicasRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12,\n\x08replicas\x18\x03 \x03(\x0b\x32\x1a.hightide.v1.FailedReplica\"4\n\rFailedReplica\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x1e\n\x1cReportFailedReplicasResponse*e\n\x0c\x45lectionKind\x12\x1d\n\x19\x45LECTION_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45LECTION_KIND_PREFERRED\x10\x01\x12\x19\n\x15\x45LECTION_KIND_UNCLEAN\x10\x02\x32\xe4\n\n\x11\x43ontrollerService\x12P\n\x0b\x43reateTopic\x12\x1f.hightide.v1.CreateTopicRequest\x1a .hightide.v1.CreateTopicResponse\x12P\n\x0b\x44\x65leteTopic\x12\x1f.hightide.v1.DeleteTopicRequest\x1a .hightide.v1.DeleteTopicResponse\x12V\n\rAddPartitions\x12!.hightide.v1.AddPartitionsRequest\x1a\".hightide.v1.AddPartitionsResponse\x12_\n\x10RemovePartitions\x12$.hightide.v1.RemovePartitionsRequest\x1a%.hightide.v1.RemovePartitionsResponse\x12_\n\x10\x41lterTopicConfig\x12$.hightide.v1.AlterTopicConfigRequest\x1a%.hightide.v1.AlterTopicConfigResponse\x12\x65\n\x12ReassignPartitions\x12&.hightide.v1.ReassignPartitionsRequest\x1a\'.hightide.v1.ReassignPartitionsResponse\x12h\n\x13\x43\x61ncelReassignments\x12\'.hightide.v1.CancelReassignmentsRequest\x1a(.hightide.v1.CancelReassignmentsResponse\x12\x62\n\x11ListReassignments\x12%.hightide.v1.ListReassignmentsRequest\x1a&.hightide.v1.ListReassignmentsResponse\x12z\n\x19\x41lterReassignmentThrottle\x12-.hightide.v1.AlterReassignmentThrottleRequest\x1a..hightide.v1.AlterReassignmentThrottleResponse\x12S\n\x0c\x45lectLeaders\x12 .hightide.v1.ElectLeadersRequest\x1a!.hightide.v1.ElectLeadersResponse\x12k\n\x14ReportFailedReplicas\x12(.hightide.v1.ReportFailedReplicasRequest\x1a).hightide.v1.ReportFailedReplicasResponse\x12Y\n\x0e\x44\x65scribeTopics\x12\".hightide.v1.DescribeTopicsRequest\x1a#.hightide.v1.DescribeTopicsResponse\x12\\\n\x0f\x44\x65scribeCluster\x12#.hightide.v1.DescribeClusterRequest\x1a$.hightide.v1.DescribeClusterResponse\x12\x65\n\x12\x43ontrolledShutdown\x12&.hightide.v1.ControlledShutdownRequest\x1a\'.hightide.v1.ControlledShutdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,28 +35,92 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._loaded_options = None
   _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._serialized_options = b'8\001'
-  _globals['_REPLICAASSIGNMENT']._serialized_start=81
-  _globals['_REPLICAASSIGNMENT']._serialized_end=118
-  _globals['_CREATETOPICREQUEST']._serialized_start=121
-  _globals['_CREATETOPICREQUEST']._serialized_end=395
-  _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._serialized_start=349
-  _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._serialized_end=395
-  _globals['_CREATETOPICRESPONSE']._serialized_start=397
-  _globals['_CREATETOPICRESPONSE']._serialized_end=461
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=463
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=502
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=504
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=572
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=574
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=598
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=601
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=924
-  _globals['_BROKERDESCRIPTION']._serialized_start=927
-  _globals['_BROKERDESCRIPTION']._serialized_end=1069
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1071
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=1139
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=1141
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1201
-  _globals['_CONTROLLERSERVICE']._serialized_start=1204
-  _globals['_CONTROLLERSERVICE']._serialized_end=1593
+  _globals['_ALTERTOPICCONFIGREQUEST_SETENTRY']._loaded_options = None
+  _globals['_ALTERTOPICCONFIGREQUEST_SETENTRY']._serialized_options = b'8\001'
+  _globals['_ALTERTOPICCONFIGRESPONSE_CONFIGSENTRY']._loaded_options = None
+  _globals['_ALTERTOPICCONFIGRESPONSE_CONFIGSENTRY']._serialized_options = b'8\001'
+  _globals['_ELECTIONKIND']._serialized_start=3919
+  _globals['_ELECTIONKIND']._serialized_end=4020
+  _globals['_REPLICAASSIGNMENT']._serialized_start=107
+  _globals['_REPLICAASSIGNMENT']._serialized_end=144
+  _globals['_CREATETOPICREQUEST']._serialized_start=147
+  _globals['_CREATETOPICREQUEST']._serialized_end=421
+  _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._serialized_start=375
+  _globals['_CREATETOPICREQUEST_CONFIGSENTRY']._serialized_end=421
+  _globals['_CREATETOPICRESPONSE']._serialized_start=423
+  _globals['_CREATETOPICRESPONSE']._serialized_end=487
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=489
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=528
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=530
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=598
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=600
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=624
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=627
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1101
+  _globals['_COMPLAINT']._serialized_start=1103
+  _globals['_COMPLAINT']._serialized_end=1148
+  _globals['_BROKERDESCRIPTION']._serialized_start=1151
+  _globals['_BROKERDESCRIPTION']._serialized_end=1293
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=1295
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=1363
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=1365
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1425
+  _globals['_DELETETOPICREQUEST']._serialized_start=1427
+  _globals['_DELETETOPICREQUEST']._serialized_end=1485
+  _globals['_DELETETOPICRESPONSE']._serialized_start=1487
+  _globals['_DELETETOPICRESPONSE']._serialized_end=1575
+  _globals['_ADDPARTITIONSREQUEST']._serialized_start=1578
+  _globals['_ADDPARTITIONSREQUEST']._serialized_end=1715
+  _globals['_ADDPARTITIONSRESPONSE']._serialized_start=1717
+  _globals['_ADDPARTITIONSRESPONSE']._serialized_end=1783
+  _globals['_REMOVEPARTITIONSREQUEST']._serialized_start=1785
+  _globals['_REMOVEPARTITIONSREQUEST']._serialized_end=1873
+  _globals['_REMOVEPARTITIONSRESPONSE']._serialized_start=1875
+  _globals['_REMOVEPARTITIONSRESPONSE']._serialized_end=1944
+  _globals['_ALTERTOPICCONFIGREQUEST']._serialized_start=1947
+  _globals['_ALTERTOPICCONFIGREQUEST']._serialized_end=2129
+  _globals['_ALTERTOPICCONFIGREQUEST_SETENTRY']._serialized_start=2087
+  _globals['_ALTERTOPICCONFIGREQUEST_SETENTRY']._serialized_end=2129
+  _globals['_ALTERTOPICCONFIGRESPONSE']._serialized_start=2132
+  _globals['_ALTERTOPICCONFIGRESPONSE']._serialized_end=2275
+  _globals['_ALTERTOPICCONFIGRESPONSE_CONFIGSENTRY']._serialized_start=375
+  _globals['_ALTERTOPICCONFIGRESPONSE_CONFIGSENTRY']._serialized_end=421
+  _globals['_PARTITIONNAME']._serialized_start=2277
+  _globals['_PARTITIONNAME']._serialized_end=2326
+  _globals['_PARTITIONRESULT']._serialized_start=2328
+  _globals['_PARTITIONRESULT']._serialized_end=2453
+  _globals['_PARTITIONMOVE']._serialized_start=2455
+  _globals['_PARTITIONMOVE']._serialized_end=2535
+  _globals['_REASSIGNPARTITIONSREQUEST']._serialized_start=2537
+  _globals['_REASSIGNPARTITIONSREQUEST']._serialized_end=2660
+  _globals['_REASSIGNPARTITIONSRESPONSE']._serialized_start=2662
+  _globals['_REASSIGNPARTITIONSRESPONSE']._serialized_end=2737
+  _globals['_CANCELREASSIGNMENTSREQUEST']._serialized_start=2739
+  _globals['_CANCELREASSIGNMENTSREQUEST']._serialized_end=2838
+  _globals['_CANCELREASSIGNMENTSRESPONSE']._serialized_start=2840
+  _globals['_CANCELREASSIGNMENTSRESPONSE']._serialized_end=2916
+  _globals['_LISTREASSIGNMENTSREQUEST']._serialized_start=2918
+  _globals['_LISTREASSIGNMENTSREQUEST']._serialized_end=2992
+  _globals['_LISTREASSIGNMENTSRESPONSE']._serialized_start=2994
+  _globals['_LISTREASSIGNMENTSRESPONSE']._serialized_end=3101
+  _globals['_REASSIGNMENT']._serialized_start=3104
+  _globals['_REASSIGNMENT']._serialized_end=3264
+  _globals['_ALTERREASSIGNMENTTHROTTLEREQUEST']._serialized_start=3266
+  _globals['_ALTERREASSIGNMENTTHROTTLEREQUEST']._serialized_end=3330
+  _globals['_ALTERREASSIGNMENTTHROTTLERESPONSE']._serialized_start=3332
+  _globals['_ALTERREASSIGNMENTTHROTTLERESPONSE']._serialized_end=3367
+  _globals['_ELECTLEADERSREQUEST']._serialized_start=3370
+  _globals['_ELECTLEADERSREQUEST']._serialized_end=3503
+  _globals['_ELECTLEADERSRESPONSE']._serialized_start=3505
+  _globals['_ELECTLEADERSRESPONSE']._serialized_end=3569
+  _globals['_ELECTION']._serialized_start=3572
+  _globals['_ELECTION']._serialized_end=3713
+  _globals['_REPORTFAILEDREPLICASREQUEST']._serialized_start=3715
+  _globals['_REPORTFAILEDREPLICASREQUEST']._serialized_end=3831
+  _globals['_FAILEDREPLICA']._serialized_start=3833
+  _globals['_FAILEDREPLICA']._serialized_end=3885
+  _globals['_REPORTFAILEDREPLICASRESPONSE']._serialized_start=3887
+  _globals['_REPORTFAILEDREPLICASRESPONSE']._serialized_end=3917
+  _globals['_CONTROLLERSERVICE']._serialized_start=4023
+  _globals['_CONTROLLERSERVICE']._serialized_end=5403
 # @@protoc_insertion_point(module_scope)

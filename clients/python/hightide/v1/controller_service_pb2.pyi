@@ -7,6 +7,8 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from hightide.v1 import errors_pb2 as _errors_pb2
 from hightide.v1 import metadata_pb2 as _metadata_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +20,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ElectionKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ElectionKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ElectionKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ELECTION_KIND_UNSPECIFIED: _ElectionKind.ValueType  # 0
+    """Not given: refused."""
+    ELECTION_KIND_PREFERRED: _ElectionKind.ValueType  # 1
+    """The first of AR, where it is alive and in sync."""
+    ELECTION_KIND_UNCLEAN: _ElectionKind.ValueType  # 2
+    """Any live replica, where no in-sync one is alive. Records that only the others hold are lost."""
+
+class ElectionKind(_ElectionKind, metaclass=_ElectionKindEnumTypeWrapper):
+    """ElectionKind is who may become the leader."""
+
+ELECTION_KIND_UNSPECIFIED: ElectionKind.ValueType  # 0
+"""Not given: refused."""
+ELECTION_KIND_PREFERRED: ElectionKind.ValueType  # 1
+"""The first of AR, where it is alive and in sync."""
+ELECTION_KIND_UNCLEAN: ElectionKind.ValueType  # 2
+"""Any live replica, where no in-sync one is alive. Records that only the others hold are lost."""
+Global___ElectionKind: _TypeAlias = ElectionKind  # noqa: Y015
 
 @_typing.final
 class ReplicaAssignment(_message.Message):
@@ -213,6 +239,10 @@ class DescribeClusterResponse(_message.Message):
     OFFLINE_PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     UNDER_REPLICATED_PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     UNDER_MIN_ISR_PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    COMPLAINTS_FIELD_NUMBER: _builtins.int
+    REASSIGNMENT_COUNT_FIELD_NUMBER: _builtins.int
+    NOT_PREFERRED_LEADER_COUNT_FIELD_NUMBER: _builtins.int
+    REASSIGNMENT_THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id."""
     controller_epoch: _builtins.int
@@ -227,6 +257,12 @@ class DescribeClusterResponse(_message.Message):
     """Partitions whose ISR is smaller than AR."""
     under_min_isr_partition_count: _builtins.int
     """Partitions whose ISR is smaller than min.insync.replicas."""
+    reassignment_count: _builtins.int
+    """How many moves of partitions are under way."""
+    not_preferred_leader_count: _builtins.int
+    """How many partitions are not led by their preferred leader though it is in sync."""
+    reassignment_throttle_bytes_per_s: _builtins.int
+    """The speed limit of moves, bytes a second that each broker sends; 0: none."""
     @_builtins.property
     def controller(self) -> _metadata_pb2.Endpoint:
         """The active controller."""
@@ -234,6 +270,12 @@ class DescribeClusterResponse(_message.Message):
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDescription]:
         """The brokers that are registered or assigned replicas."""
+
+    @_builtins.property
+    def complaints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Complaint]:
+        """What is not well in words: nonsense in ZooKeeper, topics that wait to be deleted, replicas in
+        failed log directories, moves that do not progress. The first 1,000.
+        """
 
     def __init__(
         self,
@@ -247,14 +289,44 @@ class DescribeClusterResponse(_message.Message):
         offline_partition_count: _builtins.int = ...,
         under_replicated_partition_count: _builtins.int = ...,
         under_min_isr_partition_count: _builtins.int = ...,
+        complaints: _abc.Iterable[Global___Complaint] | None = ...,
+        reassignment_count: _builtins.int = ...,
+        not_preferred_leader_count: _builtins.int = ...,
+        reassignment_throttle_bytes_per_s: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controller_epoch", b"controller_epoch", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "complaints", b"complaints", "controller", b"controller", "controller_epoch", b"controller_epoch", "not_preferred_leader_count", b"not_preferred_leader_count", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "reassignment_count", b"reassignment_count", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class Complaint(_message.Message):
+    """Complaint is one thing that an operator should look at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    subject: _builtins.str
+    """What it is about: the path of a znode, or a topic-partition, or a broker."""
+    message: _builtins.str
+    """The sentence, with the next step."""
+    def __init__(
+        self,
+        *,
+        subject: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Complaint: _TypeAlias = Complaint  # noqa: Y015
 
 @_typing.final
 class BrokerDescription(_message.Message):
@@ -343,3 +415,791 @@ class ControlledShutdownResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ControlledShutdownResponse: _TypeAlias = ControlledShutdownResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTopicRequest(_message.Message):
+    """DeleteTopicRequest names the topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The name."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTopicResponse(_message.Message):
+    """DeleteTopicResponse tells what went."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    ABSENT_BROKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic(self) -> _metadata_pb2.TopicMetadata:
+        """The topic as it was."""
+
+    @_builtins.property
+    def absent_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers that are down and hold replicas: they let go of the data when they start again."""
+
+    def __init__(
+        self,
+        *,
+        topic: _metadata_pb2.TopicMetadata | None = ...,
+        absent_brokers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absent_brokers", b"absent_brokers", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
+
+@_typing.final
+class AddPartitionsRequest(_message.Message):
+    """AddPartitionsRequest names the topic and its new size."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The name."""
+    partition_count: _builtins.int
+    """The number of partitions that the topic shall have, more than it has."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
+        """The brokers of each new partition, in order; empty lets the controller balance them."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_count: _builtins.int = ...,
+        assignment: _abc.Iterable[Global___ReplicaAssignment] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "partition_count", b"partition_count", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddPartitionsRequest: _TypeAlias = AddPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class AddPartitionsResponse(_message.Message):
+    """AddPartitionsResponse is the topic as it is now, or, with validate_only, as it would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic(self) -> _metadata_pb2.TopicMetadata:
+        """The topic."""
+
+    def __init__(
+        self,
+        *,
+        topic: _metadata_pb2.TopicMetadata | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddPartitionsResponse: _TypeAlias = AddPartitionsResponse  # noqa: Y015
+
+@_typing.final
+class RemovePartitionsRequest(_message.Message):
+    """RemovePartitionsRequest names the topic and its new size."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The name."""
+    partition_count: _builtins.int
+    """The number of partitions that the topic shall have, at least 1 and fewer than it has."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition_count: _builtins.int = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_count", b"partition_count", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovePartitionsRequest: _TypeAlias = RemovePartitionsRequest  # noqa: Y015
+
+@_typing.final
+class RemovePartitionsResponse(_message.Message):
+    """RemovePartitionsResponse is the topic as it is now, or, with validate_only, as it would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic(self) -> _metadata_pb2.TopicMetadata:
+        """The topic."""
+
+    def __init__(
+        self,
+        *,
+        topic: _metadata_pb2.TopicMetadata | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovePartitionsResponse: _TypeAlias = RemovePartitionsResponse  # noqa: Y015
+
+@_typing.final
+class AlterTopicConfigRequest(_message.Message):
+    """AlterTopicConfigRequest is changes to a topic's settings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SetEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The name."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def set(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Settings to give a value."""
+
+    @_builtins.property
+    def reset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Settings to put back to their defaults."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        set: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        reset: _abc.Iterable[_builtins.str] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reset", b"reset", "set", b"set", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterTopicConfigRequest: _TypeAlias = AlterTopicConfigRequest  # noqa: Y015
+
+@_typing.final
+class AlterTopicConfigResponse(_message.Message):
+    """AlterTopicConfigResponse is the topic's settings after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ConfigsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """All settings that differ from the defaults."""
+
+    def __init__(
+        self,
+        *,
+        configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterTopicConfigResponse: _TypeAlias = AlterTopicConfigResponse  # noqa: Y015
+
+@_typing.final
+class PartitionName(_message.Message):
+    """PartitionName names one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    partition: _builtins.int
+    """The partition."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionName: _TypeAlias = PartitionName  # noqa: Y015
+
+@_typing.final
+class PartitionResult(_message.Message):
+    """PartitionResult is what became of one partition of a request about many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """Why nothing was done; unspecified where it was."""
+    message: _builtins.str
+    """The reason in words; empty where there is no error."""
+    @_builtins.property
+    def partition(self) -> Global___PartitionName:
+        """The partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: Global___PartitionName | None = ...,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionResult: _TypeAlias = PartitionResult  # noqa: Y015
+
+@_typing.final
+class PartitionMove(_message.Message):
+    """PartitionMove is where one partition shall go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partition(self) -> Global___PartitionName:
+        """The partition."""
+
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """RAR: the brokers that shall hold it, the first is the preferred replica."""
+
+    def __init__(
+        self,
+        *,
+        partition: Global___PartitionName | None = ...,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionMove: _TypeAlias = PartitionMove  # noqa: Y015
+
+@_typing.final
+class ReassignPartitionsRequest(_message.Message):
+    """ReassignPartitionsRequest is any number of moves; each is accepted or refused on its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVES_FIELD_NUMBER: _builtins.int
+    THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    throttle_bytes_per_s: _builtins.int
+    """The speed limit from now on, bytes a second that each broker sends; 0: as it is."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove]:
+        """The moves, at most 10,000. A partition that is on the move already gets a new target."""
+
+    def __init__(
+        self,
+        *,
+        moves: _abc.Iterable[Global___PartitionMove] | None = ...,
+        throttle_bytes_per_s: _builtins.int = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves", b"moves", "throttle_bytes_per_s", b"throttle_bytes_per_s", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReassignPartitionsRequest: _TypeAlias = ReassignPartitionsRequest  # noqa: Y015
+
+@_typing.final
+class ReassignPartitionsResponse(_message.Message):
+    """ReassignPartitionsResponse answers each move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
+        """One result a move, in order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReassignPartitionsResponse: _TypeAlias = ReassignPartitionsResponse  # noqa: Y015
+
+@_typing.final
+class CancelReassignmentsRequest(_message.Message):
+    """CancelReassignmentsRequest names the partitions that shall stay where they were."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionName]:
+        """The partitions; empty means all."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionName] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelReassignmentsRequest: _TypeAlias = CancelReassignmentsRequest  # noqa: Y015
+
+@_typing.final
+class CancelReassignmentsResponse(_message.Message):
+    """CancelReassignmentsResponse answers each partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
+        """One result a partition, in order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___PartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelReassignmentsResponse: _TypeAlias = CancelReassignmentsResponse  # noqa: Y015
+
+@_typing.final
+class ListReassignmentsRequest(_message.Message):
+    """ListReassignmentsRequest names the partitions of interest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionName]:
+        """The partitions; empty means all."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionName] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReassignmentsRequest: _TypeAlias = ListReassignmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListReassignmentsResponse(_message.Message):
+    """ListReassignmentsResponse is the moves that are not finished."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASSIGNMENTS_FIELD_NUMBER: _builtins.int
+    THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    throttle_bytes_per_s: _builtins.int
+    """The speed limit, bytes a second that each broker sends; 0: none."""
+    @_builtins.property
+    def reassignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reassignment]:
+        """The moves, by topic and partition."""
+
+    def __init__(
+        self,
+        *,
+        reassignments: _abc.Iterable[Global___Reassignment] | None = ...,
+        throttle_bytes_per_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reassignments", b"reassignments", "throttle_bytes_per_s", b"throttle_bytes_per_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReassignmentsResponse: _TypeAlias = ListReassignmentsResponse  # noqa: Y015
+
+@_typing.final
+class Reassignment(_message.Message):
+    """Reassignment is one move under way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    ORIGINAL_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    leader: _builtins.int
+    """The leader's broker id; -1 where the partition is offline."""
+    @_builtins.property
+    def partition(self) -> Global___PartitionName:
+        """The partition."""
+
+    @_builtins.property
+    def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The brokers that held it before; where it goes back to when the move is cancelled."""
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """RAR: the brokers that shall hold it."""
+
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """AR now: both, until the move is done."""
+
+    @_builtins.property
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """ISR: the move is done when the target is part of it."""
+
+    def __init__(
+        self,
+        *,
+        partition: Global___PartitionName | None = ...,
+        topic_id: _builtins.bytes = ...,
+        original: _abc.Iterable[_builtins.int] | None = ...,
+        target: _abc.Iterable[_builtins.int] | None = ...,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+        isr: _abc.Iterable[_builtins.int] | None = ...,
+        leader: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isr", b"isr", "leader", b"leader", "original", b"original", "partition", b"partition", "replicas", b"replicas", "target", b"target", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reassignment: _TypeAlias = Reassignment  # noqa: Y015
+
+@_typing.final
+class AlterReassignmentThrottleRequest(_message.Message):
+    """AlterReassignmentThrottleRequest is the new speed limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    throttle_bytes_per_s: _builtins.int
+    """Bytes a second that each broker may send to replicas that are being moved; 0: no limit."""
+    def __init__(
+        self,
+        *,
+        throttle_bytes_per_s: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["throttle_bytes_per_s", b"throttle_bytes_per_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReassignmentThrottleRequest: _TypeAlias = AlterReassignmentThrottleRequest  # noqa: Y015
+
+@_typing.final
+class AlterReassignmentThrottleResponse(_message.Message):
+    """AlterReassignmentThrottleResponse says that every live broker holds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReassignmentThrottleResponse: _TypeAlias = AlterReassignmentThrottleResponse  # noqa: Y015
+
+@_typing.final
+class ElectLeadersRequest(_message.Message):
+    """ElectLeadersRequest names the partitions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    kind: Global___ElectionKind.ValueType
+    """Who may become the leader."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionName]:
+        """The partitions; empty means all, which an unclean election does not accept."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___ElectionKind.ValueType = ...,
+        partitions: _abc.Iterable[Global___PartitionName] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "partitions", b"partitions", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersRequest: _TypeAlias = ElectLeadersRequest  # noqa: Y015
+
+@_typing.final
+class ElectLeadersResponse(_message.Message):
+    """ElectLeadersResponse answers each partition that was asked for; of all, those that changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ELECTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def elections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Election]:
+        """The elections."""
+
+    def __init__(
+        self,
+        *,
+        elections: _abc.Iterable[Global___Election] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersResponse: _TypeAlias = ElectLeadersResponse  # noqa: Y015
+
+@_typing.final
+class Election(_message.Message):
+    """Election is what became of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    PREVIOUS_LEADER_FIELD_NUMBER: _builtins.int
+    PREVIOUS_ISR_FIELD_NUMBER: _builtins.int
+    leader: _builtins.int
+    """The leader's broker id now; -1 where there is none."""
+    leader_epoch: _builtins.int
+    """Its leader epoch."""
+    previous_leader: _builtins.int
+    """The leader's broker id before."""
+    @_builtins.property
+    def result(self) -> Global___PartitionResult:
+        """The outcome. Electing whoever leads already is no error and says so in its message."""
+
+    @_builtins.property
+    def previous_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of an unclean election, the ISR before: what only these brokers held is lost."""
+
+    def __init__(
+        self,
+        *,
+        result: Global___PartitionResult | None = ...,
+        leader: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        previous_leader: _builtins.int = ...,
+        previous_isr: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "leader_epoch", b"leader_epoch", "previous_isr", b"previous_isr", "previous_leader", b"previous_leader", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Election: _TypeAlias = Election  # noqa: Y015
+
+@_typing.final
+class ReportFailedReplicasRequest(_message.Message):
+    """ReportFailedReplicasRequest names replicas whose log directory failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """The broker id."""
+    broker_epoch: _builtins.int
+    """Its broker epoch."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedReplica]:
+        """The replicas."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        replicas: _abc.Iterable[Global___FailedReplica] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportFailedReplicasRequest: _TypeAlias = ReportFailedReplicasRequest  # noqa: Y015
+
+@_typing.final
+class FailedReplica(_message.Message):
+    """FailedReplica is one of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedReplica: _TypeAlias = FailedReplica  # noqa: Y015
+
+@_typing.final
+class ReportFailedReplicasResponse(_message.Message):
+    """ReportFailedReplicasResponse says that the controller knows; it elects other leaders."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportFailedReplicasResponse: _TypeAlias = ReportFailedReplicasResponse  # noqa: Y015

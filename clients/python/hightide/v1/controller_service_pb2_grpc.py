@@ -41,6 +41,56 @@ class ControllerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_controller__service__pb2.CreateTopicRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_controller__service__pb2.CreateTopicResponse.FromString,
                 _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/hightide.v1.ControllerService/DeleteTopic',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.AddPartitions = channel.unary_unary(
+                '/hightide.v1.ControllerService/AddPartitions',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.AddPartitionsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.AddPartitionsResponse.FromString,
+                _registered_method=True)
+        self.RemovePartitions = channel.unary_unary(
+                '/hightide.v1.ControllerService/RemovePartitions',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsResponse.FromString,
+                _registered_method=True)
+        self.AlterTopicConfig = channel.unary_unary(
+                '/hightide.v1.ControllerService/AlterTopicConfig',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigResponse.FromString,
+                _registered_method=True)
+        self.ReassignPartitions = channel.unary_unary(
+                '/hightide.v1.ControllerService/ReassignPartitions',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsResponse.FromString,
+                _registered_method=True)
+        self.CancelReassignments = channel.unary_unary(
+                '/hightide.v1.ControllerService/CancelReassignments',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListReassignments = channel.unary_unary(
+                '/hightide.v1.ControllerService/ListReassignments',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.AlterReassignmentThrottle = channel.unary_unary(
+                '/hightide.v1.ControllerService/AlterReassignmentThrottle',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.FromString,
+                _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/hightide.v1.ControllerService/ElectLeaders',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
+        self.ReportFailedReplicas = channel.unary_unary(
+                '/hightide.v1.ControllerService/ReportFailedReplicas',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasResponse.FromString,
+                _registered_method=True)
         self.DescribeTopics = channel.unary_unary(
                 '/hightide.v1.ControllerService/DescribeTopics',
                 request_serializer=hightide_dot_v1_dot_controller__service__pb2.DescribeTopicsRequest.SerializeToString,
@@ -65,6 +115,82 @@ class ControllerServiceServicer(object):
 
     def CreateTopic(self, request, context):
         """CreateTopic creates a topic and waits until its partitions have leaders.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """DeleteTopic deletes a topic and its data, also where a replica's broker is down. It waits until
+        the name is free again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPartitions(self, request, context):
+        """AddPartitions grows a topic to a number of partitions and waits until the new ones have leaders.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovePartitions(self, request, context):
+        """RemovePartitions shrinks a topic to a number of partitions: those with the highest numbers go,
+        with their records. Keys hash to other partitions from then on, and what groups committed for
+        the removed partitions is void.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterTopicConfig(self, request, context):
+        """AlterTopicConfig changes settings of a topic; they hold on its brokers when it answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReassignPartitions(self, request, context):
+        """ReassignPartitions moves partitions to other brokers. It answers when all of the moves are
+        written down; ListReassignments shows how far they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelReassignments(self, request, context):
+        """CancelReassignments takes moves back: the partitions stay where they were.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReassignments(self, request, context):
+        """ListReassignments tells the moves that are not finished.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterReassignmentThrottle(self, request, context):
+        """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectLeaders(self, request, context):
+        """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
+        alive, any leader at all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportFailedReplicas(self, request, context):
+        """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
+        because the log directory that they live in failed. Brokers call it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -99,6 +225,56 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.CreateTopic,
                     request_deserializer=hightide_dot_v1_dot_controller__service__pb2.CreateTopicRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_controller__service__pb2.CreateTopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'AddPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPartitions,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.AddPartitionsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.AddPartitionsResponse.SerializeToString,
+            ),
+            'RemovePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovePartitions,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsResponse.SerializeToString,
+            ),
+            'AlterTopicConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterTopicConfig,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigResponse.SerializeToString,
+            ),
+            'ReassignPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReassignPartitions,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsResponse.SerializeToString,
+            ),
+            'CancelReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelReassignments,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsResponse.SerializeToString,
+            ),
+            'ListReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReassignments,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsResponse.SerializeToString,
+            ),
+            'AlterReassignmentThrottle': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterReassignmentThrottle,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.ElectLeadersResponse.SerializeToString,
+            ),
+            'ReportFailedReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportFailedReplicas,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasResponse.SerializeToString,
             ),
             'DescribeTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopics,
@@ -145,6 +321,276 @@ class ControllerService(object):
             '/hightide.v1.ControllerService/CreateTopic',
             hightide_dot_v1_dot_controller__service__pb2.CreateTopicRequest.SerializeToString,
             hightide_dot_v1_dot_controller__service__pb2.CreateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/DeleteTopic',
+            hightide_dot_v1_dot_controller__service__pb2.DeleteTopicRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/AddPartitions',
+            hightide_dot_v1_dot_controller__service__pb2.AddPartitionsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.AddPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/RemovePartitions',
+            hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.RemovePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterTopicConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/AlterTopicConfig',
+            hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.AlterTopicConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReassignPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/ReassignPartitions',
+            hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.ReassignPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/CancelReassignments',
+            hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.CancelReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/ListReassignments',
+            hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.ListReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterReassignmentThrottle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/AlterReassignmentThrottle',
+            hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/ElectLeaders',
+            hightide_dot_v1_dot_controller__service__pb2.ElectLeadersRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportFailedReplicas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/ReportFailedReplicas',
+            hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.ReportFailedReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,

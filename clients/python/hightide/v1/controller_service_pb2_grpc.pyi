@@ -37,6 +37,37 @@ class ControllerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ControllerServiceAsyncStub: ...
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.CreateTopicRequest, _controller_service_pb2.CreateTopicResponse]
     """CreateTopic creates a topic and waits until its partitions have leaders."""
+    DeleteTopic: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DeleteTopicRequest, _controller_service_pb2.DeleteTopicResponse]
+    """DeleteTopic deletes a topic and its data, also where a replica's broker is down. It waits until
+    the name is free again.
+    """
+    AddPartitions: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AddPartitionsRequest, _controller_service_pb2.AddPartitionsResponse]
+    """AddPartitions grows a topic to a number of partitions and waits until the new ones have leaders."""
+    RemovePartitions: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.RemovePartitionsRequest, _controller_service_pb2.RemovePartitionsResponse]
+    """RemovePartitions shrinks a topic to a number of partitions: those with the highest numbers go,
+    with their records. Keys hash to other partitions from then on, and what groups committed for
+    the removed partitions is void.
+    """
+    AlterTopicConfig: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterTopicConfigRequest, _controller_service_pb2.AlterTopicConfigResponse]
+    """AlterTopicConfig changes settings of a topic; they hold on its brokers when it answers."""
+    ReassignPartitions: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReassignPartitionsRequest, _controller_service_pb2.ReassignPartitionsResponse]
+    """ReassignPartitions moves partitions to other brokers. It answers when all of the moves are
+    written down; ListReassignments shows how far they are.
+    """
+    CancelReassignments: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.CancelReassignmentsRequest, _controller_service_pb2.CancelReassignmentsResponse]
+    """CancelReassignments takes moves back: the partitions stay where they were."""
+    ListReassignments: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ListReassignmentsRequest, _controller_service_pb2.ListReassignmentsResponse]
+    """ListReassignments tells the moves that are not finished."""
+    AlterReassignmentThrottle: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterReassignmentThrottleRequest, _controller_service_pb2.AlterReassignmentThrottleResponse]
+    """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ElectLeadersRequest, _controller_service_pb2.ElectLeadersResponse]
+    """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
+    alive, any leader at all.
+    """
+    ReportFailedReplicas: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReportFailedReplicasRequest, _controller_service_pb2.ReportFailedReplicasResponse]
+    """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
+    because the log directory that they live in failed. Brokers call it.
+    """
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeTopicsRequest, _controller_service_pb2.DescribeTopicsResponse]
     """DescribeTopics reads topics from the source of truth, ZooKeeper."""
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeClusterRequest, _controller_service_pb2.DescribeClusterResponse]
@@ -55,6 +86,37 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTopic: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.CreateTopicRequest, _controller_service_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """CreateTopic creates a topic and waits until its partitions have leaders."""
+    DeleteTopic: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DeleteTopicRequest, _controller_service_pb2.DeleteTopicResponse]  # type: ignore[assignment]
+    """DeleteTopic deletes a topic and its data, also where a replica's broker is down. It waits until
+    the name is free again.
+    """
+    AddPartitions: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AddPartitionsRequest, _controller_service_pb2.AddPartitionsResponse]  # type: ignore[assignment]
+    """AddPartitions grows a topic to a number of partitions and waits until the new ones have leaders."""
+    RemovePartitions: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.RemovePartitionsRequest, _controller_service_pb2.RemovePartitionsResponse]  # type: ignore[assignment]
+    """RemovePartitions shrinks a topic to a number of partitions: those with the highest numbers go,
+    with their records. Keys hash to other partitions from then on, and what groups committed for
+    the removed partitions is void.
+    """
+    AlterTopicConfig: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterTopicConfigRequest, _controller_service_pb2.AlterTopicConfigResponse]  # type: ignore[assignment]
+    """AlterTopicConfig changes settings of a topic; they hold on its brokers when it answers."""
+    ReassignPartitions: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReassignPartitionsRequest, _controller_service_pb2.ReassignPartitionsResponse]  # type: ignore[assignment]
+    """ReassignPartitions moves partitions to other brokers. It answers when all of the moves are
+    written down; ListReassignments shows how far they are.
+    """
+    CancelReassignments: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.CancelReassignmentsRequest, _controller_service_pb2.CancelReassignmentsResponse]  # type: ignore[assignment]
+    """CancelReassignments takes moves back: the partitions stay where they were."""
+    ListReassignments: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ListReassignmentsRequest, _controller_service_pb2.ListReassignmentsResponse]  # type: ignore[assignment]
+    """ListReassignments tells the moves that are not finished."""
+    AlterReassignmentThrottle: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterReassignmentThrottleRequest, _controller_service_pb2.AlterReassignmentThrottleResponse]  # type: ignore[assignment]
+    """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ElectLeadersRequest, _controller_service_pb2.ElectLeadersResponse]  # type: ignore[assignment]
+    """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
+    alive, any leader at all.
+    """
+    ReportFailedReplicas: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReportFailedReplicasRequest, _controller_service_pb2.ReportFailedReplicasResponse]  # type: ignore[assignment]
+    """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
+    because the log directory that they live in failed. Brokers call it.
+    """
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeTopicsRequest, _controller_service_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     """DescribeTopics reads topics from the source of truth, ZooKeeper."""
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeClusterRequest, _controller_service_pb2.DescribeClusterResponse]  # type: ignore[assignment]
@@ -76,6 +138,97 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.CreateTopicResponse, _abc.Awaitable[_controller_service_pb2.CreateTopicResponse]]:
         """CreateTopic creates a topic and waits until its partitions have leaders."""
+
+    @_abc_1.abstractmethod
+    def DeleteTopic(
+        self,
+        request: _controller_service_pb2.DeleteTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.DeleteTopicResponse, _abc.Awaitable[_controller_service_pb2.DeleteTopicResponse]]:
+        """DeleteTopic deletes a topic and its data, also where a replica's broker is down. It waits until
+        the name is free again.
+        """
+
+    @_abc_1.abstractmethod
+    def AddPartitions(
+        self,
+        request: _controller_service_pb2.AddPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AddPartitionsResponse, _abc.Awaitable[_controller_service_pb2.AddPartitionsResponse]]:
+        """AddPartitions grows a topic to a number of partitions and waits until the new ones have leaders."""
+
+    @_abc_1.abstractmethod
+    def RemovePartitions(
+        self,
+        request: _controller_service_pb2.RemovePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.RemovePartitionsResponse, _abc.Awaitable[_controller_service_pb2.RemovePartitionsResponse]]:
+        """RemovePartitions shrinks a topic to a number of partitions: those with the highest numbers go,
+        with their records. Keys hash to other partitions from then on, and what groups committed for
+        the removed partitions is void.
+        """
+
+    @_abc_1.abstractmethod
+    def AlterTopicConfig(
+        self,
+        request: _controller_service_pb2.AlterTopicConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AlterTopicConfigResponse, _abc.Awaitable[_controller_service_pb2.AlterTopicConfigResponse]]:
+        """AlterTopicConfig changes settings of a topic; they hold on its brokers when it answers."""
+
+    @_abc_1.abstractmethod
+    def ReassignPartitions(
+        self,
+        request: _controller_service_pb2.ReassignPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ReassignPartitionsResponse, _abc.Awaitable[_controller_service_pb2.ReassignPartitionsResponse]]:
+        """ReassignPartitions moves partitions to other brokers. It answers when all of the moves are
+        written down; ListReassignments shows how far they are.
+        """
+
+    @_abc_1.abstractmethod
+    def CancelReassignments(
+        self,
+        request: _controller_service_pb2.CancelReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.CancelReassignmentsResponse, _abc.Awaitable[_controller_service_pb2.CancelReassignmentsResponse]]:
+        """CancelReassignments takes moves back: the partitions stay where they were."""
+
+    @_abc_1.abstractmethod
+    def ListReassignments(
+        self,
+        request: _controller_service_pb2.ListReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ListReassignmentsResponse, _abc.Awaitable[_controller_service_pb2.ListReassignmentsResponse]]:
+        """ListReassignments tells the moves that are not finished."""
+
+    @_abc_1.abstractmethod
+    def AlterReassignmentThrottle(
+        self,
+        request: _controller_service_pb2.AlterReassignmentThrottleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AlterReassignmentThrottleResponse, _abc.Awaitable[_controller_service_pb2.AlterReassignmentThrottleResponse]]:
+        """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _controller_service_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ElectLeadersResponse, _abc.Awaitable[_controller_service_pb2.ElectLeadersResponse]]:
+        """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
+        alive, any leader at all.
+        """
+
+    @_abc_1.abstractmethod
+    def ReportFailedReplicas(
+        self,
+        request: _controller_service_pb2.ReportFailedReplicasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ReportFailedReplicasResponse, _abc.Awaitable[_controller_service_pb2.ReportFailedReplicasResponse]]:
+        """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
+        because the log directory that they live in failed. Brokers call it.
+        """
 
     @_abc_1.abstractmethod
     def DescribeTopics(

@@ -58,6 +58,16 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """A topic setting is unknown or its value cannot be used."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 28
     """The topic of this name has another id: it was deleted and created again."""
+    ERROR_CODE_TOPIC_BEING_DELETED: _ErrorCode.ValueType  # 29
+    """The topic is being deleted; its name is free again in a moment."""
+    ERROR_CODE_NO_REASSIGNMENT: _ErrorCode.ValueType  # 30
+    """The partition is not on the move."""
+    ERROR_CODE_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 31
+    """The partition is being moved, so that this has to wait until it is done or cancelled."""
+    ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: _ErrorCode.ValueType  # 32
+    """No replica that may become the leader is alive (and, for a preferred leader, in sync)."""
+    ERROR_CODE_ELECTION_NOT_NEEDED: _ErrorCode.ValueType  # 33
+    """The partition has a leader; an unclean election would only lose records."""
     ERROR_CODE_NOT_LEADER: _ErrorCode.ValueType  # 40
     """This broker does not lead the partition."""
     ERROR_CODE_PARTITION_OFFLINE: _ErrorCode.ValueType  # 41
@@ -148,6 +158,16 @@ ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 27
 """A topic setting is unknown or its value cannot be used."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 28
 """The topic of this name has another id: it was deleted and created again."""
+ERROR_CODE_TOPIC_BEING_DELETED: ErrorCode.ValueType  # 29
+"""The topic is being deleted; its name is free again in a moment."""
+ERROR_CODE_NO_REASSIGNMENT: ErrorCode.ValueType  # 30
+"""The partition is not on the move."""
+ERROR_CODE_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 31
+"""The partition is being moved, so that this has to wait until it is done or cancelled."""
+ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.ValueType  # 32
+"""No replica that may become the leader is alive (and, for a preferred leader, in sync)."""
+ERROR_CODE_ELECTION_NOT_NEEDED: ErrorCode.ValueType  # 33
+"""The partition has a leader; an unclean election would only lose records."""
 ERROR_CODE_NOT_LEADER: ErrorCode.ValueType  # 40
 """This broker does not lead the partition."""
 ERROR_CODE_PARTITION_OFFLINE: ErrorCode.ValueType  # 41

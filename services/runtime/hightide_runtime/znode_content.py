@@ -1,0 +1,121 @@
+"""What is inside of a znode: JSON objects, written tersely and read with suspicion.
+
+What another process or a hand wrote is input from outside: `Fields` checks whatever it is asked for and
+raises `ZnodeGarbage`.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Mapping[str, Any]
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+_TOPIC_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class ZnodeGarbage(Exception):
+    """A znode's content is not what Hightide writes there. Names the znode and what is wrong with it."""
+
+    def __init__(self, znode: str, reason: str) -> None:
+        super().__init__(f"znode {znode}: {reason}")
+        self.znode = znode
+        self.reason = reason
+
+
+def dump(content: Json) -> bytes:
+    """A znode's content, without spaces."""
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def number_from_name(parent: str, name: str) -> int:
+    """The number that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
+    if not (name.isascii() and name.isdigit()) or len(name) > 10 or int(name) > INT32_MAX:
+        raise ZnodeGarbage(f"{parent}/{name}", "its name is not a number from 0 to 2^31-1")
+    return int(name)
+
+
+class Fields:
+    """The checked fields of one znode's JSON object."""
+
+    __slots__ = ("_fields", "_znode")
+
+    def __init__(self, znode: str, data: bytes) -> None:
+        self._znode = znode
+        try:
+            fields = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise ZnodeGarbage(znode, f"not JSON ({error})") from None
+        if not isinstance(fields, dict):
+            raise ZnodeGarbage(znode, "not a JSON object")
+        self._fields: dict[str, Any] = fields
+
+    def garbage(self, reason: str) -> ZnodeGarbage:
+        """The error to raise for this znode."""
+        return ZnodeGarbage(self._znode, reason)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the fields."""
+        return frozenset(self._fields)
+
+    def all(self) -> Mapping[str, object]:
+        """All fields, unchecked."""
+        return self._fields
+
+    def value(self, name: str) -> object:
+        """The field, of any type."""
+        if name not in self._fields:
+            raise self.garbage(f"field {name} is missing")
+        value: object = self._fields[name]
+        return value
+
+    def integer(self, name: str, minimum: int = 0, maximum: int = INT32_MAX) -> int:
+        """The field as a whole number within bounds."""
+        return self.checked_integer(self.value(name), f"field {name}", minimum, maximum)
+
+    def checked_integer(self, value: object, what: str, minimum: int = 0, maximum: int = INT32_MAX) -> int:
+        """The value as a whole number within bounds."""
+        if type(value) is not int or not minimum <= value <= maximum:
+            raise self.garbage(f"{what} is not a whole number from {minimum} to {maximum}")
+        return value
+
+    def port(self, name: str) -> int:
+        """The field as a TCP port."""
+        return self.integer(name, 1, 65535)
+
+    def text(self, name: str) -> str:
+        """The field as text that is not empty."""
+        value = self.value(name)
+        if not isinstance(value, str) or not value:
+            raise self.garbage(f"field {name} is not a text")
+        return value
+
+    def optional_text(self, name: str) -> str:
+        """The field as text, empty where it is absent."""
+        value = self._fields.get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def mapping(self, name: str) -> Mapping[str, object]:
+        """The field as a JSON object."""
+        value = self.value(name)
+        if not isinstance(value, dict):
+            raise self.garbage(f"field {name} is not an object")
+        return value
+
+    def broker_ids(self, value: object, what: str) -> tuple[int, ...]:
+        """A list of different broker ids."""
+        if not isinstance(value, list) or not all(type(i) is int and 0 <= i <= INT32_MAX for i in value):
+            raise self.garbage(f"{what} is not a list of broker ids")
+        if len(set(value)) != len(value):
+            raise self.garbage(f"{what} names a broker twice")
+        return tuple(value)
+
+
+def topic_id_in(fields: Fields) -> bytes:
+    """The topic id of 32 hexadecimal digits in a znode; raises ZnodeGarbage."""
+    topic_id = fields.text("topic_id")
+    if not _TOPIC_ID.fullmatch(topic_id):
+        raise fields.garbage("topic_id is not 32 hexadecimal digits")
+    return bytes.fromhex(topic_id)
