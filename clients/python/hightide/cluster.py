@@ -2,7 +2,7 @@
 
 Rules of this file: no clock, no I/O. What is known is a hint; brokers that are asked wrongly say so, and name
 the leader where they know it. Knowledge of a partition never goes back to an older leader epoch of the same
-topic id.
+topic id, see `LeadersSeen`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hightide.calls import Call, MessageCall, Method
 from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.leaders_seen import LeadersSeen
 from hightide.records import PartitionDescription, TopicDescription
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
@@ -60,11 +61,13 @@ def topic_description(topic: TopicMetadata) -> TopicDescription:
 
 
 class Cluster:
-    """The cache. One a client; guarded by the client's lock."""
+    """The cache of one core or of one operation; guarded by whoever drives that. All those of one client
+    share what they have seen of leaders."""
 
-    def __init__(self, bootstrap: tuple[str, ...]) -> None:
+    def __init__(self, bootstrap: tuple[str, ...], seen: LeadersSeen | None = None) -> None:
         assert bootstrap, "a client has at least one address to begin with"
         self.bootstrap = bootstrap
+        self.seen = seen or LeadersSeen()
         self.brokers: dict[int, str] = {}
         self.topics: dict[str, TopicDescription] = {}
         self.missing: set[str] = set()
@@ -90,16 +93,9 @@ class Cluster:
 
     def _take_over(self, new: TopicDescription) -> None:
         old = self.topics.get(new.name)
-        if old is not None and old.topic_id == new.topic_id:
-            known = {partition.partition: partition for partition in old.partitions}
-            newest = (
-                max(known.get(partition.partition, partition), partition, key=_age)
-                for partition in new.partitions
-            )
-            new = replace(new, partitions=tuple(newest))
-        elif old is not None:
+        if old is not None and old.topic_id != new.topic_id:
             self._names.pop(old.topic_id, None)
-        self.topics[new.name] = new
+        self.topics[new.name] = replace(new, partitions=self.seen.take_over(new.topic_id, new.partitions))
         self._names[new.topic_id] = new.name
 
     def note_leader(self, topic: str, partition: int, broker_id: int, leader_epoch: int) -> bool:
@@ -110,7 +106,8 @@ class Cluster:
         old = known.partitions[partition]
         if leader_epoch <= old.leader_epoch:
             return False
-        new = replace(old, leader=broker_id, leader_epoch=leader_epoch)
+        named = replace(old, leader=broker_id, leader_epoch=leader_epoch)
+        (new,) = self.seen.take_over(known.topic_id, [named])
         partitions = (*known.partitions[:partition], new, *known.partitions[partition + 1 :])
         self.topics[topic] = replace(known, partitions=partitions)
         self.version += 1
@@ -121,7 +118,7 @@ class Cluster:
         known = self.topics.get(topic)
         if known is None or partition >= len(known.partitions):
             return None
-        described = known.partitions[partition]
+        described = self.seen.newest(known.topic_id, known.partitions[partition])
         if described.leader is None:
             return None
         address = self.brokers.get(described.leader)
@@ -130,10 +127,6 @@ class Cluster:
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of a topic that was described under this id."""
         return self._names.get(topic_id)
-
-
-def _age(partition: PartitionDescription) -> tuple[int, int]:
-    return partition.leader_epoch, partition.partition_epoch
 
 
 class MetadataSeeker:

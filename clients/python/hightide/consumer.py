@@ -14,6 +14,7 @@ from hightide.driver import Driver, now_ms
 from hightide.errors import ClosedError, InternalError, InvalidArgumentError
 from hightide.fetch_position import Chunk
 from hightide.handout import Handout, gather
+from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
 from hightide.operations import Operation, Operations, run
 from hightide.records import Record, TopicPartition
@@ -62,7 +63,8 @@ class Consumer:
         self._bootstrap = bootstrap_addresses(bootstrap)
         names = [topics] if isinstance(topics, str) else list(topics or ())
         self._changed = threading.Condition(threading.Lock())
-        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap), names)
+        self._seen = LeadersSeen()
+        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names)
         self._handout = Handout(self._core)
         self._transport = Transport(client_id)
         self._driver = Driver(self._core, self._transport, self._changed, "hightide-consumer")
@@ -212,7 +214,7 @@ class Consumer:
         return run(make, self._transport)
 
     def _operations(self) -> Operations:
-        return Operations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms)
+        return Operations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from this offset. Raises NotAssignedError, InvalidArgumentError for a negative offset."""

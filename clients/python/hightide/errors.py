@@ -242,10 +242,12 @@ class FencedLeaderEpochError(ServerError):
 
 
 class UnknownLeaderEpochError(ServerError):
-    """The leader epoch in the request is newer than the broker's: the broker is behind."""
+    """The leader epoch in the request is newer than the broker's: the broker is behind. It may stay behind
+    while others know of a newer leader still."""
 
     code = errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH
     retriable = True
+    refresh_metadata = True
 
 
 class StaleControllerEpochError(ServerError):

@@ -22,6 +22,7 @@ from hightide.errors import (
     UnknownTopicError,
     from_code,
 )
+from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import OffsetAt
 from hightide.records import TopicPartition
 from hightide.transport import Transport
@@ -70,12 +71,19 @@ def run(operation: Operation[T], transport: Transport) -> T:
 
 
 class Operations:
-    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take. One
-    instance an operation: it is not thread-safe."""
+    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take; `seen` is
+    the client's. One instance an operation: it is not thread-safe."""
 
-    def __init__(self, bootstrap: tuple[str, ...], budget_ms: float, clock: Callable[[], float]) -> None:
-        self.cluster = Cluster(bootstrap)
+    def __init__(
+        self,
+        bootstrap: tuple[str, ...],
+        budget_ms: float,
+        clock: Callable[[], float],
+        seen: LeadersSeen | None = None,
+    ) -> None:
+        self.cluster = Cluster(bootstrap, seen)
         self.is_uncertain = False
+        self._asked_last: str | None = None
         self._budget_ms = budget_ms
         self._clock = clock
         self._end_ms = clock() + budget_ms
@@ -93,7 +101,8 @@ class Operations:
         request = GetMetadataRequest(topics=list(topics), all_topics=all_topics)
         failures: dict[str, HightideError] = {}
         while True:
-            for address in dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)):
+            for address in self._addresses():
+                self._asked_last = address
                 timeout_ms = self._left_ms(2 * METADATA_TIMEOUT_MS)
                 call = MessageCall(address, Method.GET_METADATA, timeout_ms, request, GetMetadataResponse)
                 try:
@@ -101,11 +110,20 @@ class Operations:
                 except HightideError as error:
                     failures[address] = error
                     continue
-                self.cluster.update(answer)
+                if not all_topics:
+                    # All topics are for the caller; the cache holds what is asked for by name.
+                    self.cluster.update(answer)
                 return answer
             if self._is_over():
                 raise brokers_unavailable(self.cluster, failures, self._budget_ms)
             yield Pause(RETRY_PAUSE_MS)
+
+    def _addresses(self) -> list[str]:
+        """Every address, beginning behind the one asked last: it may be behind for as long as it is cut
+        off."""
+        every = list(dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)))
+        at = every.index(self._asked_last) + 1 if self._asked_last in every else 0
+        return every[at:] + every[:at]
 
     def partitions_for(self, topic: str) -> Operation[tuple[TopicPartition, ...]]:
         """All partitions of a topic. Raises UnknownTopicError."""

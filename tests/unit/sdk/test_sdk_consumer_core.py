@@ -96,6 +96,15 @@ def test_not_leader_goes_to_the_leader_that_was_named() -> None:
     assert (call.address, call.entries[0].fetch_offset, call.entries[0].leader_epoch) == ("b3:3", 7, 2)
 
 
+def test_a_leader_that_is_behind_is_asked_again_and_so_are_others_who_leads() -> None:
+    bench = ConsumerBench().started_at(0)
+    bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_UNKNOWN_LEADER_EPOCH)
+    assert bench.calls() == []
+    bench.answer_metadata(metadata({0: (3, 9)}))
+    call = bench.fetch()
+    assert (call.address, call.entries[0].leader_epoch) == ("b3:3", 9)
+
+
 def test_an_unreachable_leader_is_replaced_as_soon_as_metadata_says() -> None:
     bench = ConsumerBench().started_at(7)
     bench.fail(bench.fetch(), UNREACHABLE)

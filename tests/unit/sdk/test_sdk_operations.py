@@ -17,7 +17,8 @@ from hightide.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from hightide.offset_at import EARLIEST
+from hightide.leaders_seen import LeadersSeen
+from hightide.offset_at import EARLIEST, LATEST
 from hightide.operations import Pause
 from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import (
@@ -34,12 +35,13 @@ Answer = Callable[[Call[Any]], Any]
 
 
 class World:
-    """Answers calls by their method; what is an error is thrown."""
+    """Answers calls by their method; what is an error is thrown. Those with the same `seen` are of one
+    client."""
 
-    def __init__(self, **answers: Answer) -> None:
+    def __init__(self, seen: LeadersSeen | None = None, **answers: Answer) -> None:
         self.now_ms = 0.0
         self.asked: list[tuple[str, str]] = []
-        self.operations = AdminOperations(("boot:9",), 5_000, lambda: self.now_ms)
+        self.operations = AdminOperations(("boot:9",), 5_000, lambda: self.now_ms, seen)
         self._answers = {"GET_METADATA": lambda _: with_controller(7), **answers}
 
     def run(self, operation: Any) -> Any:
@@ -143,6 +145,45 @@ def test_offsets_are_asked_again_where_the_leader_has_moved() -> None:
     assert list(world.run(world.operations.list_offsets({TopicPartition(TOPIC, 0): EARLIEST})).values()) == [
         4
     ]
+
+
+def ends_of(**offsets: int) -> Answer:
+    """Brokers b1 to b3, each of which knows of the leader epoch of its own number, and no later one."""
+
+    def answer(call: Any) -> ListOffsetsResponse:
+        name = call.address.partition(":")[0]
+        (asked,) = call.request.partitions
+        if asked.leader_epoch > int(name[1:]):
+            behind = ListOffsetsPartitionResult(error_code=ErrorCode.ERROR_CODE_UNKNOWN_LEADER_EPOCH)
+            return ListOffsetsResponse(partitions=[behind])
+        return ListOffsetsResponse(partitions=[ListOffsetsPartitionResult(offset=offsets[name])])
+
+    return answer
+
+
+def end_in(world: World) -> int | None:
+    wanted = TopicPartition(TOPIC, 0)
+    found: dict[TopicPartition, int | None] = world.run(world.operations.list_offsets({wanted: LATEST}))
+    return found[wanted]
+
+
+def test_a_client_that_was_answered_by_a_leader_never_goes_back_to_the_one_before() -> None:
+    client, ends = LeadersSeen(), ends_of(b1=165, b2=314)
+    told = World(client, GET_METADATA=lambda _: metadata({0: (2, 2)}), LIST_OFFSETS=ends)
+    assert end_in(told) == 314
+    woken = World(client, GET_METADATA=lambda _: metadata({0: (1, 1)}), LIST_OFFSETS=ends)
+    assert end_in(woken) == 314
+    assert ("LIST_OFFSETS", "b1:1") not in woken.asked
+
+
+def test_who_leads_is_asked_of_another_broker_each_time_since_one_may_stay_behind() -> None:
+    world = World(
+        GET_METADATA=lambda call: metadata({0: (3, 3)} if call.address == "b3:3" else {0: (1, 2)}),
+        LIST_OFFSETS=ends_of(b1=165, b3=400),
+    )
+    assert end_in(world) == 400
+    asked = [address for method, address in world.asked if method == "GET_METADATA"]
+    assert asked == ["boot:9", "b1:1", "b2:2", "b3:3"]
 
 
 def test_an_offline_partition_is_told_when_the_budget_is_over() -> None:

@@ -10,6 +10,7 @@ from hightide.admin_operations import AdminOperations
 from hightide.aio.running import run
 from hightide.driver import now_ms
 from hightide.errors import ClosedError
+from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import offset_at
 from hightide.operations import Operation
 from hightide.records import ClusterDescription, TopicDescription, TopicPartition
@@ -37,6 +38,7 @@ class Admin:
     ) -> None:
         self._bootstrap = bootstrap_addresses(bootstrap)
         self._timeout_ms = timeout_ms
+        self._seen = LeadersSeen()
         self._transport = AioTransport(client_id)
         self._closed = False
 
@@ -86,7 +88,7 @@ class Admin:
         return await self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
 
     def _operations(self) -> AdminOperations:
-        return AdminOperations(self._bootstrap, self._timeout_ms, now_ms)
+        return AdminOperations(self._bootstrap, self._timeout_ms, now_ms, self._seen)
 
     async def _run(self, operation: Operation[T]) -> T:
         if self._closed:
