@@ -17,19 +17,29 @@ from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 __all__ = [
     "AnswerControlledShutdown",
     "AnswerCreateTopic",
+    "AnswerDone",
+    "AnswerElections",
+    "AnswerPartitions",
+    "AnswerTopic",
     "Campaign",
     "Change",
     "Decision",
     "Effect",
+    "ElectionOutcome",
+    "PartitionOutcome",
     "ReadStates",
+    "ReadTopics",
     "Refusal",
     "RefuseRequest",
     "Report",
     "Resign",
     "SendLeaderAndIsr",
+    "SendStopReplica",
     "SendUpdateMetadata",
+    "Stop",
     "StoreLeaderAndIsr",
     "StoreTopic",
+    "WatchStates",
 ]
 
 
@@ -48,6 +58,13 @@ class Refusal(Enum):
     TIMED_OUT = auto()
     UNKNOWN_BROKER = auto()
     STALE_BROKER_EPOCH = auto()
+    UNKNOWN_TOPIC = auto()
+    UNKNOWN_PARTITION = auto()
+    TOPIC_BEING_DELETED = auto()
+    NO_REASSIGNMENT = auto()
+    REASSIGNMENT_IN_PROGRESS = auto()
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = auto()
+    ELECTION_NOT_NEEDED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +140,35 @@ class Decision:
     replicas: tuple[int, ...]
     partition_epoch: int
     controller_epoch: int
+    first_leader_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One replica to stop (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    delete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SendStopReplica:
+    """Tell one broker, in one RPC, to stop replicas.
+
+    Only ever follows from the StoreCommitted (or the read) that proves that they are not assigned any more.
+    Repeated until that life of the broker answers or ends; a broker that is down finds out by itself when
+    it starts. A LeaderAndISR about the same partition that was put later replaces it.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    sequence: int
+    stops: tuple[Stop, ...]
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +201,80 @@ class SendUpdateMetadata:
     deleted_topic_ids: tuple[str, ...] = ()
     full: bool = False
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopics:
+    """Read all that ZooKeeper holds about these topics. Answered by one TopicsRead, retried until it is."""
+
+    names: tuple[str, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStates:
+    """Watch the leaderAndISR of exactly these partitions, those under reassignment (V3 F), and no others.
+
+    When one of them changes, the shell reads it and brings StatesRead. A bounded number; the partitions
+    beyond it are read again by the tick like all that are under-replicated.
+    """
+
+    names: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTopic:
+    """A request about one topic is carried out: the topic as it is now, or, deleted, as it was.
+
+    `absent_brokers`: of a deletion, brokers that are down and hold replicas.
+    """
+
+    request_id: int
+    topic: Topic
+    absent_brokers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What became of one partition of a request about many; no refusal: it was done."""
+
+    name: TopicPartition
+    refusal: Refusal | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPartitions:
+    """A request about many partitions is carried out, each on its own; in the order of the request."""
+
+    request_id: int
+    outcomes: tuple[PartitionOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome:
+    """What became of one election by hand."""
+
+    outcome: PartitionOutcome
+    leader: int
+    leader_epoch: int
+    previous_leader: int
+    previous_isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerElections:
+    """The elections by hand are stored and told."""
+
+    request_id: int
+    elections: tuple[ElectionOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDone:
+    """A request that has nothing to tell is carried out."""
+
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)

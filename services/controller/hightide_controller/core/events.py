@@ -11,29 +11,40 @@ from dataclasses import dataclass, field
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 
 __all__ = [
+    "AdditionZnode",
+    "Admin",
+    "AdminChanged",
+    "BalanceDue",
     "Broker",
     "BrokerAcknowledged",
     "BrokerProcessDied",
     "BrokersChanged",
     "CampaignLost",
+    "ConfigsChanged",
     "ControlledShutdownRequested",
     "ControllerSeen",
     "CreateTopicRequested",
+    "DeletionZnode",
     "Elected",
     "Event",
     "Fenced",
     "LeadershipDeclined",
+    "ReassignmentZnode",
+    "RemovalZnode",
+    "ReplicasFailed",
     "SessionLost",
     "Snapshot",
     "StatesRead",
     "StoreCommitted",
     "StoreRefused",
     "StoreUnknown",
+    "ThrottleZnode",
     "Ticked",
     "Topic",
     "TopicStoreRefused",
     "TopicStored",
     "TopicsChanged",
+    "TopicsRead",
     "WaitExpired",
 ]
 
@@ -52,13 +63,129 @@ class Broker:
 class Topic:
     """A topic znode with its settings; `assignment` holds AR of each partition, by partition number.
 
-    `topic_id` is 32 hexadecimal digits.
+    `topic_id` is 32 hexadecimal digits; empty where a hand wrote the znode as V3 describes it.
     """
 
     name: str
     topic_id: str
     assignment: tuple[tuple[int, ...], ...]
     configs: dict[str, str] = field(default_factory=dict)
+    version: int = 0
+    """The zkVersion of the topic znode."""
+    config_version: int | None = None
+    """The zkVersion of /config/topics/[topic]; None where there is none."""
+    first_leader_epochs: dict[int, int] = field(default_factory=dict)
+    """Partition → the leader epoch that it begins with, where its number was used and removed before."""
+    has_marker: bool = True
+    """Whether /brokers/topic_ids/[topic id] exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentZnode:
+    """What /admin/partitions_reassigned/[topic]/[partition] holds; no `original`: the move has not begun."""
+
+    target: tuple[int, ...]
+    original: tuple[int, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionZnode:
+    """What /admin/partitions_add/[topic]/[partition] holds."""
+
+    replicas: tuple[int, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalZnode:
+    """/admin/partitions_remove/[topic]/[partition] stands."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionZnode:
+    """/admin/delete_topics/[topic] stands; an empty `topic_id`: not begun."""
+
+    topic_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleZnode:
+    """What /config/reassignment holds."""
+
+    throttle_bytes_per_s: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """What stands below /admin, or of a part of it; None: it is gone.
+
+    At a takeover it is all there is; in AdminChanged it is what changed. `complaints`: path → why it
+    makes no sense; None: it does now, or is gone.
+    """
+
+    reassignments: dict[TopicPartition, ReassignmentZnode | None] = field(default_factory=dict)
+    additions: dict[TopicPartition, AdditionZnode | None] = field(default_factory=dict)
+    removals: dict[TopicPartition, RemovalZnode | None] = field(default_factory=dict)
+    deletions: dict[str, DeletionZnode | None] = field(default_factory=dict)
+    throttle: ThrottleZnode | None = None
+    """Also None where it was not read."""
+    complaints: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminChanged:
+    """Znodes below /admin, or /config/reassignment, were created, changed or deleted, and read again."""
+
+    admin: Admin
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """/config/topics/[topic] of these topics changed: settings and zkVersion; None: it is gone.
+
+    What cannot be decoded is left out, and complained about in an AdminChanged.
+    """
+
+    configs: dict[str, tuple[dict[str, str], int] | None]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRead:
+    """The answer to ReadTopics: all that ZooKeeper holds about these topics. None: there is no such topic.
+
+    `states` holds the partitions of these topics, None where there is no leaderAndISR; `admin` what stands
+    below /admin about them, None where there is nothing.
+    """
+
+    topics: dict[str, Topic | None]
+    states: dict[TopicPartition, LeaderAndIsr | None]
+    admin: Admin
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """These replicas of a broker cannot be used in this life of it: their log directory failed (KIP-112)."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[tuple[str, int], ...]
+    """(topic id, partition)."""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceDue:
+    """It is time to look whether leadership has moved too far away from the preferred replicas."""
+
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +195,7 @@ class Snapshot:
     brokers: tuple[Broker, ...]
     topics: tuple[Topic, ...]
     states: dict[TopicPartition, LeaderAndIsr]
+    admin: Admin = field(default_factory=Admin)
 
 
 @dataclass(frozen=True, slots=True)

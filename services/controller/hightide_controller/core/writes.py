@@ -1,0 +1,169 @@
+"""The writes that go together in one multi of a StoreWrites effect: all happen, or none.
+
+Versions are those that the controller read: a znode that somebody else changed meanwhile makes the whole
+multi fail with StoreRefused, and what it was about is read again. store.py translates each write into
+ZooKeeper operations, one by one, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hightide_controller.core.effects import Change
+from hightide_controller.core.events import Topic
+from hightide_controller.core.partition import TopicPartition
+
+__all__ = [
+    "AdditionDone",
+    "ConfigWrite",
+    "DeletionAdopted",
+    "DeletionDone",
+    "MarkerCreated",
+    "PartitionRemoved",
+    "ReassignmentDone",
+    "ReassignmentWrite",
+    "RemovalDone",
+    "StoreWrites",
+    "ThrottleWrite",
+    "TopicRemoved",
+    "TopicWrite",
+    "Write",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWrite:
+    """Set the topic znode: id, AR and first leader epochs of `topic`. Its version is then one more."""
+
+    topic: Topic
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    """Delete the topic znode, its id marker where `topic.has_marker`, and its settings where it has any.
+
+    Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`.
+    """
+
+    topic: Topic
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerCreated:
+    """Create /brokers/topic_ids/[topic id] for a topic that has none."""
+
+    topic_name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWrite:
+    """Set /config/topics/[topic], or create it where `expected_version` is None."""
+
+    topic_name: str
+    configs: dict[str, str]
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRemoved:
+    """Delete a partition's leaderAndISR at this partition epoch (None: it has none), and its parent.
+
+    `has_parent`: whether /brokers/topics/[topic]/[partition] exists.
+    """
+
+    name: TopicPartition
+    expected_partition_epoch: int | None
+    has_parent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentWrite:
+    """Write RAR and the original AR of a move; created where `expected_version` is None."""
+
+    name: TopicPartition
+    target: tuple[int, ...]
+    original: tuple[int, ...]
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDone:
+    """Delete the znode of a move: it is done, or cancelled."""
+
+    name: TopicPartition
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionDone:
+    """Delete /admin/partitions_add/[topic]/[partition]."""
+
+    name: TopicPartition
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalDone:
+    """Delete /admin/partitions_remove/[topic]/[partition]."""
+
+    name: TopicPartition
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionAdopted:
+    """Write the topic's id into /admin/delete_topics/[topic]; created where `expected_version` is None."""
+
+    topic_name: str
+    topic_id: str
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionDone:
+    """Delete /admin/delete_topics/[topic]."""
+
+    topic_name: str
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleWrite:
+    """Set /config/reassignment, or create it where `expected_version` is None."""
+
+    throttle_bytes_per_s: int
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWrites:
+    """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and `writes`.
+
+    Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced. An
+    effect of the core (effects.py), here because its writes are.
+    """
+
+    store_id: int
+    controller_epoch_version: int | None
+    writes: tuple[Write, ...]
+    cause: str = ""
+
+
+Write = (
+    Change
+    | TopicWrite
+    | TopicRemoved
+    | MarkerCreated
+    | ConfigWrite
+    | PartitionRemoved
+    | ReassignmentWrite
+    | ReassignmentDone
+    | AdditionDone
+    | RemovalDone
+    | DeletionAdopted
+    | DeletionDone
+    | ThrottleWrite
+)
