@@ -52,6 +52,7 @@ class FaultyFiles(OsFiles):
         # How many more changing calls are made before the process dies; None for ever.
         self.crash_in: int | None = None
         self.crashed = False
+        self.calls = 0
         self.changes = 0
         self.syncs = 0
         self._paths: dict[int, str] = {}
@@ -62,6 +63,7 @@ class FaultyFiles(OsFiles):
         """Before every call: die or fail where that was asked for."""
         if self.crashed:
             raise SimulatedCrash
+        self.calls += 1
         if call not in ("read_at", "open", "close"):
             self.changes += 1
             if self.crash_in is not None:

@@ -12,7 +12,7 @@ from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import DiskFull, LogSettings, StorageFailed
 from log_rig import LogRig, offsets
-from stored_batches import make_batch
+from stored_batches import PARTITION, TOPIC_ID, make_batch
 
 SIZE = len(make_batch(1))
 
@@ -65,16 +65,42 @@ def test_a_disk_that_is_full_for_the_epoch_appends_nothing_under_it(rig: LogRig)
     assert rig.crash().epochs.entries == ((1, 0), (4, 3))
 
 
-def test_an_io_error_takes_the_directory_out_of_service_for_writes(rig: LogRig) -> None:
+def test_after_an_io_error_no_file_of_the_directory_is_touched_again(rig: LogRig) -> None:
     rig.files.faults.append(Fault("write_at", errno.EIO, ".log"))
     with pytest.raises(StorageFailed) as caught:
         rig.append()
     assert caught.value.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
     assert rig.directory.failed
-    for write in (rig.append, rig.log.flush, rig.log.roll, lambda: rig.log.truncate_to(0)):
+    before = rig.files.calls
+    for use in (
+        rig.append,
+        rig.log.flush,
+        rig.log.roll,
+        lambda: rig.log.truncate_to(0),
+        lambda: rig.log.read(0, 1, 3),
+        lambda: rig.log.find_timestamp(0, 3),
+        lambda: rig.directory.log(TOPIC_ID, PARTITION, True, "flights", rig.settings),
+        lambda: rig.directory.log(bytes(16), 0, True, "others", rig.settings),
+        lambda: rig.directory.quarantine(TOPIC_ID, PARTITION, 7),
+        lambda: rig.directory.checkpoint_high_watermarks({}),
+        lambda: rig.directory.delete_expired_quarantine(7),
+        lambda: rig.directory.read_note("note"),
+    ):
+        with pytest.raises(StorageFailed, match=r"offline since .*Input/output error"):
+            use()
+    assert rig.files.calls == before
+
+
+def test_whoever_asked_is_told_of_the_first_failure_once(rig: LogRig) -> None:
+    told: list[str | None] = []
+    rig.directory.tell_of_failure(lambda: told.append(rig.directory.failure))
+    rig.files.faults.append(Fault("sync", errno.EIO, ".log", lasting=True))
+    for _ in range(2):
         with pytest.raises(StorageFailed):
-            write()
-    assert offsets(rig.log) == [0, 1, 2]
+            rig.log.flush()
+    assert len(told) == 1
+    rig.directory.tell_of_failure(lambda: told.append("late"))
+    assert told[1:] == ["late"]
 
 
 def test_a_failed_fsync_is_final_even_if_the_next_would_succeed(rig: LogRig) -> None:

@@ -1,4 +1,9 @@
-"""The directory that a broker keeps its logs in: whose it is, what is in it, and how it was left."""
+"""A directory that a broker keeps logs in: whose it is, what is in it, and how it was left.
+
+Theory of operation. A broker has one or more; each has its own lock, identity, checkpoints and clean mark, so
+that one can fail alone. Which of them a partition lives in is decided above. After its first I/O error
+(`disk_health`) a directory is offline: every call raises StorageFailed and touches no file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,13 @@ from hightide_broker.storage.checkpoint import (
 from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.errors import CorruptFile, StorageError, UnknownLog
 from hightide_broker.storage.files import Files, OsFiles
-from hightide_broker.storage.identity import DirectoryLock, check_identity, mark_clean, take_clean_mark
+from hightide_broker.storage.identity import (
+    DirectoryLock,
+    check_identity,
+    mark_clean,
+    stamp_identity,
+    take_clean_mark,
+)
 from hightide_broker.storage.log import Log
 from hightide_broker.storage.log_opening import open_log
 from hightide_broker.storage.quarantine import Quarantine
@@ -40,7 +51,11 @@ _CLOSING_THREADS: Final = 16
 
 
 class DataDirectory:
-    """A locked data directory. One a broker process; made by `open`, given back by `close`. Any thread."""
+    """A locked data directory; made by `open`, given back by `close`.
+
+    Any thread may call any method. A partition is known here from the moment that it is found on disk or its
+    log is made until it is put into quarantine; while that goes on, whoever wants its log waits for the end.
+    """
 
     def __init__(
         self,
@@ -61,11 +76,14 @@ class DataDirectory:
         self._volume = volume
         self._directory_lock = lock
         self._checkpoints = checkpoints
-        self._on_disk = on_disk
+        # Found on disk, or made since.
+        self._known = on_disk
         self._wall_us = wall_us
         self._quarantine = Quarantine(volume.files, path)
         self._logs: dict[PartitionKey, Log] = {}
         self._lock = threading.RLock()
+        self._put_aside = threading.Condition(self._lock)
+        self._being_put_aside: set[PartitionKey] = set()
         self._checkpoint_lock = threading.Lock()
         self._closed = False
 
@@ -91,7 +109,8 @@ class DataDirectory:
             files.make_directory(root)
             lock = DirectoryLock(root)
             try:
-                boot_id = check_identity(files, root, cluster_id, broker_id)
+                check_identity(files, root, cluster_id, broker_id)
+                boot_id = stamp_identity(files, root, cluster_id, broker_id)
                 checkpoints, is_clean = _load_checkpoints(files, root)
                 on_disk = _find_partitions(files, root)
             except (StorageError, OSError):
@@ -117,13 +136,27 @@ class DataDirectory:
 
     @property
     def failed(self) -> bool:
-        """Whether there was an I/O error, after which nothing is written any more."""
+        """Whether there was an I/O error, after which nothing is read or written any more."""
         return self._volume.disk.failed
+
+    @property
+    def failure(self) -> str | None:
+        """The I/O error that took it offline; None where there was none."""
+        return self._volume.disk.failure
+
+    def tell_of_failure(self, on_failure: Callable[[], None]) -> None:
+        """Have this called when the directory goes offline, on the thread that met the error, once."""
+        self._volume.disk.tell(on_failure)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions live here."""
+        return len(self._known)
 
     def partitions(self) -> list[PartitionKey]:
         """The partitions found on disk or opened since, in order."""
         with self._lock:
-            return sorted(self._on_disk | self._logs.keys())
+            return sorted(self._known)
 
     def log(
         self, topic_id: bytes, partition: int, create: bool, topic_name: str, settings: LogSettings
@@ -140,10 +173,12 @@ class DataDirectory:
         key = (topic_id, partition)
         with self._lock:
             assert not self._closed
+            self._put_aside.wait_for(lambda: key not in self._being_put_aside)
+            self._volume.disk.check_usable()
             opened = self._logs.get(key)
             if opened is not None:
                 return opened
-            if not create and key not in self._on_disk:
+            if not create and key not in self._known:
                 raise UnknownLog(
                     f"{topic_name}-{partition} (topic id {topic_id.hex()}) is not in {self._path}"
                 )
@@ -162,6 +197,7 @@ class DataDirectory:
         with self._lock:
             assert key not in self._logs, f"{made!r} was opened twice at once"
             self._logs[key] = made
+            self._known.add(key)
         return made
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
@@ -169,7 +205,6 @@ class DataDirectory:
 
         Partitions that are left out keep what they had. Raises StorageFailed, DiskFull.
         """
-        self._volume.disk.check_writable()
         with self._checkpoint_lock, self._volume.disk:
             self._write_checkpoints(high_watermarks, clean=frozenset())
 
@@ -206,29 +241,59 @@ class DataDirectory:
     def quarantine(self, topic_id: bytes, partition: int, now_us: int) -> None:
         """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6).
 
-        Harmless where there is no such partition. Raises StorageFailed.
+        Harmless where there is no such partition. It renames and syncs: call it in a thread. From its first
+        moment on the old log is closed; `log` for the same partition waits until it is over, and begins
+        anew. Raises StorageFailed, DiskFull; the partition is then still here, to be put aside later.
         """
         key = (topic_id, partition)
         with self._lock:
+            self._put_aside.wait_for(lambda: key not in self._being_put_aside)
+            self._being_put_aside.add(key)
             opened = self._logs.pop(key, None)
             self._checkpoints.pop(key, None)
-            self._on_disk.discard(key)
-        if opened is not None:
-            opened.abandon()
-        with self._volume.disk:
-            self._volume.disk.check_writable()
-            name = directory_name(key)
-            if self._volume.files.exists(f"{self._path}/{name}"):
-                self._quarantine.take(name, now_us)
+        try:
+            if opened is not None:
+                opened.abandon()
+            with self._volume.disk:
+                name = directory_name(key)
+                if self._volume.files.exists(f"{self._path}/{name}"):
+                    self._quarantine.take(name, now_us)
+            self._known.discard(key)
+        finally:
+            with self._lock:
+                self._being_put_aside.discard(key)
+                self._put_aside.notify_all()
 
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
         """Delete what was put aside longer than the grace period ago; give the names deleted. Call it in a
-        thread."""
+        thread. Raises StorageFailed."""
         with self._volume.disk:
-            self._volume.disk.check_writable()
             return self._quarantine.delete_older_than(
                 now_us - self._volume.settings.quarantine_grace_ms * 1000
             )
+
+    # --- notes ---------------------------------------------------------------------------------------------
+
+    def read_note(self, name: str) -> bytes | None:
+        """A small file that its user keeps beside the logs; None where it is missing. Raises StorageFailed."""
+        path = f"{self._path}/{name}"
+        with self._volume.disk:
+            return read_file(self._volume.files, path) if self._volume.files.exists(path) else None
+
+    def write_note(self, name: str, contents: bytes) -> None:
+        """Write it whole and durably. Raises StorageFailed, DiskFull: it is then as it was."""
+        with self._volume.disk:
+            write_whole(self._volume.files, f"{self._path}/{name}", contents, durable=True)
+
+    def remove_note(self, name: str) -> None:
+        """Remove it durably, which needs no room; harmless where it is missing. Raises StorageFailed."""
+        path = f"{self._path}/{name}"
+        with self._volume.disk:
+            if self._volume.files.exists(path):
+                self._volume.files.remove(path)
+                self._volume.files.sync_directory(self._path)
+
+    # -------------------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Close all logs, write the checkpoint and, if `clean` and nothing failed, the clean-shutdown mark;

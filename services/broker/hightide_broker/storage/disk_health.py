@@ -1,13 +1,15 @@
 """Turns the operating system's errors into those of this package, and remembers the first that is final.
 
 Theory of operation. After a failed fsync the kernel may have dropped the pages and marked them clean, so a
-second fsync that succeeds proves nothing. After any I/O error, then, the data directory takes no more writes;
-reads go on. A full disk and a lack of file descriptors pass, so they are not final.
+second fsync that succeeds proves nothing. After any I/O error, then, the data directory is offline: nothing is
+written to it or read from it any more. A full disk and a lack of file descriptors pass, so they are not final.
 """
 
 from __future__ import annotations
 
 import errno
+import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -20,35 +22,56 @@ _PASSING: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 class DiskHealth:
-    """The health of one data directory. A context around file calls; one object for all, so it holds no
-    state of a call."""
+    """The health of one data directory. A context around file calls, which is not entered once it has failed;
+    one object for all, so it holds no state of a call. Any thread."""
 
-    __slots__ = ("_failure", "_path")
+    __slots__ = ("_failure", "_lock", "_on_failure", "_path")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._failure: str | None = None
+        self._on_failure: Callable[[], None] | None = None
+        self._lock = threading.Lock()
 
     @property
     def failed(self) -> bool:
         """Whether there was a final error."""
         return self._failure is not None
 
-    def check_writable(self) -> None:
-        """Raise StorageFailed after the first final error; called before every write."""
+    @property
+    def failure(self) -> str | None:
+        """The first final error; None where there was none."""
+        return self._failure
+
+    def tell(self, on_failure: Callable[[], None]) -> None:
+        """Have this called at the first final error, on the thread that met it; at once, where it has been."""
+        with self._lock:
+            self._on_failure = on_failure
+            has_failed = self.failed
+        if has_failed:
+            on_failure()
+
+    def check_usable(self) -> None:
+        """Raise StorageFailed after the first final error; called before every use of a file."""
         if self._failure is not None:
-            raise StorageFailed(f"data directory {self._path} failed before: {self._failure}")
+            raise StorageFailed(f"data directory {self._path} is offline since it failed: {self._failure}")
 
     def fail(self, error: OSError) -> StorageFailed:
         """Note a final error; the caller raises what this gives."""
-        if self._failure is None:
-            self._failure = str(error)
+        with self._lock:
+            is_first = self._failure is None
+            if is_first:
+                self._failure = str(error)
+            on_failure = self._on_failure
+        if is_first and on_failure is not None:
+            on_failure()
         return StorageFailed(
-            f"data directory {self._path} failed: {error}; it takes no more writes until the broker is "
+            f"data directory {self._path} failed: {error}; what lives there is offline until the broker is "
             "restarted on a disk that works"
         )
 
     def __enter__(self) -> DiskHealth:
+        self.check_usable()
         return self
 
     def __exit__(

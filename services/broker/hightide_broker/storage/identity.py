@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import logging
 import os
 from typing import Final
 from uuid import uuid4
@@ -14,7 +16,9 @@ from hightide_broker.storage.errors import CorruptFile, DirectoryLocked, WrongBr
 from hightide_broker.storage.files import Files
 from hightide_broker.storage.sealed_file import read_file, write_whole
 
-__all__ = ["DirectoryLock", "check_identity", "mark_clean", "take_clean_mark"]
+__all__ = ["DirectoryLock", "check_identity", "mark_clean", "stamp_identity", "take_clean_mark"]
+
+log = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = ".lock"
 _CLEAN_NAME: Final = ".clean"
@@ -37,25 +41,45 @@ class DirectoryLock:
                 f"data directory {directory} is in use by process {holder or 'unknown'}; "
                 "stop that broker, or give this one another --data-dir"
             ) from error
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            # Who holds it is a courtesy; a full disk must not keep a broker from serving reads.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                os.close(self._fd)
+                raise
 
     def release(self) -> None:
         """Let another process in; once."""
         os.close(self._fd)
 
 
-def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:
-    """Check that the directory is this broker's, make it so where it is new; give the id of this life of it.
+def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> None:
+    """Check that the directory is this broker's, or nobody's yet. Changes nothing, so that it can be asked of
+    all directories before any is written to.
 
     Raises WrongCluster, WrongBroker, CorruptFile, OSError.
     """
     path = f"{directory}/{_META_NAME}"
     if files.exists(path):
         _check_meta(read_file(files, path), path, directory, cluster_id, broker_id)
+
+
+def stamp_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:
+    """Make a directory that passed `check_identity` this broker's; give the id of this life of it.
+
+    Raises OSError; on a full disk only where the directory is new, since one that is known can be read from.
+    """
+    path = f"{directory}/{_META_NAME}"
     boot_id = uuid4().hex
     meta = {"version": _VERSION, "cluster_id": cluster_id, "broker_id": broker_id, "boot_id": boot_id}
-    write_whole(files, path, json.dumps(meta).encode() + b"\n", durable=True)
+    try:
+        write_whole(files, path, json.dumps(meta).encode() + b"\n", durable=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not files.exists(path):
+            raise
+        log.warning("%s keeps the boot id of an earlier life: %s", path, error)
     return boot_id
 
 

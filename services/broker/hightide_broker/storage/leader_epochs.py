@@ -175,7 +175,7 @@ class LeaderEpochs:
         """
         if self._written >= 0:
             with self._disk:
-                self._disk.check_writable()
+                self._disk.check_usable()
                 fd = self._files.open(self._path, create=False)
                 try:
                     self._write_end(fd, len(kept), b"".join(map(_encode, added)))
@@ -198,7 +198,7 @@ class LeaderEpochs:
         new."""
         if self._written >= 0:
             with self._disk:
-                self._disk.check_writable()
+                self._disk.check_usable()
                 data = _MAGIC + b"".join(map(_encode, entries))
                 write_whole(self._files, self._path, data, durable=True)
             self._written = len(entries)

@@ -49,8 +49,8 @@ class Log:
     Any thread may call any method; a lock inside keeps them apart, and is never held over an fsync or a
     deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read) but for
     `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Raises StorageFailed
-    after the data directory's first I/O error, from every method that writes, and LogClosed from every
-    method once closed.
+    after the data directory's first I/O error, and LogClosed once closed, from every method that reads or
+    writes.
     """
 
     def __init__(
@@ -122,6 +122,11 @@ class Log:
     def active_size_bytes(self) -> int:
         """Size of the active segment; for the checkpoint."""
         return self._segments[-1].size_bytes
+
+    @property
+    def data_directory(self) -> str:
+        """The path of the data directory that it lives in."""
+        return self._directory.rpartition("/")[0]
 
     @property
     def is_closed(self) -> bool:
@@ -276,6 +281,7 @@ class Log:
         is at or above `end_offset`. Raises OffsetOutOfRange below the log start offset or above the log end
         offset, and CorruptBatch where the file is damaged.
         """
+        self._volume.disk.check_usable()
         if offset >= self._start_offset:
             in_memory = self._tail.read(offset, max_bytes, end_offset)
             if in_memory is not None:
@@ -596,4 +602,4 @@ class Log:
 
     def _check_writable(self) -> None:
         self._check_open()
-        self._volume.disk.check_writable()
+        self._volume.disk.check_usable()
