@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from interrupts import Job, started_as
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -43,20 +44,34 @@ def test_the_demo_loses_nothing_twice_in_a_row(tmp_path: Path) -> None:
         assert processes_of(tmp_path) == []
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=lambda ending: ending.name)
-def test_an_interrupted_demo_leaves_no_process_and_no_data(tmp_path: Path, ending: signal.Signals) -> None:
-    with subprocess.Popen(
-        demo_command(tmp_path / "demo", seconds=60), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as demo:
-        assert demo.stdout is not None
-        assert demo.stderr is not None
-        for line in demo.stdout:
-            if line.startswith("cluster ready"):
-                break
-        assert processes_of(tmp_path) != []
-        demo.send_signal(ending)
-        error = demo.stderr.read()
-        assert demo.wait(timeout=60) == 130, error
-    assert error.strip().splitlines()[-1] == "error: interrupted"
+@pytest.mark.parametrize(
+    ("ending", "job"),
+    [
+        (signal.SIGINT, Job.FOREGROUND),
+        (signal.SIGTERM, Job.FOREGROUND),
+        (signal.SIGTERM, Job.BACKGROUND),
+    ],
+    ids=str,
+)
+def test_an_interrupted_demo_leaves_no_process_and_no_data(
+    tmp_path: Path, ending: signal.Signals, job: Job
+) -> None:
+    command = demo_command(tmp_path / "demo", seconds=60)
+    with started_as(job):
+        demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with demo:
+        try:
+            assert demo.stdout is not None
+            assert demo.stderr is not None
+            for line in demo.stdout:
+                if line.startswith("cluster ready"):
+                    break
+            assert processes_of(tmp_path) != []
+            demo.send_signal(ending)
+            _, error = demo.communicate(timeout=60)
+        finally:
+            # Nothing happens where it has ended; a test that failed must not wait for it.
+            demo.kill()
+    assert (demo.returncode, error.strip().splitlines()[-1]) == (130, "error: interrupted")
     assert processes_of(tmp_path) == []
     assert {entry.name for entry in (tmp_path / "demo").iterdir() if entry.is_dir()} <= {"logs", "traces"}

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hightide_local import detached
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.ports import HOST
 from hightide_runtime.zookeeper import ZooKeeperSession
+from interrupts import Job, started_as
 
 STAND_IN = Path(__file__).with_name("stand_in_service.py")
 BROKER = (sys.executable, str(STAND_IN), "broker")
@@ -167,7 +169,7 @@ def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path) -> 
 
 SUPERVISOR = f"""
 import pathlib, sys, threading
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from test_local_supervisor import cluster_in
 with cluster_in(pathlib.Path(sys.argv[1])) as cluster:
     print(*cluster.running().values(), flush=True)
@@ -177,17 +179,37 @@ with cluster_in(pathlib.Path(sys.argv[1])) as cluster:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@contextmanager
+def supervisor_in(directory: Path, job: Job = Job.FOREGROUND) -> Iterator["subprocess.Popen[str]"]:
+    """SUPERVISOR, and never longer than this block: a test that fails must not wait for it."""
+    with started_as(job):
+        supervisor = subprocess.Popen(
+            [sys.executable, "-c", SUPERVISOR, str(directory)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+    with supervisor:
+        try:
+            yield supervisor
+        finally:
+            supervisor.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "job"),
+    [
+        (signal.SIGKILL, Job.FOREGROUND),
+        (signal.SIGTERM, Job.FOREGROUND),
+        (signal.SIGINT, Job.FOREGROUND),
+        (signal.SIGTERM, Job.BACKGROUND),
+    ],
+)
 def test_no_process_outlives_its_supervisor_however_that_one_ends(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, job: Job
 ) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as supervisor:
+    with supervisor_in(tmp_path, job) as supervisor:
         assert supervisor.stdout is not None
         pids = [int(pid) for pid in supervisor.stdout.readline().split()]
         assert len(alive(pids)) == 3
@@ -198,9 +220,7 @@ def test_no_process_outlives_its_supervisor_however_that_one_ends(
 
 
 def test_a_supervisor_killed_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(tmp_path)], stdout=subprocess.DEVNULL, start_new_session=True
-    ) as supervisor:
+    with supervisor_in(tmp_path) as supervisor:
         wait_until(lambda: bool(processes_of(tmp_path)), "nothing was started")
         supervisor.kill()
     wait_until(lambda: not processes_of(tmp_path), "something was left behind")
