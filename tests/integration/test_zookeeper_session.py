@@ -17,9 +17,12 @@ from hightide_runtime.zookeeper import (
     NoNode,
     NotEmpty,
     Operation,
+    SessionStateChanged,
     SetData,
+    TreeChanged,
     WatchFired,
     ZooKeeperError,
+    ZooKeeperEvent,
     ZooKeeperSession,
     ZooKeeperUnreachable,
     multis_of,
@@ -50,6 +53,19 @@ async def next_watch(session: ZooKeeperSession) -> str:
         event = await asyncio.wait_for(session.events.get(), 10)
         if isinstance(event, WatchFired):
             return event.path
+
+
+async def next_event(session: ZooKeeperSession) -> ZooKeeperEvent:
+    while True:
+        event = await asyncio.wait_for(session.events.get(), 10)
+        if not isinstance(event, SessionStateChanged):
+            return event
+
+
+async def next_tree_change(session: ZooKeeperSession) -> str:
+    event = await next_event(session)
+    assert isinstance(event, TreeChanged)
+    return event.path
 
 
 def test_what_is_created_is_read_back_with_its_version_and_czxid(zookeeper_hosts: str) -> None:
@@ -234,6 +250,33 @@ def test_watches_fire_once_and_tell_paths_below_the_chroot(
         assert session.events.empty()
 
     with_session(zookeeper_hosts, test)
+
+
+def test_a_watch_on_a_tree_tells_every_change_below_it_by_its_path_and_stays(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.ensure_path("/tree/of")
+        await session.ensure_path("/treehouse")
+        await session.watch_tree("/tree")
+        await session.create("/treehouse/not-in-it", b"")
+        await session.create("/tree/of/life", b"")
+        await session.set("/tree/of/life", b"1", 0)
+        await session.set("/tree/of/life", b"2", 1)
+        await session.multi([Delete("/tree/of/life", 2), Create("/tree/of/knowledge", b"")])
+        told = [await next_tree_change(session) for _ in range(5)]
+        assert told == ["/tree/of/life"] * 4 + ["/tree/of/knowledge"]
+
+    with_session(zookeeper_hosts + "/with/chroot", test)
+
+
+def test_a_watch_that_fires_once_still_fires_inside_of_a_tree_that_is_watched(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.ensure_path("/tree")
+        await session.watch_tree("/tree")
+        assert await session.exists("/tree/child", watch=True) is None
+        await session.create("/tree/child", b"")
+        assert {type(await next_event(session)), type(await next_event(session))} == {TreeChanged, WatchFired}
+
+    with_session(zookeeper_hosts + "/once", test)
 
 
 def test_services_that_start_together_agree_on_one_cluster_id(zookeeper_hosts: str) -> None:

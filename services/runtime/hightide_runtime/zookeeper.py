@@ -49,6 +49,7 @@ from hightide_runtime.zookeeper_operations import (
 from hightide_runtime.zookeeper_protocol import (
     ROLLED_BACK,
     RUNTIME_INCONSISTENCY,
+    AddTreeWatch,
     MultiReadRequest,
     MultiRequest,
     OperationFailed,
@@ -68,6 +69,7 @@ __all__ = [
     "SessionState",
     "SessionStateChanged",
     "SetData",
+    "TreeChanged",
     "WatchFired",
     "Znode",
     "ZooKeeperError",
@@ -121,7 +123,14 @@ class WatchFired:
     path: str
 
 
-ZooKeeperEvent: TypeAlias = SessionStateChanged | WatchFired
+@dataclass(frozen=True, slots=True)
+class TreeChanged:
+    """The znode at `path`, in a tree that is watched, was created, changed or deleted; the watch stays."""
+
+    path: str
+
+
+ZooKeeperEvent: TypeAlias = SessionStateChanged | WatchFired | TreeChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +165,10 @@ class ZooKeeperSession:
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
         # For ever, and never more than a quarter of a second apart: a failover waits for it.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
-        self._client = impatient_client(self._addresses, session_timeout_ms, retry, _kazoo_log)
+        self._trees: frozenset[str] = frozenset()
+        self._client = impatient_client(
+            self._addresses, session_timeout_ms, retry, _kazoo_log, self._on_any_watch
+        )
         self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
@@ -222,6 +234,15 @@ class ZooKeeperSession:
         request = serialization.GetChildren(self._absolute(path), self._on_kazoo_watch if watch else None)
         names: list[str] = await self._submit(request, path, writes=False)
         return sorted(names)
+
+    async def watch_tree(self, path: str) -> None:
+        """Deliver TreeChanged for every change of this znode and of all below it, until the connection ends.
+
+        So it is called again whenever the session is CONNECTED, and what it is about is read again after
+        it: what changed while there was no connection is told by nobody. Needs ZooKeeper 3.6.
+        """
+        self._trees |= {path}
+        await self._submit(AddTreeWatch(path, self._chroot), path, writes=False)
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Znode:
         """Create a znode and return it, with its czxid; NodeExists, NoNode (no parent)."""
@@ -363,6 +384,12 @@ class ZooKeeperSession:
         # NONE only says that the connection broke and took the watches with it; the state says so too.
         if event.type != EventType.NONE:
             self._hand_over(self.events.put_nowait, WatchFired(event.path[len(self._chroot) :] or "/"))
+
+    def _on_any_watch(self, path: str) -> None:
+        """Called on kazoo's connection thread."""
+        below = path[len(self._chroot) :] or "/"
+        if any(below == tree or below.startswith(tree + "/") for tree in self._trees):
+            self._hand_over(self.events.put_nowait, TreeChanged(below))
 
     def _on_kazoo_state(self, state: str) -> None:
         self._hand_over(self._state_arrived, _STATES[state], self._client._session_id or 0)

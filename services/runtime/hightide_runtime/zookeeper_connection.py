@@ -1,22 +1,31 @@
-"""kazoo's connection, made impatient: it gives one attempt to connect the whole session timeout.
+"""kazoo's connection, made impatient and given an ear for watches on whole trees.
 
+kazoo gives one attempt to connect the whole session timeout.
 A ZooKeeper that is just starting can accept a connection and never answer on it. Waiting for it so long as
 the session lives lets the session expire, though the next attempt would have found ZooKeeper ready.
+
+kazoo knows watches that fire once and belong to one path. What a watch on a tree (AddTreeWatch) tells names a
+path that nobody registered, so kazoo would drop it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Watch
 from kazoo.retry import KazooRetry
 
 _SHORTEST_S, _LONGEST_S = 0.5, 2.0
 
 
-def impatient_client(hosts: str, session_timeout_ms: int, retry: KazooRetry, log: Any) -> Any:
+def impatient_client(
+    hosts: str, session_timeout_ms: int, retry: KazooRetry, log: Any, on_watch: Callable[[str], None]
+) -> Any:
     """A KazooClient that gives an attempt to connect a quarter of the session timeout, at most 2 s.
 
+    `on_watch` is called on kazoo's connection thread with the path of everything that any watch tells.
     Raises ValueError where `hosts` makes no sense.
     """
     attempt_s = min(max(session_timeout_ms / 4000, _SHORTEST_S), _LONGEST_S)
@@ -27,7 +36,7 @@ def impatient_client(hosts: str, session_timeout_ms: int, retry: KazooRetry, log
         connection_retry=retry,
         logger=log,
     )
-    client._connection = _ImpatientConnection(client, attempt_s, client._conn_retry.copy(), logger=log)
+    client._connection = _Connection(client, attempt_s, client._conn_retry.copy(), log, on_watch)
     return client
 
 
@@ -44,12 +53,20 @@ class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().create_connection(*arguments, **options)
 
 
-class _ImpatientConnection(ConnectionHandler):  # type: ignore[misc]
-    """Limits how long the answer to the request for a session may take."""
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Limits how long the answer to the request for a session may take, and hears all watches."""
 
-    def __init__(self, client: Any, attempt_s: float, retry: KazooRetry, *, logger: Any) -> None:
-        super().__init__(client, retry, logger=logger)
+    def __init__(
+        self, client: Any, attempt_s: float, retry: KazooRetry, log: Any, on_watch: Callable[[str], None]
+    ) -> None:
+        super().__init__(client, retry, logger=log)
         self._attempt_s = attempt_s
+        self._on_watch = on_watch
+
+    def _read_watch_event(self, buffer: Any, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        self._on_watch(watch.path)
+        super()._read_watch_event(buffer, offset)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         return super()._invoke(min(timeout, self._attempt_s), request, xid)

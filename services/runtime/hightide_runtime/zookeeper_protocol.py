@@ -1,8 +1,8 @@
-"""The two requests of ZooKeeper's wire protocol that kazoo lacks or makes slow: multi and multiRead.
+"""The requests of ZooKeeper's wire protocol that kazoo lacks or makes slow: multi, multiRead and addWatch.
 
 kazoo sends anything with `type`, `serialize` and `deserialize`. Its own Transaction costs some 10 us an
-operation and *returns* exceptions in the list of results; it has no multiRead (opcode 22, ZooKeeper 3.6 and
-later).
+operation and *returns* exceptions in the list of results; it has no multiRead (opcode 22) and no addWatch
+(opcode 106), both of ZooKeeper 3.6 and later.
 """
 
 import struct
@@ -27,6 +27,7 @@ _CHECK_HEADER = _HEADER.pack(_CHECK, 0, -1)
 #: One entry: all permissions for anyone. ACLs come with authentication.
 _OPEN_ACL = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 _EPHEMERAL = 1
+_PERSISTENT_RECURSIVE = 1
 
 #: Error numbers inside a multi that say only "another operation failed".
 ROLLED_BACK = 0
@@ -140,6 +141,22 @@ class MultiReadRequest:
             else:
                 results.append(OperationFailed(_INT.unpack_from(buffer, offset)[0]))
                 offset += _INT.size
+
+
+@dataclass(frozen=True, slots=True)
+class AddTreeWatch:
+    """Watch a znode and everything below it, until the connection ends. Its response says nothing."""
+
+    path: str
+    chroot: str = ""
+    type: ClassVar[int] = 106
+
+    def serialize(self) -> bytes:
+        """The body of the request; called on kazoo's connection thread."""
+        return _string(self.chroot + self.path) + _INT.pack(_PERSISTENT_RECURSIVE)
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        """Nothing to read: an error comes in the header of the response."""
 
 
 def _string(text: str) -> bytes:
