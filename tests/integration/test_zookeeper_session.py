@@ -129,6 +129,7 @@ MULTI_FAILURES: list[tuple[list[Operation], type[ZooKeeperError], int]] = [
     ([SetData("/t/0", b"new", 0), Delete("/t", -1)], NotEmpty, 1),
     ([SetData("/t/0", b"new", 0), SetData("/t/1", b"", 9), SetData("/t/2", b"", 9)], BadVersion, 1),
     ([SetData("/t/0", b"new", 0), Check("/none", 0)], NoNode, 1),
+    ([Check("/none", -1), SetData("/t/0", b"new", 0)], NoNode, 0),
 ]
 
 
@@ -146,6 +147,26 @@ def test_a_failed_multi_raises_names_its_culprit_and_changes_nothing(
         assert getattr(raised.value, "index", None) == culprit
         assert getattr(raised.value, "path", None) == operations[culprit].path
         assert (await session.get("/t/0")).data == b"old"
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_a_check_of_any_version_asks_only_that_the_znode_is_there(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/a", b"")
+        await session.set("/a", b"", 0)
+        await session.create("/b", b"")
+        assert await session.multi([Check("/a", -1), SetData("/b", b"x", 0)]) == (-1, 1)
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_after_a_sync_a_session_reads_what_another_one_wrote(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        async with connected(zookeeper_hosts) as other:
+            await other.create("/written", b"")
+        await session.sync()
+        assert await session.exists("/written") is not None
 
     with_session(zookeeper_hosts, test)
 

@@ -23,6 +23,7 @@ from hightide_runtime.znode_content import (
 __all__ = [
     "ADMIN",
     "BROKER_IDS",
+    "BROKER_INCARNATIONS",
     "CONFIG",
     "DELETE_TOPICS",
     "PARENTS",
@@ -32,6 +33,7 @@ __all__ = [
     "TOPICS",
     "TOPIC_CONFIGS",
     "TOPIC_IDS",
+    "BrokerIncarnationZnode",
     "BrokerZnode",
     "ClusterIdZnode",
     "ControllerEpochZnode",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 BROKER_IDS = "/brokers/ids"
+BROKER_INCARNATIONS = "/brokers/incarnations"
 TOPICS = "/brokers/topics"
 TOPIC_IDS = "/brokers/topic_ids"
 CONFIG = "/config"
@@ -61,6 +64,7 @@ DELETE_TOPICS = "/admin/delete_topics"
 PARENTS = (
     "/cluster",
     BROKER_IDS,
+    BROKER_INCARNATIONS,
     TOPICS,
     TOPIC_IDS,
     TOPIC_CONFIGS,
@@ -169,6 +173,28 @@ class BrokerZnode:
             fields.integer("started_at_ms", maximum=INT64_MAX),
             fields.optional_text("boot_id"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIncarnationZnode:
+    """/brokers/incarnations/[id]: its zkVersion counts the lives of a broker's process. It holds nothing.
+
+    A broker sets it before it looks at what it is in sync for. A leader that takes a follower into the ISR
+    checks in the same multi that this is the version under which the follower fetched: what an earlier life
+    of it had may be lost (KIP-841, KIP-903). The broker epoch would not do: a multi can check no czxid, and
+    a broker has none before it registers.
+    """
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """/brokers/incarnations/[id]."""
+        assert broker_id >= 0
+        return f"{BROKER_INCARNATIONS}/{broker_id}"
+
+    @staticmethod
+    def encode() -> bytes:
+        """Nothing."""
+        return b""
 
 
 @dataclass(frozen=True, slots=True)

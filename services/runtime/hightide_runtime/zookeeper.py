@@ -235,6 +235,11 @@ class ZooKeeperSession:
         names: list[str] = await self._submit(request, path, writes=False)
         return sorted(names)
 
+    async def sync(self) -> None:
+        """Let the server that answers catch up: what this session reads next is not older than this call."""
+        request = serialization.Sync(self._absolute("/"))
+        await self._submit(request, "/", writes=False)
+
     async def watch_tree(self, path: str) -> None:
         """Deliver TreeChanged for every change of this znode and of all below it, until the connection ends.
 

@@ -53,7 +53,8 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Fail the whole multi with BadVersion unless the znode has the version. The fence."""
+    """Fail the whole multi with BadVersion unless the znode has the version, -1: any. NoNode where it is
+    missing. The fence."""
 
     path: str
     version: int

@@ -11,6 +11,7 @@ from hightide_runtime.admin_znodes import (
 )
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
+    BrokerIncarnationZnode,
     BrokerZnode,
     ClusterIdZnode,
     ControllerEpochZnode,
@@ -95,6 +96,7 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert TopicConfigZnode.path("t") == "/config/topics/t"
     assert ClusterIdZnode.path() == "/cluster/id"
     assert ProducerIdsZnode.path() == "/producer_ids"
+    assert BrokerIncarnationZnode.path(4) == "/brokers/incarnations/4"
     assert TopicIdZnode.path(bytes(16)) == f"/brokers/topic_ids/{'0' * 32}"
     assert ReassignmentZnode.path("t", 4) == "/admin/partitions_reassigned/t/4"
     assert PartitionAddZnode.path("t", 4) == "/admin/partitions_add/t/4"
