@@ -42,7 +42,17 @@ from sim.messages import (
     Write,
     WriteAnswer,
 )
-from sim.zookeeper import STATE, Create, Delete, Operation, Put, Stored, registration
+from sim.zookeeper import (
+    STATE,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Put,
+    Stored,
+    incarnation,
+    registration,
+)
 
 Reply = Callable[[Body], None]
 Told = ev.LeaderAndIsrDecided | ev.EpochEndReceived | ev.BatchesReceived | ev.FetchRefused
@@ -76,6 +86,8 @@ class Disk:
     epochs: dict[int, int] = field(default_factory=dict)
     durable_end_offset: int = 0
     high_watermark_checkpoint: int = 0
+    is_doubtful: bool = False
+    """The power went, and with it records that others may count on."""
 
 
 class SimBroker:
@@ -90,6 +102,8 @@ class SimBroker:
         self.alive = False
         self.paused = False
         self.lives = 0
+        self.out_at = -1
+        """The version of leaderAndISR at which it last found itself in no ISR after it had lost its tail."""
 
     def start(self) -> None:
         """A new life: open what the disk holds, register, and read the znode (V3 E)."""
@@ -117,7 +131,9 @@ class SimBroker:
         self.retries: list[Callable[[], None]] = []
         self.told: deque[tuple[Told, tuple[Record, ...]]] = deque(maxlen=TOLD_MAX)
         self.broker_epoch = -1
-        self.register()
+        self.incarnation = -1
+        self.session = self.world.open_session()
+        self._look_then(self._begin_incarnation)
 
     def crash(self, lost_records: int = 0) -> None:
         """The process dies. `lost_records` at the end of the log were not synced and are gone."""
@@ -127,6 +143,8 @@ class SimBroker:
         self.paused = False
         if lost_records:
             disk = self.disk
+            # With flush=fsync nobody was told of what is not on the disk.
+            disk.is_doubtful = not self.settings.flush_on_disk
             del disk.log[-lost_records:]
             # Epochs reach the disk with the records: the last one is forgotten with them.
             disk.epochs = {e: start for e, start in disk.epochs.items() if start < len(disk.log)}
@@ -134,12 +152,42 @@ class SimBroker:
 
     # --- ZooKeeper -------------------------------------------------------------------------------
 
-    def register(self) -> None:
-        """Put the registration in place of an earlier life's, then read what was decided."""
-        self.session = self.world.open_session()
-        self._look_then(self._replace_registration)
+    def _begin_incarnation(self, view: View) -> None:
+        """From here on no follower's word of an earlier life lets it join an ISR."""
+        before = dict(view.incarnations).get(self.broker_id)
+        path = incarnation(self.broker_id)
+        operation: Operation = Create(path, "") if before is None else Put(path, "", before)
 
-    def _replace_registration(self, view: View) -> None:
+        def begun(body: Body) -> None:
+            if isinstance(body, WriteAnswer) and body.refused is None:
+                self.incarnation = 0 if before is None else before + 1
+                self._look_then(self._leave_isr)
+            else:
+                self._look_then(self._begin_incarnation)
+
+        self.world.call(self.broker_id, ZOOKEEPER, Write((operation,)), begun)
+
+    def _leave_isr(self, view: View) -> None:
+        """A log that may lack records takes itself out of the ISR before it registers (DESIGN §6.8)."""
+        stored = None if view.state is None else view.state[0]
+        if not self.disk.is_doubtful or stored is None or set(stored.isr) <= {self.broker_id}:
+            self._register_over(view)
+            return
+        assert view.state is not None
+        if self.broker_id not in stored.isr:
+            self.disk.is_doubtful = False
+            self.out_at = view.state[1]
+            self._register_over(view)
+            return
+        leader = -1 if stored.leader == self.broker_id else stored.leader
+        isr = tuple(member for member in stored.isr if member != self.broker_id)
+        departure = Put(STATE, stored._replace(leader=leader, isr=isr), view.state[1])
+        self.world.call(
+            self.broker_id, ZOOKEEPER, Write((departure,)), lambda body: self._look_then(self._leave_isr)
+        )
+
+    def _register_over(self, view: View) -> None:
+        """Put the registration in place of an earlier life's, then read what was decided."""
         old = [broker for broker, _ in view.brokers if broker == self.broker_id]
         path = registration(self.broker_id)
         create: Operation = Create(path, self.lives, self.session)
@@ -152,7 +200,7 @@ class SimBroker:
 
     def _start_up(self, view: View) -> None:
         if dict(view.sessions).get(self.broker_id) != self.session:
-            self._replace_registration(view)
+            self._register_over(view)
             return
         self.broker_epoch = dict(view.brokers)[self.broker_id]
         if view.state is not None:
@@ -180,9 +228,10 @@ class SimBroker:
             if body.refused is None:
                 self.feed(ev.IsrStored(expected + 1))
             else:
-                self.feed(ev.IsrStoreRefused(expected))
+                self.feed(ev.IsrStoreRefused(expected, for_good=isinstance(body.refused, Check)))
 
-        write = Write((Put(STATE, stored, expected),))
+        lives = [Check(incarnation(member), life) for member, life in effect.joining]
+        write = Write((*lives, Put(STATE, stored, expected)))
         self.world.call(self.broker_id, ZOOKEEPER, write, stored_or_not)
 
     def _isr_read(self, view: View) -> None:
@@ -280,7 +329,7 @@ class SimBroker:
             return
         session, leader = self.fetcher, self.fetching_from
         epoch = session.positions[KEY].leader_epoch
-        fetch = Fetch(self.broker_id, self.broker_epoch, session.next_request(), epoch)
+        fetch = Fetch(self.broker_id, self.broker_epoch, session.next_request(), epoch, self.incarnation)
 
         def fetched(body: Body) -> None:
             if session is self.fetcher:
@@ -397,7 +446,11 @@ class SimBroker:
             # The session must outlive what the event touches, so nothing of it is answered before.
             effects = self.feed(
                 ev.FollowerFetched(
-                    fetch.replica_id, position.leader_epoch, position.fetch_offset, self.world.now_ms
+                    fetch.replica_id,
+                    position.leader_epoch,
+                    position.fetch_offset,
+                    self.world.now_ms,
+                    fetch.incarnation,
                 )
             )
             for effect in effects:
@@ -429,7 +482,9 @@ class SimBroker:
             case Command():
                 self._obey(envelope, envelope.body)
             case SessionEnded(session) if session == self.session:
-                self.register()
+                self.session = self.world.open_session()
+                if self.broker_epoch != -1:
+                    self._look_then(self._register_over)
             case SessionEnded() | Noticed():
                 pass
             case _:

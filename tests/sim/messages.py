@@ -25,6 +25,7 @@ class Fetch:
     request: SessionRequest[str]
     leader_epoch: int
     """The epoch of the position named, for the follower to recognise a refusal by."""
+    incarnation: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class View:
     """(broker id, broker epoch) of each registration."""
     sessions: tuple[tuple[int, int], ...]
     """(broker id, session that holds its registration)."""
+    incarnations: tuple[tuple[int, int], ...]
     state: tuple[Stored, int, int] | None
 
 

@@ -13,10 +13,10 @@ from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_controller.core.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers.healed import Healed
-from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Command, Envelope, Fetch, View, Write
+from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Envelope, Write
 from sim.swarm import Falls, Orders, cluster_drawn, odds_of
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
-from sim.zookeeper import CONTROLLER_EPOCH, STATE, Create, Put, Stored
+from sim.zookeeper import CONTROLLER_EPOCH, STATE, Put
 
 ORDERS_MAX = 240
 PRODUCED_MAX = 60
@@ -53,6 +53,8 @@ class RandomWalk:
             getattr(self, f"_{name}")()
         world.heal()
         world.converge()
+        if world.is_forfeit:
+            return world
         healed = Healed(world)
         healed.check()
         healed.check_progress()
@@ -151,26 +153,18 @@ class RandomWalk:
 
     def _kill(self, broker: SimBroker) -> None:
         unsynced = len(broker.disk.log) - broker.disk.durable_end_offset
-        lost = self.rng.randint(0, unsynced) if unsynced and self._may_lose_its_tail(broker) else 0
+        lost = self.rng.randint(0, unsynced) if unsynced and self._power_may_fail(broker) else 0
         self._deaths.append((broker.broker_id, broker.broker_epoch))
         self.world.crash(broker.broker_id, lost)
 
-    def _may_lose_its_tail(self, broker: SimBroker) -> bool:
-        """With flush=fsync everybody may. With flush=replicated only one that no ISR counts on, and that
-        has said nothing which is still under way and would bring it into one."""
-        world, broker_id = self.world, broker.broker_id
+    def _power_may_fail(self, broker: SimBroker) -> bool:
+        """With flush=fsync everybody's. With flush=replicated that of one broker at a time: another one that
+        is in sync must be whole."""
+        world = self.world
         if world.settings.flush_on_disk:
             return True
-        if broker_id in world.isr:
-            return False
-        under_way = (*world.pending, *world.late)
-        counted_on = any(
-            b.alive
-            and b.state.leading is not None
-            and broker_id in (*b.state.leading.isr.maximal, *b.state.leading.waiting)
-            for b in world.brokers.values()
-        )
-        return not counted_on and not any(speaks_for(broker_id, e) for e in under_way)
+        whole = [m for m in world.isr if m != broker.broker_id and not world.brokers[m].disk.is_doubtful]
+        return bool(whole) and self.rng.random() < 0.5
 
     def _bounce(self) -> None:
         """A broker is shut down in order: its log is on disk."""
@@ -254,19 +248,3 @@ def is_conditional_write(envelope: Envelope) -> bool:
     if not isinstance(envelope.body, Write):
         return False
     return any(isinstance(o, Put) and o.path in (STATE, CONTROLLER_EPOCH) for o in envelope.body.operations)
-
-
-def speaks_for(broker_id: int, envelope: Envelope) -> bool:
-    """Whether the message may bring the broker into an ISR, or say that it is in one."""
-    match envelope.body:
-        case Fetch(replica_id):
-            return replica_id == broker_id
-        case Write(operations):
-            written = [o.data for o in operations if isinstance(o, Put | Create)]
-            return any(isinstance(data, Stored) and broker_id in data.isr for data in written)
-        case Command(decisions=decisions):
-            return any(broker_id in decision.isr for decision in decisions)
-        case View(state=state):
-            return state is not None and broker_id in state[0].isr
-        case _:
-            return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sim.checkers.healed import Healed
+from sim.checkers.healed import Healed, heal
+from sim.lost_power import a_follower_loses_its_power_while_it_is_being_taken_in
 from sim.messages import ZOOKEEPER, Envelope, Write
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
 
@@ -166,16 +167,6 @@ def everyone_dies_and_comes_back(world: World) -> None:
     heal(world)
 
 
-def heal(world: World) -> None:
-    """Faults end; all must be well after a while."""
-    world.settle()
-    world.heal()
-    world.converge()
-    healed = Healed(world)
-    healed.check()
-    healed.check_progress()
-
-
 BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "truncate_by_epoch": (a_follower_restarts_before_it_heard_of_the_high_watermark, "Acknowledged"),
     "fence_by_epoch": (a_fetch_of_an_old_epoch_arrives_late, "Acknowledged"),
@@ -183,6 +174,7 @@ BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "join_at_epoch_start": (a_follower_with_a_small_lag_asks_to_join, "HighWatermark"),
     "shrink_on_timer": (all_followers_fall_silent, "Healed"),
     "maximal_isr": (a_shrink_of_the_isr_is_under_way, "Acknowledged"),
+    "fenced_joins": (a_follower_loses_its_power_while_it_is_being_taken_in, "Acknowledged"),
     "spent_epochs": (a_leader_loses_its_tail_and_comes_back_unnoticed, "LogMatching"),
 }
 """Switch of the broker core → the schedule that needs it, and the checker that says so."""

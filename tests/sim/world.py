@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from hightide_broker.core.isr import IsrState, PendingExpand
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_controller.core.mends import Mends as ControllerMends
@@ -78,6 +79,9 @@ class World:
         """Records acknowledged at an offset where another one was before."""
         self.commits: list[tuple[int, int, int]] = []
         """(leader epoch, broker, high watermark) of each advance at a leader since the last check."""
+        self.is_forfeit = False
+        """All that are in sync lost their power at once, and flush=replicated promises nothing then: nothing
+        is checked any more."""
         self.logs_changed = True
         self.orphans: list[int] = []
         """ZooKeeper sessions of lives that are over."""
@@ -201,6 +205,7 @@ class World:
             self.zookeeper.nodes[CONTROLLER_EPOCH].version,
             self.zookeeper.brokers(),
             self.zookeeper.broker_sessions(),
+            self.zookeeper.incarnations(),
             self.zookeeper.state(),
         )
 
@@ -392,6 +397,9 @@ class World:
         same = len(replicas) == len(self._seen) and all(map(operator.is_, replicas, self._seen))
         if same and not (self.logs_changed or self.commits or self.zookeeper.state_writes):
             return
+        self.is_forfeit = self.is_forfeit or self._all_lost_their_power()
+        if self.is_forfeit:
+            return
         self._seen = replicas
         for checker in self.checkers:
             checker.check()
@@ -411,6 +419,24 @@ class World:
         """The ISR that ZooKeeper holds."""
         state = self.zookeeper.state()
         return () if state is None else state[0].isr
+
+    def _all_lost_their_power(self) -> bool:
+        return bool(self.isr) and all(self.brokers[member].disk.is_doubtful for member in self.isr)
+
+    def counts(self, member: int, isr: IsrState | None = None) -> bool:
+        """Whether a member of the stored ISR, or of what a leader takes for it, can be held to its word.
+
+        One that lost its power says so before it comes back. A leader may not have heard of it yet, or
+        may still ask for its earlier life to be taken in; neither can come to anything.
+        """
+        if self.brokers[member].disk.is_doubtful:
+            return False
+        if isr is None:
+            return True
+        if isinstance(isr, PendingExpand) and member in isr.joining:
+            asked = isr.incarnations[isr.joining.index(member)]
+            return asked == dict(self.zookeeper.incarnations()).get(member)
+        return self.brokers[member].out_at <= isr.partition_epoch
 
     def heal(self) -> None:
         """Faults end: links are whole, everyone lives, sessions of the dead are gone."""

@@ -20,6 +20,11 @@ def registration(broker_id: int) -> str:
     return f"/brokers/ids/{broker_id}"
 
 
+def incarnation(broker_id: int) -> str:
+    """Its version counts the lives of a broker (DESIGN §6.8)."""
+    return f"/brokers/incarnations/{broker_id}"
+
+
 class Stored(NamedTuple):
     """What the leaderAndISR znode holds."""
 
@@ -128,6 +133,12 @@ class ZooKeeper:
         prefix = "/brokers/ids/"
         found = [(path, node) for path, node in self.nodes.items() if path.startswith(prefix)]
         return sorted((int(path[len(prefix) :]), node) for path, node in found)
+
+    def incarnations(self) -> tuple[tuple[int, int], ...]:
+        """(broker id, incarnation) of each broker that ever started."""
+        prefix = incarnation(0)[:-1]
+        found = [(path, node) for path, node in self.nodes.items() if path.startswith(prefix)]
+        return tuple(sorted((int(path[len(prefix) :]), node.version) for path, node in found))
 
     @property
     def controller_epoch(self) -> int:

@@ -13,6 +13,8 @@ class Acknowledged(Checker):
         for offset, record in world.contradictions:
             self.violated(f"{world.acked[offset]} and {record} are both acknowledged at {offset}")
         for member in world.isr:
+            if not world.counts(member):
+                continue
             log = world.brokers[member].disk.log
             for offset, record in world.acked.items():
                 if offset >= len(log) or log[offset] != record:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sim.checkers.checker import Checker
+
+if TYPE_CHECKING:
+    from sim.world import World
 
 
 class Healed(Checker):
@@ -43,3 +48,13 @@ class Healed(Checker):
         """The producer of this record does not wait any more."""
         if all(record[1] != value for record in self.world.acked.values()):
             self.violated(f"record {value} is not acknowledged")
+
+
+def heal(world: World) -> None:
+    """Faults end; all must be well after a while."""
+    world.settle()
+    world.heal()
+    world.converge()
+    healed = Healed(world)
+    healed.check()
+    healed.check_progress()

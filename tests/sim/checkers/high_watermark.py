@@ -33,7 +33,7 @@ class HighWatermark(Checker):
     def _check_leader(self, leader: int, isr: IsrState, high_watermark: int) -> None:
         for member in isr.maximal:
             end_offset = len(self.world.brokers[member].disk.log)
-            if end_offset < high_watermark:
+            if end_offset < high_watermark and self.world.counts(member, isr):
                 self.violated(
                     f"leader {leader} committed up to {high_watermark}; {member} in its maximal ISR ends at "
                     f"{end_offset}"

@@ -18,7 +18,10 @@ class StrongIsr(Checker):
                 continue
             high_watermark = broker.state.high_watermark
             committed = broker.disk.log[:high_watermark]
-            for member in sorted({*world.isr, *broker.state.leading.isr.isr}):
+            believed = broker.state.leading.isr
+            for member in sorted({*world.isr, *believed.isr}):
+                if not world.counts(member, None if member in world.isr else believed):
+                    continue
                 if world.brokers[member].disk.log[:high_watermark] != committed:
                     name = "StrongIsr" if member in world.isr else "WeakIsr"
                     self.violated(

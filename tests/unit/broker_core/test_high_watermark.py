@@ -127,7 +127,7 @@ def test_kip207_the_latest_offset_is_not_available_until_the_high_watermark_reac
 def test_while_an_isr_write_is_under_way_both_sets_count(pair: ReplicaPair) -> None:
     pair.decide(1, 1, isr=(1, 2))
     effects = pair.fetch(3)
-    assert effects == (StoreIsr((1, 2, 3), 1, 1, 1),)
+    assert effects == (StoreIsr((1, 2, 3), 1, 1, 1, ((3, 0),)),)
     pair[1].produces("a")
     pair.catch_up(2)
     assert pair[1].state.high_watermark == 0, "3 may be in the stored ISR already"

@@ -39,7 +39,7 @@ def test_a_follower_joins_at_the_high_watermark(pair: ReplicaPair) -> None:
     pair.decide(1, 1, isr=(1,))
     pair[1].produces("a", "b")
     assert pair[1].happens(FollowerFetched(2, 1, 1, 0)) == ()
-    assert pair[1].happens(FollowerFetched(2, 1, 2, 0)) == (StoreIsr((1, 2), 1, 1, 1),)
+    assert pair[1].happens(FollowerFetched(2, 1, 2, 0)) == (StoreIsr((1, 2), 1, 1, 1, ((2, 0),)),)
 
 
 def test_kafka7128_a_follower_joins_not_before_the_start_of_the_leaders_epoch(pair: ReplicaPair) -> None:
@@ -51,7 +51,7 @@ def test_kafka7128_a_follower_joins_not_before_the_start_of_the_leaders_epoch(pa
     assert pair[2].state.leading is not None
     assert pair[2].state.leading.epoch_start_offset == 2
     assert pair[2].happens(FollowerFetched(3, 2, 1, 0)) == ()
-    assert StoreIsr((2, 3), 2, 2, 1) in pair[2].happens(FollowerFetched(3, 2, 2, 0))
+    assert StoreIsr((2, 3), 2, 2, 1, ((3, 0),)) in pair[2].happens(FollowerFetched(3, 2, 2, 0))
 
 
 def test_a_silent_follower_leaves_after_its_time_and_the_rest_commits(pair: ReplicaPair) -> None:
@@ -95,9 +95,9 @@ def test_a_new_leader_gives_each_member_its_time_to_fetch(pair: ReplicaPair) -> 
 
 def test_one_isr_write_at_a_time_and_who_qualified_meanwhile_joins_after_it(pair: ReplicaPair) -> None:
     pair.decide(1, 1, isr=(1,))
-    assert pair.fetch(2) == (StoreIsr((1, 2), 1, 1, 1),)
+    assert pair.fetch(2) == (StoreIsr((1, 2), 1, 1, 1, ((2, 0),)),)
     assert pair.fetch(3) == ()
-    assert pair[1].happens(IsrStored(2)) == (StoreIsr((1, 2, 3), 2, 1, 1),)
+    assert pair[1].happens(IsrStored(2)) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
     pair[1].happens(IsrStored(3))
     assert isr_of(pair) == Committed((1, 2, 3), 3)
 
@@ -127,7 +127,7 @@ def test_a_write_of_unknown_outcome_counts_both_sets_until_the_znode_tells(pair:
     assert pair[1].happens(IsrStoreUnknown(1)) == (ReadLeaderAndIsr(),)
     assert isinstance(isr_of(pair), PendingExpand)
     # Not there (yet): the same write again, so that one of the two has happened for certain.
-    assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0)) == (StoreIsr((1, 2), 1, 1, 1),)
+    assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0)) == (StoreIsr((1, 2), 1, 1, 1, ((2, 0),)),)
     assert pair[1].happens(IsrStoreRefused(1)) == (ReadLeaderAndIsr(),)
     pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0))
     assert isr_of(pair) == Committed((1, 2), 2)
@@ -167,7 +167,7 @@ def test_a_follower_that_catches_up_while_it_is_being_taken_out_joins_again(pair
     pair.catch_up(2)
     assert pair[1].happens(Ticked(LAG_MS + 1)) == (StoreIsr((1, 2), 1, 1, 1),)
     pair.catch_up(3)
-    assert StoreIsr((1, 2, 3), 2, 1, 1) in pair[1].happens(IsrStored(2))
+    assert StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)) in pair[1].happens(IsrStored(2))
 
 
 def test_a_follower_that_the_controller_took_out_must_fetch_anew(pair: ReplicaPair) -> None:
@@ -175,4 +175,41 @@ def test_a_follower_that_the_controller_took_out_must_fetch_anew(pair: ReplicaPa
     pair.catch_up(2, 3)
     pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1, 2), partition_epoch=2))
     assert isr_of(pair) == Committed((1, 2), 2), "it may be dead, whatever it had"
-    assert pair[1].happens(FollowerFetched(3, 1, 0, 0)) == (StoreIsr((1, 2, 3), 2, 1, 1),)
+    assert pair[1].happens(FollowerFetched(3, 1, 0, 0)) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
+
+
+def test_a_follower_joins_in_the_life_that_fetched(pair: ReplicaPair) -> None:
+    pair.decide(1, 1, isr=(1,))
+    assert pair[1].happens(FollowerFetched(2, 1, 0, 0, 7)) == (StoreIsr((1, 2), 1, 1, 1, ((2, 7),)),)
+    pair[1].happens(IsrStoreUnknown(1))
+    pair[1].happens(FollowerFetched(2, 1, 0, 0, 8))
+    assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0)) == (StoreIsr((1, 2), 1, 1, 1, ((2, 7),)),), (
+        "the same write again, whatever the follower has become meanwhile"
+    )
+
+
+def test_a_join_of_an_earlier_life_is_abandoned_once_the_znode_is_read(pair: ReplicaPair) -> None:
+    pair.decide(1, 1, isr=(1,))
+    pair.fetch(2)
+    pair[1].produces("a")
+    assert pair[1].happens(IsrStoreRefused(1, for_good=True)) == (ReadLeaderAndIsr(),)
+    assert pair[1].state.high_watermark == 0, "an earlier try of the write may have happened"
+    effects = pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0))
+    assert effects == (AwaitFetch(2), AdvanceHighWatermark(1), AnswerProduces(1))
+    assert isr_of(pair) == Committed((1,), 1)
+
+
+def test_a_join_of_an_earlier_life_that_has_happened_before_is_adopted(pair: ReplicaPair) -> None:
+    pair.decide(1, 1, isr=(1,))
+    pair.fetch(2)
+    pair[1].happens(IsrStoreRefused(1, for_good=True))
+    pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0))
+    assert isr_of(pair) == Committed((1, 2), 2)
+
+
+def test_after_a_join_that_is_void_only_a_new_fetch_lets_the_follower_in(pair: ReplicaPair) -> None:
+    pair.decide(1, 1, isr=(1,))
+    pair.fetch(2)
+    pair[1].happens(IsrStoreRefused(1, for_good=True))
+    assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 2, 0)) == (AwaitFetch(2),)
+    assert pair[1].happens(FollowerFetched(2, 1, 0, 0, 1)) == (StoreIsr((1, 2), 2, 1, 1, ((2, 1),)),)

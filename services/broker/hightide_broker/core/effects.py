@@ -105,19 +105,22 @@ class StoreIsr(Matchable):
     """Set the ISR in the leaderAndISR znode if its version is `expected_partition_epoch` (V3 G).
 
     The answer is IsrStored, IsrStoreRefused or IsrStoreUnknown. The znode also gets this leader and leader
-    epoch and the controller epoch of the decision that made it leader.
+    epoch and the controller epoch of the decision that made it leader. `joining` are (broker, incarnation)
+    of the followers that it takes in: each must still be in that incarnation when the set happens, which is
+    checked in the same multi; if one is not, the answer is IsrStoreRefused for good (KIP-841, KIP-903).
     """
 
     isr: tuple[int, ...]
     expected_partition_epoch: int
     leader_epoch: int
     controller_epoch: int
+    joining: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitFetch(Matchable):
-    """Somebody else took this follower out of the ISR: hear of its position again with its session's next
-    round.
+    """This follower is out of the ISR by another's word than the leader's: hear of its position again with
+    its session's next round.
 
     The shell calls `LeaderSessions.want`. A follower that has everything has no reason to name its
     position, and only a fetch proves that it lives and lets it back in.

@@ -97,12 +97,16 @@ class FsyncDone:
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
-    """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G)."""
+    """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G).
+
+    `incarnation` is the life of the follower that says so. A later one may have less (DESIGN §6.8).
+    """
 
     replica_id: int
     leader_epoch: int
     fetch_offset: int
     now_ms: int
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +127,14 @@ class IsrStored:
 
 @dataclass(frozen=True, slots=True)
 class IsrStoreRefused:
-    """The conditional set failed for its version: someone else has written, or an earlier try got through."""
+    """The conditional set failed for its version: someone else has written, or an earlier try got through.
+
+    `for_good` where it failed because a follower that was to join has begun another incarnation: since
+    these only rise, no try of the same write that is still under way can happen any more.
+    """
 
     expected_partition_epoch: int
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

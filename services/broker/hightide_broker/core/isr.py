@@ -32,13 +32,19 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """`joining` may have joined. Transitions: stored, or found in the znode => Committed."""
+    """`joining` may have joined. Transitions: stored, or found in the znode => Committed; refused for good
+    => void, and when the znode is read => Committed."""
 
     isr: tuple[int, ...]
     joining: tuple[int, ...]
     partition_epoch: int
     wanted: tuple[int, ...]
     """What the conditional set holds: isr and joining, sorted."""
+    incarnations: tuple[int, ...]
+    """The lives in which those that join fetched; the conditional set holds for these only."""
+    is_void: bool = False
+    """The set was refused because one of them has begun another life: it will not happen any more. Whether
+    an earlier try of it has happened is being read."""
 
     @property
     def maximal(self) -> tuple[int, ...]:
@@ -65,11 +71,13 @@ class PendingShrink:
 IsrState: TypeAlias = Committed | PendingExpand | PendingShrink
 
 
-def expand(state: Committed, joining: tuple[int, ...]) -> PendingExpand:
-    """Ask for `joining` to be taken in."""
+def expand(state: Committed, joining: tuple[int, ...], incarnations: tuple[int, ...]) -> PendingExpand:
+    """Ask for `joining` to be taken in, each in the life in which it fetched."""
     assert joining
+    assert len(joining) == len(incarnations)
     assert not set(joining) & set(state.isr)
-    return PendingExpand(state.isr, joining, state.partition_epoch, tuple(sorted({*state.isr, *joining})))
+    wanted = tuple(sorted({*state.isr, *joining}))
+    return PendingExpand(state.isr, joining, state.partition_epoch, wanted, incarnations)
 
 
 def shrink(state: Committed, leaving: tuple[int, ...]) -> PendingShrink:

@@ -12,6 +12,8 @@ sets count.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_broker.core.effects import (
     AbandonWaiters,
     AdvanceHighWatermark,
@@ -37,7 +39,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     ProduceArrived,
 )
-from hightide_broker.core.isr import Committed, PendingExpand, expand, shrink
+from hightide_broker.core.isr import Committed, PendingExpand, PendingShrink, expand, shrink
 from hightide_broker.core.mends import SMALL_LAG_RECORDS
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import (
@@ -82,7 +84,7 @@ def progress_of(
     """The progress of every assigned replica but this one, keeping what is known."""
     by_id = {progress.replica_id: progress for progress in known}
     return tuple(
-        by_id.get(r) or FollowerProgress(r, UNKNOWN_OFFSET, now_ms, now_ms, replica.log_end_offset)
+        by_id.get(r) or FollowerProgress(r, UNKNOWN_OFFSET, now_ms, now_ms, replica.log_end_offset, -1)
         for r in sorted(replicas)
         if r != replica.settings.broker_id
     )
@@ -127,7 +129,9 @@ def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leadin
     """Followers that have everything begin to lag with this append: note that they were caught up till
     now."""
     progress = tuple(
-        FollowerProgress(p.replica_id, p.log_end_offset, now_ms, p.fetched_ms, p.leader_end_at_fetch)
+        FollowerProgress(
+            p.replica_id, p.log_end_offset, now_ms, p.fetched_ms, p.leader_end_at_fetch, p.incarnation
+        )
         if p.log_end_offset == log_end_offset
         else p
         for p in leading.progress
@@ -169,7 +173,9 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         caught_up_ms = max(before.caught_up_ms, before.fetched_ms)
     else:
         caught_up_ms = before.caught_up_ms
-    after = FollowerProgress(event.replica_id, event.fetch_offset, caught_up_ms, event.now_ms, log_end_offset)
+    after = FollowerProgress(
+        event.replica_id, event.fetch_offset, caught_up_ms, event.now_ms, log_end_offset, event.incarnation
+    )
     leading = Leading(
         leading.isr,
         tuple(after if p is before else p for p in leading.progress),
@@ -204,21 +210,20 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
     """Ask ZooKeeper to take in the followers that wait to join and still may, unless a write is under way.
 
     A follower waits because of a fetch of its own, never because of what is remembered of it: it may be dead.
+    Or it may have died since, and come back with less: so it joins in the life that fetched, or not at all.
     """
     state = leading.isr
     if not isinstance(state, Committed) or not leading.waiting:
         return leading, ()
-    joining = tuple(
-        p.replica_id
+    joining = [
+        p
         for p in leading.progress
         if p.replica_id in leading.waiting and p.replica_id not in state.isr and may_join(replica, leading, p)
-    )
+    ]
     if not joining:
         return Leading(state, leading.progress, leading.epoch_start_offset), ()
-    pending = expand(state, joining)
-    return Leading(pending, leading.progress, leading.epoch_start_offset), (
-        store(replica, pending.wanted, state),
-    )
+    pending = expand(state, tuple(p.replica_id for p in joining), tuple(p.incarnation for p in joining))
+    return Leading(pending, leading.progress, leading.epoch_start_offset), (store(replica, pending),)
 
 
 def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[Leading, Effects]:
@@ -242,15 +247,18 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
         return leading, ()
     pending = shrink(state, leaving)
     waiting = tuple(r for r in leading.waiting if r not in leaving)
-    return Leading(pending, leading.progress, leading.epoch_start_offset, waiting), (
-        store(replica, pending.wanted, state),
-    )
+    return Leading(pending, leading.progress, leading.epoch_start_offset, waiting), (store(replica, pending),)
 
 
-def store(replica: Replica, isr: tuple[int, ...], state: Committed) -> StoreIsr:
+def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
     """The conditional write of an ISR, under the epochs of the decision that made this replica leader."""
     decision = replica.decision
-    return StoreIsr(isr, state.partition_epoch, decision.leader_epoch, decision.controller_epoch)
+    joining: tuple[tuple[int, int], ...] = ()
+    if isinstance(pending, PendingExpand) and replica.settings.mends.fenced_joins:
+        joining = tuple(zip(pending.joining, pending.incarnations, strict=True))
+    return StoreIsr(
+        pending.wanted, pending.partition_epoch, decision.leader_epoch, decision.controller_epoch, joining
+    )
 
 
 def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
@@ -336,6 +344,10 @@ def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown)
         return replica, ()
     if event.expected_partition_epoch != leading.isr.partition_epoch:
         return replica, ()
+    if isinstance(event, IsrStoreRefused) and event.for_good and isinstance(leading.isr, PendingExpand):
+        void = replace(leading.isr, is_void=True)
+        leading = Leading(void, leading.progress, leading.epoch_start_offset, leading.waiting)
+        replica = replica.with_leading(leading, replica.high_watermark)
     return replica, (ReadLeaderAndIsr(),)
 
 
@@ -362,8 +374,25 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
     if event.partition_epoch < state.partition_epoch:
         return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that lags behind; ask again.
     if event.partition_epoch == state.partition_epoch:
-        return replica, (store(replica, state.wanted, Committed(state.isr, state.partition_epoch)),)
+        if isinstance(state, PendingExpand) and state.is_void:
+            return abandon_join(replica, state)
+        return replica, (store(replica, state),)
     return adopt_isr(replica, Committed(event.isr, event.partition_epoch))
+
+
+def abandon_join(replica: Replica, void: PendingExpand) -> Step:
+    """The ISR is what it was, for certain: no try of the write has happened, and none can any more.
+
+    Those that were to join are heard anew, also the ones of which only another has begun another life.
+    """
+    leading = replica.leading
+    assert leading is not None
+    waiting = tuple(r for r in leading.waiting if r not in void.joining)
+    state = Committed(void.isr, void.partition_epoch)
+    leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
+    leading, effects = leader_expand_isr(replica, leading)
+    abandoned, advanced = leader_inc_high_watermark(replica, leading)
+    return abandoned, (*effects, *(AwaitFetch(r) for r in void.joining), *advanced)
 
 
 def adopt_isr(replica: Replica, stored: Committed) -> Step:
@@ -379,6 +408,8 @@ def adopt_isr(replica: Replica, stored: Committed) -> Step:
     own = stored.isr == leading.isr.wanted and stored.partition_epoch == leading.isr.partition_epoch + 1
     removed = () if own else tuple(r for r in leading.isr.isr if r not in stored.isr)
     joining = leading.isr.joining if isinstance(leading.isr, PendingExpand) else ()
+    if isinstance(leading.isr, PendingExpand) and leading.isr.is_void:
+        removed = tuple(sorted({*removed, *joining} - set(stored.isr)))
     waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
     leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_expand_isr(replica, leading)

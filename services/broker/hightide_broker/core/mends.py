@@ -37,6 +37,9 @@ class Mends:
     spent_epochs: bool = True
     """§6.2, §6.8. Off: a leader that was restarted leads on in the epoch that it led in before."""
 
+    fenced_joins: bool = True
+    """§6.8 (KIP-841, KIP-903). Off: a follower joins the ISR by a fetch of an earlier life of it."""
+
 
 V3_TO_THE_LETTER: Final = Mends(
     truncate_by_epoch=False,
@@ -46,6 +49,7 @@ V3_TO_THE_LETTER: Final = Mends(
     shrink_on_timer=False,
     maximal_isr=False,
     spent_epochs=False,
+    fenced_joins=False,
 )
 """Every mend of the broker core off. Nothing but a test may use it."""
 

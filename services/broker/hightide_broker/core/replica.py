@@ -102,6 +102,8 @@ class FollowerProgress:
     leader_end_at_fetch: int
     """The leader's log end offset when it last fetched; having reached it means: was caught up at
     `fetched_ms`."""
+    incarnation: int
+    """The life of the follower that fetched last; its word binds no other life."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""Written schedules of brokers whose machines lose their power, and of what they had said before.
+
+With flush=replicated a record is acknowledged when all in-sync replicas have it, not when it is on their
+disks. A broker that loses its power takes itself out of the ISRs before it registers (DESIGN §6.8); these
+schedules are about words of its earlier life that come later than that. Each is a function of a world that
+has started: broker 1 leads in epoch 0, the ISR is 1, 2, 3.
+"""
+
+from __future__ import annotations
+
+from sim.checkers.healed import heal
+from sim.messages import ZOOKEEPER, Envelope, Write
+from sim.world import LAG_TIME_MAX_MS, World
+from sim.zookeeper import Put, Stored
+
+
+def a_follower_loses_its_power_while_it_is_being_taken_in(world: World) -> None:
+    """KIP-841, KIP-903: the leader's write takes it in after it came back with less and found itself out."""
+    out_of_the_isr_with_everything(world, 3)
+    world.hold(1, ZOOKEEPER)
+    world.release(3, 1)
+    world.settle()  # 3 fetched; the write that takes it in is under way.
+    assert joins_of(world, 3)
+    lose_power(world, 3)
+    world.release(1, ZOOKEEPER)
+    world.settle()
+    heal(world)
+
+
+def a_follower_loses_its_power_while_it_waits_to_be_taken_in(world: World) -> None:
+    """Its fetch is remembered while another write of the ISR is under way, and decided from when that is
+    over."""
+    out_of_the_isr_with_everything(world, 3)
+    world.hold(1, 2)
+    world.produce(1)
+    world.release(1, 3)
+    world.hold(1, ZOOKEEPER)
+    world.settle()
+    world.advance(LAG_TIME_MAX_MS + 1)  # The leader asks for 2 to be taken out.
+    world.release(3, 1)
+    world.settle()
+    leading = world.brokers[1].state.leading
+    assert leading is not None
+    assert leading.waiting == (3,)
+    world.hold(3, 1)
+    lose_power(world, 3)
+    world.release(1, ZOOKEEPER)
+    world.settle()
+    heal(world)
+
+
+def the_last_fetch_of_a_life_arrives_after_the_next_has_begun(world: World) -> None:
+    """The leader stands still while the follower loses its power and comes back; then it reads what lay
+    in its socket."""
+    out_of_the_isr_with_everything(world, 3)
+    world.pause(1)
+    world.release(3, 1)
+    lose_power(world, 3)
+    world.resume(1)
+    heal(world)
+
+
+def out_of_the_isr_with_everything(world: World, follower: int) -> None:
+    """The follower has every record, none synced, and says so in a fetch that is held on its way; the ISR is
+    without it."""
+    world.cut(1, follower)
+    world.produce(1)
+    world.settle()
+    world.advance(LAG_TIME_MAX_MS + 1)
+    world.settle()
+    assert follower not in world.isr
+    world.release(1, follower)
+    world.time_out(follower)
+    world.settle()
+    world.release(follower, 1)
+    world.settle_until(lambda: len(world.brokers[follower].disk.log) == len(world.brokers[1].disk.log))
+    world.hold(follower, 1)
+    assert follower not in world.isr
+
+
+def lose_power(world: World, broker_id: int) -> None:
+    """The machine goes down with what it had not synced, and comes up; it has not caught up yet."""
+    disk = world.brokers[broker_id].disk
+    world.hold(1, broker_id)
+    world.crash(broker_id, len(disk.log) - disk.durable_end_offset)
+    world.restart(broker_id)
+    world.settle()
+    assert not disk.is_doubtful, "it found itself in no ISR"
+
+
+def joins_of(world: World, member: int) -> list[Envelope]:
+    """The writes under way that name the broker as a member of the ISR."""
+    return [
+        e
+        for e in world.pending
+        if isinstance(e.body, Write)
+        and any(isinstance(o, Put) and names(o.data, member) for o in e.body.operations)
+    ]
+
+
+def names(data: object, member: int) -> bool:
+    """Whether it is a leaderAndISR with this broker in the ISR."""
+    return isinstance(data, Stored) and member in data.isr

@@ -1,0 +1,56 @@
+"""No word of a life that lost its tail lets the next one join: three schedules, red without the fence."""
+
+from __future__ import annotations
+
+import pytest
+from hightide_broker.core.mends import Mends
+from sim.checkers import Violation
+from sim.lost_power import (
+    a_follower_loses_its_power_while_it_is_being_taken_in,
+    a_follower_loses_its_power_while_it_waits_to_be_taken_in,
+    the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
+)
+from sim.schedules import Schedule
+from sim.world import Settings, World
+
+SCHEDULES = (
+    a_follower_loses_its_power_while_it_is_being_taken_in,
+    a_follower_loses_its_power_while_it_waits_to_be_taken_in,
+    the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
+)
+by_name = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.__name__)
+
+
+def started(fenced_joins: bool) -> World:
+    world = World(Settings(broker_mends=Mends(fenced_joins=fenced_joins)))
+    world.start()
+    return world
+
+
+@by_name
+def test_an_earlier_life_lets_nobody_join_the_isr(schedule: Schedule) -> None:
+    schedule(started(fenced_joins=True))
+
+
+@by_name
+def test_without_the_fence_an_isr_member_lacks_what_was_acknowledged(schedule: Schedule) -> None:
+    with pytest.raises(Violation) as found:
+        schedule(started(fenced_joins=False))
+    assert found.value.invariant == "Acknowledged"
+
+
+def test_a_member_that_lost_its_power_leaves_before_it_registers() -> None:
+    world = started(fenced_joins=True)
+    world.produce(1)
+    world.settle()
+    world.crash(1, lost_records=1)
+    world.restart(1)
+    world.settle_until(lambda: 1 not in world.isr)
+    assert world.leader == -1, "nobody leads with a log that may lack what was acknowledged"
+    assert world.brokers[1].broker_epoch == -1
+    world.settle()
+    world.heal()
+    world.converge()
+    assert world.leader in (2, 3)
+    assert set(world.isr) == {1, 2, 3}
+    assert [len(broker.disk.log) for broker in world.brokers.values()] == [1, 1, 1]
