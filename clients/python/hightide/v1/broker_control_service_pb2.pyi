@@ -305,6 +305,7 @@ class StopReplicaPartition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     DELETE_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name."""
     topic_id: _builtins.bytes
@@ -315,6 +316,11 @@ class StopReplicaPartition(_message.Message):
     """The leader epoch of the decision; an older one than the replica's is refused."""
     delete: _builtins.bool
     """Whether the replica's data goes too: into quarantine, and away after the grace period."""
+    partition_epoch: _builtins.int
+    """The partition epoch with which the replica was not assigned any more: one that was assigned again
+    since, perhaps in the same leader epoch, is not stopped by it. Absent where the partition is gone for
+    good.
+    """
     def __init__(
         self,
         *,
@@ -323,12 +329,15 @@ class StopReplicaPartition(_message.Message):
         partition: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         delete: _builtins.bool = ...,
+        partition_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partition_epoch", b"_partition_epoch", "partition_epoch", b"partition_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "leader_epoch", b"leader_epoch", "partition", b"partition", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition_epoch", b"_partition_epoch", "delete", b"delete", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__partition_epoch: _TypeAlias = _typing.Literal["partition_epoch"]  # noqa: Y015
+    _WhichOneofArgType__partition_epoch: _TypeAlias = _typing.Literal["_partition_epoch", b"_partition_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partition_epoch) -> _WhichOneofReturnType__partition_epoch | None: ...
 
 Global___StopReplicaPartition: _TypeAlias = StopReplicaPartition  # noqa: Y015
 
@@ -391,7 +400,9 @@ class UpdateMetadataRequest(_message.Message):
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.TopicMetadata]:
-        """The topics or partitions that changed, or all of them where `full` is set."""
+        """The topics or partitions that changed, or all of them where `full` is set. A topic may stand here
+        twice: once with error UNKNOWN_PARTITION and the partitions that it lost, then with others.
+        """
 
     @_builtins.property
     def deleted_topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:

@@ -131,7 +131,10 @@ class TopicMetadata(_message.Message):
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes: another one for each topic that ever had this name."""
     error_code: _errors_pb2.ErrorCode.ValueType
-    """UNKNOWN_TOPIC where the name was asked for and does not exist."""
+    """UNKNOWN_TOPIC where the name was asked for and does not exist. In an UpdateMetadata,
+    UNKNOWN_PARTITION says that the topic does not have the partitions listed here any more: without
+    it, partitions that are not listed are as they were.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMetadata]:
         """The partitions, in order."""

@@ -34,6 +34,7 @@ class ReplicaFetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     MOVED_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster that the follower belongs to."""
     replica_id: _builtins.int
@@ -48,6 +49,10 @@ class ReplicaFetchRequest(_message.Message):
     """How long to wait while nothing is new."""
     max_bytes: _builtins.int
     """At most this many bytes, but always at least one batch."""
+    incarnation: _builtins.int
+    """The follower's incarnation: the version of /brokers/incarnations/[id], which each start of it raises
+    before it looks at what it is in sync for. The leader takes it into an ISR only while that holds.
+    """
     @_builtins.property
     def moved(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
         """The partitions that are new to the session, or whose position or epoch moved."""
@@ -68,10 +73,11 @@ class ReplicaFetchRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         moved: _abc.Iterable[Global___ReplicaFetchPartition] | None = ...,
         forgotten: _abc.Iterable[Global___ReplicaFetchForgotten] | None = ...,
+        incarnation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "moved", b"moved", "replica_id", b"replica_id", "round", b"round", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "forgotten", b"forgotten", "incarnation", b"incarnation", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "moved", b"moved", "replica_id", b"replica_id", "round", b"round", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
