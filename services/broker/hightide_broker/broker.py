@@ -1,8 +1,8 @@
 """One broker: in which order it starts and stops.
 
-Start: ZooKeeper and cluster id, data directory, what ZooKeeper says of our partitions, server, registration.
-Nobody is told of the broker before it can serve. Stop: following nobody, leadership away, waiters answered,
-server drained, registration gone, logs closed, clean marker written.
+Start: ZooKeeper and cluster id, data directories, what ZooKeeper says of our partitions, server,
+registration. Nobody is told of the broker before it can serve. Stop: following nobody, leadership away,
+waiters answered, server drained, registration gone, logs closed, clean marker written.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import SessionState, SessionStateChanged, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
+from hightide_broker.log_directories import LogDirectories
 from hightide_broker.parts import Parts
 from hightide_broker.registration import Registration
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
-from hightide_broker.storage import DataDirectory, StorageError
+from hightide_broker.storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,6 @@ class Broker:
     def __init__(self, settings: BrokerSettings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._telemetry = telemetry
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -56,36 +56,33 @@ class Broker:
             raise StartupError(f"ZooKeeper at {settings.zookeeper}: {error}; start it again") from error
         finally:
             await session.close()
-            self._disk.shutdown()
             self._worker.shutdown()
 
     async def _with_session(self, session: ZooKeeperSession, stopping: asyncio.Event) -> None:
         settings = self._settings
-        loop = asyncio.get_running_loop()
         cluster_id = await session.ensure_cluster_id()
         try:
-            data = await loop.run_in_executor(
-                self._disk, DataDirectory.open, settings.data_dir, cluster_id, settings.broker_id
-            )
+            directories = await LogDirectories.open(settings.data_dir, cluster_id, settings.broker_id)
         except StorageError as error:
             raise StartupError(str(error)) from error
         clean = False
         try:
             parts = Parts(
-                settings, SystemClock(), self._telemetry, session, cluster_id, data, self._disk, self._worker
+                settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker
             )
             try:
                 await parts.take_over_from_zookeeper()
                 await self._serve(session, parts, stopping)
             finally:
                 await parts.close()
-            clean = not parts.failure.done()
+            clean = True
         except StorageError as error:
-            raise StartupError(f"{error}; the data is in {settings.data_dir}") from error
+            where = ", ".join(map(str, settings.data_dir))
+            raise StartupError(f"{error}; the data is in {where}") from error
         finally:
-            await loop.run_in_executor(self._disk, data.close, clean)
+            await directories.close(clean)
         if parts.failure.done():
-            raise StartupError(f"stopped, since the data directory failed: {parts.failure.result()}")
+            raise StartupError(f"stopped, since no data directory is left: {parts.failure.result()}")
 
     async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""

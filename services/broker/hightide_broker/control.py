@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor
 from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
@@ -35,10 +34,11 @@ from hightide_broker.decisions import (
 )
 from hightide_broker.first_commit import FirstCommit
 from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.log_directories import LogDirectories
 from hightide_broker.metadata import MetadataCache, MetadataUpdate, PartitionView
 from hightide_broker.registration import Registration
 from hightide_broker.shell import ReplicaShell, refusal_in
-from hightide_broker.storage import DataDirectory, Log, StorageError
+from hightide_broker.storage import StorageError
 from hightide_broker.topic_settings import TopicSettings, topic_settings
 
 log = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ class Control:
         replicas: HostedReplicas,
         metadata: MetadataCache,
         shell: ReplicaShell,
-        data: DataDirectory,
-        disk: Executor,
+        directories: LogDirectories,
         registration: Registration,
         telemetry: Telemetry,
         replica_lag_time_max_ms: int,
@@ -72,13 +71,11 @@ class Control:
         self._replicas = replicas
         self._metadata = metadata
         self._shell = shell
-        self._data = data
-        self._disk = disk
+        self._directories = directories
         self._registration = registration
         self._telemetry = telemetry
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self._min_insync_replicas = min_insync_replicas
-        self._on_disk: set[PartitionKey] = set(data.partitions())
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
 
@@ -94,7 +91,7 @@ class Control:
         what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
         """
         results: list[tuple[bytes, int, ErrorCode.ValueType]] = []
-        turn = _Turn(self._telemetry, self._clock)
+        turn = _Turn(self._telemetry, self._clock, is_live=controller_epoch is not None)
         done = 0
         for topic in decisions.topics:
             settings = topic_settings(topic.topic, topic.configs, self._min_insync_replicas)
@@ -120,10 +117,18 @@ class Control:
             if replica is not None:
                 event = StopRequested(stamp.controller_epoch, stop.leader_epoch, stop.delete)
                 code = self._feed(replica, event)
-            elif stop.delete and key in self._on_disk:
-                self._quarantine(key)
+            if stop.delete and code == OK:
+                # Where the replica's core has just stopped, this is the quarantine that it began.
+                code = await self._put_aside(key)
             results.append((*key, code))
         return results
+
+    async def _put_aside(self, key: PartitionKey) -> ErrorCode.ValueType:
+        try:
+            await self._directories.quarantine(key, self._clock.wall_us())
+        except StorageError as error:
+            return error.code
+        return OK
 
     async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
         """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
@@ -134,11 +139,7 @@ class Control:
         """The replica's core has stopped. With `delete` its data goes into quarantine (DESIGN §6.6)."""
         if delete:
             self._replicas.remove(replica)
-            self._quarantine(replica.key)
-
-    def _quarantine(self, key: PartitionKey) -> None:
-        self._on_disk.discard(key)
-        self._data.quarantine(*key, self._clock.wall_us())
+            self._directories.quarantine(replica.key, self._clock.wall_us())
 
     async def _fence(self, stamp: Stamp) -> None:
         if stamp.cluster_id != self._metadata.cluster_id:
@@ -182,7 +183,9 @@ class Control:
             if self._broker_id not in decision.replicas:
                 return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
             try:
-                replica = await self._host(key, topic.topic, settings)
+                # What ZooKeeper holds when the broker starts was decided before, whatever its epoch.
+                is_first = decision.is_first and turn.is_live
+                replica = await self._host(key, topic.topic, settings, is_first)
             except StorageError as error:
                 log.error("%s-%d cannot be opened: %s", topic.topic, decision.partition, error)
                 return error.code
@@ -202,21 +205,18 @@ class Control:
             turn.decided(replica)
         return code
 
-    async def _host(self, key: PartitionKey, topic: str, settings: TopicSettings) -> HostedReplica:
+    async def _host(
+        self, key: PartitionKey, topic: str, settings: TopicSettings, is_first: bool
+    ) -> HostedReplica:
         """Start a replica (V3 startReplica): open its log, off the loop where it may have to be recovered."""
-        topic_id, partition = key
-        is_new = key not in self._on_disk
-        if not is_new:
-            loop = asyncio.get_running_loop()
-            opened: Log = await loop.run_in_executor(
-                self._disk, self._data.log, topic_id, partition, False, topic, settings.log
-            )
-            found = self._replicas.get(key)
-            if found is not None:
-                return found  # another decision was faster
+        is_new = not self._directories.holds(key)
+        if is_new:
+            opened = await self._directories.create_log(key, topic, settings.log, is_first)
         else:
-            opened = self._data.log(topic_id, partition, True, topic, settings.log)
-            self._on_disk.add(key)
+            opened = await self._directories.open_log(key, topic, settings.log)
+        found = self._replicas.get(key)
+        if found is not None:
+            return found  # another decision was faster
         state = Replica.opened(
             self._core_settings(settings),
             log_start_offset=opened.log_start_offset,
@@ -268,7 +268,9 @@ class _Turn:
     One span for all partitions of a request: a failover of ten thousand is still one readable trace.
     """
 
-    def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(self, telemetry: Telemetry, clock: Clock, is_live: bool) -> None:
+        self.is_live = is_live
+        """A controller decides just now; not so at startup, when its standing decisions are read."""
         self._telemetry = telemetry
         self._traceparent = current_traceparent() if telemetry.enabled else ""
         self._started_us = clock.wall_us()
@@ -318,7 +320,9 @@ def _view(decision: PartitionDecision) -> PartitionView:
     )
 
 
-def on_disk_but_unassigned(data: DataDirectory, hosted: Iterable[HostedReplica]) -> list[PartitionKey]:
+def on_disk_but_unassigned(
+    directories: LogDirectories, hosted: Iterable[HostedReplica]
+) -> list[PartitionKey]:
     """Partitions on disk that are not assigned to this broker: kept, until a StopReplica says delete."""
     assigned = {replica.key for replica in hosted}
-    return [key for key in data.partitions() if key not in assigned]
+    return [key for key in directories.partitions() if key not in assigned]

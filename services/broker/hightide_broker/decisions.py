@@ -32,6 +32,13 @@ class PartitionDecision:
     replicas: tuple[int, ...]
     partition_epoch: int
     controller_epoch: int
+    first_leader_epoch: int = 0
+    """The leader epoch that the partition began with: 0, but for one that was removed and added again."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody has led the partition before: there can be no log of it anywhere."""
+        return self.leader_epoch == self.first_leader_epoch
 
 
 @dataclass(frozen=True, slots=True)

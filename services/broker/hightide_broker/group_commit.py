@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Generic, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from hightide_broker.storage import LogClosed, StorageError
 log = logging.getLogger(__name__)
 
 L = TypeVar("L", bound="Flushable")
+L_contra = TypeVar("L_contra", contravariant=True)
 
 
 class Flushable(Protocol):
@@ -24,6 +25,14 @@ class Flushable(Protocol):
 
     def flush(self) -> None:
         """Put all that was appended before this call on disk. Thread-safe. A failure is final."""
+        ...
+
+
+class FsyncRounds(Protocol[L_contra]):
+    """Where one asks for a round: of one directory (`GroupCommit`), or of whichever it concerns."""
+
+    def cover(self, logs: Iterable[L_contra]) -> asyncio.Future[None]:
+        """Have these logs flushed in the next round; see `GroupCommit.cover`."""
         ...
 
 
@@ -108,3 +117,17 @@ class GroupCommit(Generic[L]):
                 covered.set_exception(failed)
         if self._next_round is not None:
             self._start_round(loop)
+
+
+class GroupCommits(Generic[L]):
+    """The group commit of each data directory: who lives on one disk does not wait for another."""
+
+    def __init__(self, by_directory: Mapping[str, GroupCommit[L]], directory_of: Callable[[L], str]) -> None:
+        self._by_directory = by_directory
+        self._directory_of = directory_of
+
+    def cover(self, logs: Iterable[L]) -> asyncio.Future[None]:
+        """See `GroupCommit.cover`; the logs are of one directory, and at least one."""
+        gathered = tuple(logs)
+        (directory,) = {self._directory_of(each) for each in gathered}
+        return self._by_directory[directory].cover(gathered)

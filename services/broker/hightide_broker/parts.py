@@ -17,13 +17,15 @@ from hightide_broker.control import Control, on_disk_but_unassigned
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.failed_replicas import FailedReplicas
 from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
-from hightide_broker.group_commit import GroupCommit
+from hightide_broker.group_commit import GroupCommit, GroupCommits
 from hightide_broker.hosted import HostedReplicas
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
 from hightide_broker.list_offsets import OffsetLookup
+from hightide_broker.log_directories import LogDirectories, LogDirectory
 from hightide_broker.metadata import MetadataCache
 from hightide_broker.plain_records import PlainRecords
 from hightide_broker.produce import Producing
@@ -35,8 +37,8 @@ from hightide_broker.servicer import ClientRpcs, ControlRpcs, ReplicaRpcs
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.startup import read_cluster
-from hightide_broker.storage import DataDirectory
-from hightide_broker.trust import assess, confirm, damaged_logs, leave_doubtful_isrs, suspend
+from hightide_broker.storage import StorageError
+from hightide_broker.trust import confirm_all, disown, leave_doubtful_isrs, look_at_disks
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
 log = logging.getLogger(__name__)
@@ -52,17 +54,15 @@ class Parts:
         telemetry: Telemetry,
         session: ZooKeeperSession,
         cluster_id: str,
-        data: DataDirectory,
-        disk: Executor,
+        directories: LogDirectories,
         worker: Executor,
     ) -> None:
         self._settings = settings
         self._session = session
-        self._data = data
-        self._disk = disk
+        self._directories = directories
         broker_id = settings.broker_id
         self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        """Done when the data directory has failed: the broker stops, so that its leaderships move."""
+        """Done when no data directory is left: the broker stops, so that its leaderships move."""
         self._metadata = MetadataCache(cluster_id)
         self._replicas = HostedReplicas()
         advertised = settings.advertised
@@ -72,7 +72,13 @@ class Parts:
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
         self._shell = ReplicaShell(clock, sessions, telemetry, self.storage_failed)
-        self._shell.group_commit = GroupCommit(disk, self._shell.flushed, self.storage_failed)
+        self._shell.group_commit = GroupCommits(
+            {
+                path: GroupCommit(each.executor, self._shell.flushed, self.storage_failed)
+                for path, each in directories.by_path.items()
+            },
+            lambda replica: replica.log.data_directory,
+        )
         self._isr_store = IsrStore(broker_id, clock, session, self._shell)
         self._shell.isr = self._isr_store
         self._fetchers = Fetchers(
@@ -88,7 +94,7 @@ class Parts:
         )
         self._shell.fetching = self._fetchers
         self._control = Control(
-            broker_id, clock, self._replicas, self._metadata, self._shell, data, disk, self.registration,
+            broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
             telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
         )  # fmt: skip
         self._shell.stopping = self._control
@@ -98,8 +104,14 @@ class Parts:
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
         self._replica_server = ReplicaServer(cluster_id, clock, self._replicas, sessions, self._shell)
-        self._upkeep = Upkeep(
-            clock, self._replicas, self._shell, data, disk,
+        self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
+        self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
+        directories.tell_of_failures(self._went_offline)
+
+    def _upkeep(self, clock: Clock, directory: LogDirectory) -> Upkeep:
+        settings = self._settings
+        return Upkeep(
+            clock, self._replicas, self._shell, directory.data, directory.executor,
             UpkeepSettings(
                 settings.high_watermark_checkpoint_interval_ms, settings.flush_interval_ms,
                 settings.retention_check_interval_ms,
@@ -121,21 +133,14 @@ class Parts:
         Raises ZooKeeperError, StorageError, StartupError.
         """
         started = time.monotonic()
-        settings = self._settings
-        loop = asyncio.get_running_loop()
-        stored = await read_cluster(self._session, settings.broker_id)
-        trust = await loop.run_in_executor(
-            self._disk, assess, settings.data_dir, self._data.was_closed_cleanly
-        )
-        if not self._data.was_closed_cleanly:
-            await loop.run_in_executor(self._disk, suspend, settings.data_dir)
-        damaged = await loop.run_in_executor(self._disk, damaged_logs, self._data, stored.decisions)
-        stored = await leave_doubtful_isrs(self._session, settings.broker_id, trust, damaged, stored)
-        await loop.run_in_executor(self._disk, confirm, settings.data_dir)
+        stored = await read_cluster(self._session, self._settings.broker_id)
+        trusts = await look_at_disks(self._directories, stored.decisions)
+        stored = await leave_doubtful_isrs(self._session, self._settings.broker_id, trusts, stored)
+        await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch
         await self._control.decide(None, stored.decisions)
-        for topic_id, partition in on_disk_but_unassigned(self._data, self._replicas):
+        for topic_id, partition in on_disk_but_unassigned(self._directories, self._replicas):
             log.warning(
                 "partition %d of topic id %s is on disk but not assigned to this broker: it is kept as it is",
                 partition,
@@ -157,22 +162,31 @@ class Parts:
         self._replica_server.close()
 
     def storage_failed(self, error: Exception) -> None:
-        """The data directory is out of service: so are all replicas, and the broker stops."""
-        if self.failure.done():
-            return
-        log.critical("the data directory failed, the broker stops: %s", error)
-        self.failure.set_result(error)
-        for replica in self._replicas:
+        """An I/O error: if it was the end of a data directory, what lives there is offline at once."""
+        log.debug("an I/O error: %s", error)
+        self._directories.look()
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        """A data directory failed. What lives there serves nothing any more, and the controller is told; what
+        lives elsewhere goes on. The broker stops when nothing is left."""
+        gone = [replica for replica in self._replicas if replica.log.data_directory == directory.path]
+        for replica in gone:
             self._shell.feed(replica, StorageFailed())
+        directory.executor.submit(disown, directory.data)
+        if self._directories.online:
+            self._failed_replicas.report([replica.key for replica in gone])
+        elif not self.failure.done():
+            log.critical("no data directory is left, the broker stops")
+            self.failure.set_result(StorageError(directory.failure))
 
     async def close(self) -> None:
         """Stop what runs, and write the high watermarks down once more."""
+        await self._failed_replicas.close()
         await self._fetchers.close()
         await self._isr_store.close()
-        await self._upkeep.close()
+        await asyncio.gather(*(upkeep.close() for upkeep in self._upkeeps))
         self._shell.close()
-        if not self.failure.done():
-            await self._upkeep.checkpoint()
+        await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
 
     def _follower(self) -> Follower:
         return Follower(self._metadata.cluster_id, self._settings.broker_id, self.registration.broker_epoch)

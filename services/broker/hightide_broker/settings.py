@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.settings import Address, ServiceSettings
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+
+def _paths(value: object) -> object:
+    """One path, several separated by commas, or a list of such."""
+    given = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if not all(isinstance(each, str | Path) for each in given):
+        return value
+    return tuple(Path(path.strip()) for each in given for path in str(each).split(",") if path.strip())
+
+
+def _distinct(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    if not paths:
+        raise ValueError("no directory is given")
+    resolved = [path.resolve() for path in paths]
+    for place, path in enumerate(resolved):
+        if path in resolved[:place]:
+            raise ValueError(f"{paths[place]} is given twice")
+    return paths
+
+
+#: NoDecode: pydantic-settings would expect JSON in the environment.
+Directories = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_paths), AfterValidator(_distinct)]
 
 
 class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"):
@@ -14,7 +39,10 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
 
     broker_id: int = Field(ge=0, le=2**31 - 1, description="this broker's id, unique in the cluster")
     listen: Address = Field(HostPort("127.0.0.1", 9092), description="host:port to listen on")
-    data_dir: Path = Field(description="where the log lies; belongs to this broker alone")
+    data_dir: Directories = Field(
+        description="where logs lie; give it again for each further disk, or separate by commas; belongs to "
+        "this broker alone"
+    )
     replica_lag_time_max_ms: int = Field(
         10_000, ge=100, description="a follower that is not caught up for so long leaves the ISR"
     )

@@ -28,7 +28,7 @@ from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.deadlines import Deadlines
 from hightide_broker.decisions import PartitionKey
-from hightide_broker.group_commit import GroupCommit
+from hightide_broker.group_commit import FsyncRounds
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.parking import ParkedFetch
 from hightide_broker.storage import AppendInfo, StorageError
@@ -106,7 +106,7 @@ class ReplicaShell:
         self.fetching: Fetching
         self.isr: IsrKeeping
         self.stopping: Stopping
-        self.group_commit: GroupCommit[HostedReplica]
+        self.group_commit: FsyncRounds[HostedReplica]
         self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
             fx.PersistEpoch: self._persist_epoch,
             fx.TruncateTo: self._truncate_to,

@@ -8,8 +8,9 @@ catching up.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,15 +21,15 @@ from hightide_runtime.zookeeper import BadVersion, NoNode, SetData, ZooKeeperSes
 
 from hightide_broker.core.replica import NO_LEADER
 from hightide_broker.decisions import Decisions, PartitionDecision, PartitionKey, TopicDecisions
+from hightide_broker.log_directories import LogDirectories
 from hightide_broker.startup import ClusterAsStored, read_cluster
-from hightide_broker.storage import DataDirectory, StorageError
+from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
 from hightide_broker.topic_settings import topic_settings
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
 _MARK: Final = "machine_boot_id"
-_RECOVERING: Final = "recovering"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -49,31 +50,80 @@ class Trust:
         return self.may_lack_tails and not topic_settings(topic.topic, topic.configs, 1).flush_on_disk
 
 
-def assess(data_dir: Path, was_closed_cleanly: bool) -> Trust:
+NONE: Final = Trust(is_new=True, may_lack_tails=True)
+"""How far a directory is believed that says nothing for itself, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusts:
+    """How far a broker's logs can be believed, by the directory that they live in.
+
+    A log that is found is as good as its directory. A partition that is on no disk may have been in any of
+    them: its absence is believed only if every directory is. So one that was emptied, replaced or is offline
+    costs the ISRs of what may have been in it, and a new one that is added to others costs next to nothing.
+    """
+
+    of_directories: Mapping[str, Trust]
+    """By path; one that is offline has NONE."""
+    home_of: Callable[[PartitionKey], str | None]
+    """The path of the directory that a partition was found in; None where it is on no disk."""
+    damaged: frozenset[PartitionKey]
+    """The partitions whose logs lost batches to damage, or cannot be opened."""
+
+    def doubts(self, topic: TopicDecisions, partition: int) -> bool:
+        """Whether what ZooKeeper says about this broker's replica may be more than it has."""
+        key = (topic.topic_id, partition)
+        if key in self.damaged:
+            return True
+        home = self.home_of(key)
+        if home is not None:
+            return self.of_directories[home].doubts(topic)
+        return any(trust.doubts(topic) for trust in self.of_directories.values())
+
+
+def assess(data: DataDirectory) -> Trust:
     """Compare what the last life of the broker left behind with the machine's present boot. Does file I/O."""
     try:
-        mark = (data_dir / _MARK).read_text(encoding="ascii")
-    except (FileNotFoundError, UnicodeDecodeError):
-        return Trust(is_new=True, may_lack_tails=True)
-    if mark == _RECOVERING:
-        # The last life ended between cutting damaged logs and acting on it: they look whole now.
-        return Trust(is_new=True, may_lack_tails=True)
-    same_boot = mark != "" and mark == _boot_id()
-    return Trust(is_new=False, may_lack_tails=not was_closed_cleanly and not same_boot)
+        found = data.read_note(_MARK)
+    except StorageError as error:
+        log.error("%s", error)
+        return NONE
+    mark = b"" if found is None else found
+    if found is None or not mark.isascii():
+        return NONE  # Also where the last life ended between cutting damaged logs and acting on it.
+    same_boot = mark != b"" and mark.decode("ascii") == _boot_id()
+    return Trust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
 
 
-def suspend(data_dir: Path) -> None:
-    """From here on nothing is believed, until `confirm`. Does file I/O.
+def suspend(data: DataDirectory) -> None:
+    """From here on nothing is believed, until `confirm`. Does file I/O, which needs no room on the disk.
 
     Called after `assess`, where the last stop was not clean: recovery is about to cut what is damaged, and a
-    crash must not make that forgotten.
+    crash must not make that forgotten, since the logs look whole then. Raises StorageError.
     """
-    (data_dir / _MARK).write_text(_RECOVERING, encoding="ascii")
+    data.remove_note(_MARK)
 
 
-def confirm(data_dir: Path) -> None:
-    """From here on the logs are believed, until the machine goes down. Does file I/O."""
-    (data_dir / _MARK).write_text(_boot_id(), encoding="ascii")
+def disown(data: DataDirectory) -> None:
+    """Try to make the next start not believe a directory that has failed: what the operating system took for
+    its disk may never have arrived there. Does file I/O; raises nothing."""
+    data.try_to_remove_note(_MARK)
+
+
+def confirm(data: DataDirectory) -> None:
+    """From here on the logs are believed, until the machine goes down. Does file I/O.
+
+    On a full disk they are not, if they were not before: a restart then leaves the ISRs once more. Raises
+    StorageFailed.
+    """
+    mark = _boot_id().encode("ascii")
+    if data.read_note(_MARK) == mark:
+        return
+    try:
+        data.write_note(_MARK, mark)
+    except DiskFull as error:
+        log.warning("the logs are not believed after the next restart, since there is no room: %s", error)
+        data.remove_note(_MARK)
 
 
 def _boot_id() -> str:
@@ -108,12 +158,49 @@ def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[Partiti
     return frozenset(found)
 
 
+async def look_at_disks(directories: LogDirectories, decisions: Decisions) -> Trusts:
+    """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
+    own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
+
+    Called once at startup.
+    """
+
+    def look_at(data: DataDirectory) -> tuple[Trust, frozenset[PartitionKey]]:
+        trust = assess(data)
+        try:
+            if not data.was_closed_cleanly:
+                suspend(data)
+        except StorageError as error:
+            log.error("%s", error)
+        damaged = damaged_logs(data, decisions)
+        return (NONE if data.failed else trust), damaged
+
+    online = directories.online
+    looked = await asyncio.gather(*(each.run(look_at, each.data) for each in online))
+    trusts = dict.fromkeys((each.path for each in directories.all), NONE)
+    trusts |= {each.path: trust for each, (trust, _) in zip(online, looked, strict=True)}
+
+    def home_of(key: PartitionKey) -> str | None:
+        home = directories.home_of(key)
+        return None if home is None else home.path
+
+    return Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged in looked)))
+
+
+async def confirm_all(directories: LogDirectories) -> None:
+    """Believe the logs from here on. A directory that fails at it is offline."""
+
+    def try_to_confirm(data: DataDirectory) -> None:
+        try:
+            confirm(data)
+        except StorageFailed as error:
+            log.error("%s", error)
+
+    await asyncio.gather(*(each.run(try_to_confirm, each.data) for each in directories.online))
+
+
 async def leave_doubtful_isrs(
-    session: ZooKeeperSession,
-    broker_id: int,
-    trust: Trust,
-    damaged: Collection[PartitionKey],
-    stored: ClusterAsStored,
+    session: ZooKeeperSession, broker_id: int, trusts: Trusts, stored: ClusterAsStored
 ) -> ClusterAsStored:
     """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
 
@@ -121,7 +208,7 @@ async def leave_doubtful_isrs(
     ISR is never empty, and says so. Raises ZooKeeperError, StartupError.
     """
     for _ in range(ATTEMPTS):
-        writes = list(_departures(broker_id, trust, damaged, stored.decisions))
+        writes = list(_departures(broker_id, trusts, stored.decisions))
         if not writes:
             return stored
         for multi in multis_of([[write] for write in writes], None):
@@ -135,17 +222,14 @@ async def leave_doubtful_isrs(
     raise StartupError(f"the ISRs that broker {broker_id} must leave keep changing; start it again")
 
 
-def _departures(
-    broker_id: int, trust: Trust, damaged: Collection[PartitionKey], decisions: Decisions
-) -> Iterator[SetData]:
+def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterator[SetData]:
     for topic in decisions.topics:
-        doubts_topic = trust.doubts(topic)
         for each in topic.partitions:
-            is_doubtful = doubts_topic or (topic.topic_id, each.partition) in damaged
-            if not is_doubtful or broker_id not in each.isr:
+            if broker_id not in each.isr or not trusts.doubts(topic, each.partition):
                 continue
             if len(each.isr) == 1:
-                if not trust.is_new or each.leader_epoch > 0:
+                has_history = trusts.home_of((topic.topic_id, each.partition)) is not None
+                if has_history or each.leader_epoch > 0:
                     log.error(
                         "%s-%d: this broker is the only in-sync replica, and its last records may be lost",
                         topic.topic,

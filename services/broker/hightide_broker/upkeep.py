@@ -1,6 +1,7 @@
-"""What a broker does now and then: flush, checkpoint, apply retention, empty the quarantine.
+"""What is done now and then in a data directory: flush, checkpoint, apply retention, empty the quarantine.
 
-All of it runs on the disk's thread. A broker on which nothing moves writes nothing.
+All of it runs on the directory's thread, and ends when it goes offline. Where nothing moves nothing is
+written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hightide_runtime.clock import Clock
 
 from hightide_broker.core.events import LogStartMoved
 from hightide_broker.decisions import PartitionKey
-from hightide_broker.hosted import HostedReplicas
+from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory, LogClosed, StorageError
 
@@ -32,7 +33,7 @@ class UpkeepSettings:
 
 
 class Upkeep:
-    """The periodic work of one broker: three tasks, whatever the number of partitions."""
+    """The periodic work of one data directory: three tasks, whatever the number of partitions."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Upkeep:
         settings: UpkeepSettings,
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`on_failed` is told when the data directory is out of service."""
+        """`disk` is the directory's thread; `on_failed` is told of each error, which may be the last."""
         self._clock = clock
         self._replicas = replicas
         self._shell = shell
@@ -66,6 +67,9 @@ class Upkeep:
             task.cancel()
         await asyncio.wait(self._tasks)
 
+    def _replicas_here(self) -> list[HostedReplica]:
+        return [replica for replica in self._replicas if replica.log.data_directory == self._data.path]
+
     async def checkpoint(self) -> None:
         """Write down the high watermarks and recovery points that moved since the last time.
 
@@ -73,7 +77,7 @@ class Upkeep:
         """
         now = {
             replica.key: (replica.state.high_watermark, replica.log.durable_end_offset)
-            for replica in self._replicas
+            for replica in self._replicas_here()
         }
         moved = {key: each for key, each in now.items() if self._written.get(key, (0, 0)) != each}
         if not moved:
@@ -83,13 +87,22 @@ class Upkeep:
         await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, high_watermarks)
         self._written = now
 
+    async def checkpoint_last(self) -> None:
+        """Checkpoint once more before the directory is closed; a failure costs recovery time, no more."""
+        if self._data.failed:
+            return
+        try:
+            await self.checkpoint()
+        except StorageError as error:
+            log.error("the last checkpoint of %s is not written: %s", self._data.path, error)
+
     async def flush(self) -> None:
         """Flush what was appended since the last time, so that recovery after a crash has little to read.
 
         One log at a time: whoever waits for the disk with flush=fsync waits for one more log, not for all.
         Raises StorageError.
         """
-        for replica in self._replicas:
+        for replica in self._replicas_here():
             if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
                 await asyncio.shield(self._shell.group_commit.cover((replica,)))
 
@@ -97,7 +110,7 @@ class Upkeep:
         """Delete what is older or more than the topics keep. Raises StorageError."""
         loop = asyncio.get_running_loop()
         now_us = self._clock.wall_us()
-        for replica in self._replicas:
+        for replica in self._replicas_here():
             if replica.log.size_bytes == 0:
                 continue
             try:
@@ -120,14 +133,13 @@ class Upkeep:
             log.info("quarantined %s is deleted: its grace period is over", name)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
+        while not self._data.failed:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await work()
             except StorageError as error:
-                log.error("%s is repeated later: %s", work.__name__, error)
-                if self._data.failed:
-                    self._on_failed(error)
+                log.error("%s failed: %s", work.__name__, error)
+                self._on_failed(error)
             except Exception:
                 # The top of a task: without it nothing would be checkpointed or deleted ever again.
                 log.exception("%s is repeated later", work.__name__)

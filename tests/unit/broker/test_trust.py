@@ -2,44 +2,86 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faulty_files import Fault, FaultyFiles
 from hightide_broker import trust
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.storage import LogSettings
+from hightide_broker.storage import DataDirectory, LogSettings
 from log_rig import KEY, LogRig
 
 PLAIN = TopicDecisions("plain", bytes(16), {}, ())
 SYNCED = TopicDecisions("synced", bytes(16), {"flush": "fsync"}, ())
 
 
-def test_a_new_directory_vouches_for_nothing(tmp_path: Path) -> None:
-    found = trust.assess(tmp_path, was_closed_cleanly=True)
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    """A directory of a broker, new."""
+    opened = DataDirectory.open(tmp_path, "cluster", 1)
+    yield opened
+    opened.close()
+
+
+def killed_and_opened(data: DataDirectory) -> DataDirectory:
+    """The next life, after a kill."""
+    data.write_note("something", b"so that it is not new")
+    data.was_closed_cleanly = False
+    return data
+
+
+def test_a_new_directory_vouches_for_nothing(data: DataDirectory) -> None:
+    assert data.was_closed_cleanly
+    found = trust.assess(data)
     assert found.doubts(PLAIN)
     assert found.doubts(SYNCED)
 
 
-def test_a_process_that_was_killed_lost_nothing_that_it_wrote(tmp_path: Path) -> None:
-    trust.confirm(tmp_path)
-    assert not trust.assess(tmp_path, was_closed_cleanly=False).doubts(PLAIN)
+def test_a_process_that_was_killed_lost_nothing_that_it_wrote(data: DataDirectory) -> None:
+    trust.confirm(data)
+    assert not trust.assess(killed_and_opened(data)).doubts(PLAIN)
 
 
-def after_a_power_cut(data_dir: Path) -> None:
-    trust.confirm(data_dir)
-    (data_dir / "machine_boot_id").write_text("an-earlier-boot-of-this-machine", encoding="ascii")
+def after_a_power_cut(data: DataDirectory) -> None:
+    trust.confirm(data)
+    data.write_note("machine_boot_id", b"an-earlier-boot-of-this-machine")
 
 
-def test_a_machine_that_went_down_may_have_lost_tails_but_not_what_was_synced(tmp_path: Path) -> None:
-    after_a_power_cut(tmp_path)
-    found = trust.assess(tmp_path, was_closed_cleanly=False)
+def test_a_machine_that_went_down_may_have_lost_tails_but_not_what_was_synced(data: DataDirectory) -> None:
+    after_a_power_cut(data)
+    found = trust.assess(killed_and_opened(data))
     assert found.doubts(PLAIN)
     assert not found.doubts(SYNCED)
 
 
-def test_a_clean_shutdown_is_believed_over_a_reboot(tmp_path: Path) -> None:
-    after_a_power_cut(tmp_path)
-    assert not trust.assess(tmp_path, was_closed_cleanly=True).doubts(PLAIN)
+def test_a_clean_shutdown_is_believed_over_a_reboot(data: DataDirectory) -> None:
+    after_a_power_cut(data)
+    assert not trust.assess(data).doubts(PLAIN)
+
+
+def test_a_directory_that_failed_is_not_believed_when_it_works_again(data: DataDirectory) -> None:
+    trust.confirm(data)
+    data._volume.disk.fail(OSError(errno.EIO, "Input/output error"))
+    trust.disown(data)
+    data.close()
+    again = DataDirectory.open(Path(data.path), "cluster", 1)
+    assert trust.assess(again).doubts(SYNCED)
+    again.close()
+
+
+def test_a_full_disk_costs_the_belief_and_not_the_start(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    data = DataDirectory.open(tmp_path, "cluster", 1, files=files)
+    trust.confirm(data)
+    trust.suspend(data)
+    files.faults.append(Fault("write_at", errno.ENOSPC, "machine_boot_id"))
+    trust.confirm(data)
+    assert trust.assess(data).doubts(PLAIN)
+    trust.confirm(data)
+    assert not trust.assess(data).doubts(PLAIN)
+    data.close()
 
 
 MINE = Decisions(
@@ -74,11 +116,34 @@ def test_a_write_that_a_kill_tore_was_never_acknowledged_and_leaves_no_doubt(kil
     killed.close(clean=False)
 
 
-def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(tmp_path: Path) -> None:
-    trust.confirm(tmp_path)
-    trust.suspend(tmp_path)
-    after_the_crash = trust.assess(tmp_path, was_closed_cleanly=False)
+def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(data: DataDirectory) -> None:
+    trust.confirm(data)
+    trust.suspend(data)
+    after_the_crash = trust.assess(killed_and_opened(data))
     assert after_the_crash.doubts(PLAIN)
     assert after_the_crash.doubts(SYNCED)
-    trust.confirm(tmp_path)
-    assert not trust.assess(tmp_path, was_closed_cleanly=False).doubts(PLAIN)
+    trust.confirm(data)
+    assert not trust.assess(data).doubts(PLAIN)
+
+
+GOOD = trust.Trust(is_new=False, may_lack_tails=False)
+
+
+@pytest.mark.parametrize("other", [GOOD, trust.NONE])
+def test_a_log_is_believed_like_the_directory_in_which_it_is(other: trust.Trust) -> None:
+    trusts = trust.Trusts({"/good": GOOD, "/other": other}, {(PLAIN.topic_id, 0): "/good"}.get, frozenset())
+    assert not trusts.doubts(PLAIN, 0)
+
+
+def test_an_absent_log_is_believed_to_be_empty_only_if_every_directory_is_believed() -> None:
+    both = trust.Trusts({"/one": GOOD, "/two": GOOD}, lambda _: None, frozenset())
+    assert not both.doubts(PLAIN, 0)
+    replaced = trust.Trusts({"/one": GOOD, "/two": trust.NONE}, lambda _: None, frozenset())
+    assert replaced.doubts(PLAIN, 0)
+    assert replaced.doubts(SYNCED, 0)
+
+
+def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
+    key = (PLAIN.topic_id, 0)
+    trusts = trust.Trusts({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
+    assert trusts.doubts(PLAIN, 0)

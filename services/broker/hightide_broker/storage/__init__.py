@@ -1,7 +1,7 @@
 """The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""
 
 from hightide_broker.storage.answers import AppendInfo, TimestampFound
-from hightide_broker.storage.data_directory import DataDirectory, PartitionKey
+from hightide_broker.storage.data_directory import DataDirectory, PartitionKey, directory_name
 from hightide_broker.storage.errors import (
     AppendOutOfOrder,
     CorruptFile,
@@ -15,6 +15,7 @@ from hightide_broker.storage.errors import (
     WrongBroker,
     WrongCluster,
 )
+from hightide_broker.storage.identity import check_identities
 from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
 from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates, Rejected, Verdict
@@ -48,4 +49,6 @@ __all__ = [
     "Verdict",
     "WrongBroker",
     "WrongCluster",
+    "check_identities",
+    "directory_name",
 ]

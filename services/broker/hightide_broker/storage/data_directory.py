@@ -275,7 +275,7 @@ class DataDirectory:
     # --- notes ---------------------------------------------------------------------------------------------
 
     def read_note(self, name: str) -> bytes | None:
-        """A small file that its user keeps beside the logs; None where it is missing. Raises StorageFailed."""
+        """A small file that is kept beside the logs; None where it is missing. Raises StorageFailed."""
         path = f"{self._path}/{name}"
         with self._volume.disk:
             return read_file(self._volume.files, path) if self._volume.files.exists(path) else None
@@ -292,6 +292,14 @@ class DataDirectory:
             if self._volume.files.exists(path):
                 self._volume.files.remove(path)
                 self._volume.files.sync_directory(self._path)
+
+    def try_to_remove_note(self, name: str) -> None:
+        """Try it once, also after the directory has failed: the one thing that is tried then. Raises
+        nothing."""
+        try:
+            self._volume.files.remove(f"{self._path}/{name}")
+        except OSError as error:
+            log.warning("%s/%s could not be removed: %s", self._path, name, error)
 
     # -------------------------------------------------------------------------------------------------------
 

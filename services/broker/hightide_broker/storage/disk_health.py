@@ -1,8 +1,9 @@
 """Turns the operating system's errors into those of this package, and remembers the first that is final.
 
 Theory of operation. After a failed fsync the kernel may have dropped the pages and marked them clean, so a
-second fsync that succeeds proves nothing. After any I/O error, then, the data directory is offline: nothing is
-written to it or read from it any more. A full disk and a lack of file descriptors pass, so they are not final.
+second fsync that succeeds proves nothing. After any I/O error, then, the data directory is offline: nothing
+is written to it or read from it any more. A full disk and a lack of file descriptors pass, so they are not
+final.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class DiskHealth:
         return self._failure
 
     def tell(self, on_failure: Callable[[], None]) -> None:
-        """Have this called at the first final error, on the thread that met it; at once, where it has been."""
+        """Have this called at the first final error, on the thread that met it; at once, if it has been."""
         with self._lock:
             self._on_failure = on_failure
             has_failed = self.failed

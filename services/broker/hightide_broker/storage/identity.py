@@ -7,16 +7,24 @@ import fcntl
 import json
 import logging
 import os
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
 from hightide.batch.checksum import crc32c
 
 from hightide_broker.storage.errors import CorruptFile, DirectoryLocked, WrongBroker, WrongCluster
-from hightide_broker.storage.files import Files
+from hightide_broker.storage.files import Files, OsFiles
 from hightide_broker.storage.sealed_file import read_file, write_whole
 
-__all__ = ["DirectoryLock", "check_identity", "mark_clean", "stamp_identity", "take_clean_mark"]
+__all__ = [
+    "DirectoryLock",
+    "check_identities",
+    "check_identity",
+    "mark_clean",
+    "stamp_identity",
+    "take_clean_mark",
+]
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +72,33 @@ def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int
     path = f"{directory}/{_META_NAME}"
     if files.exists(path):
         _check_meta(read_file(files, path), path, directory, cluster_id, broker_id)
+
+
+def check_identities(
+    directories: Sequence[str], cluster_id: str, broker_id: int, files: Files | None = None
+) -> None:
+    """Check all data directories of a broker before any is written to. Called once, before they are opened.
+
+    One that cannot be read is passed over: opening it says why. `files` are the operating system's where not
+    given. Raises WrongCluster, WrongBroker, which also name a directory that is this broker's, and
+    CorruptFile.
+    """
+    files = files if files is not None else OsFiles()
+    ours = ""
+    refusal: WrongCluster | WrongBroker | None = None
+    for directory in directories:
+        try:
+            check_identity(files, directory, cluster_id, broker_id)
+            if files.exists(f"{directory}/{_META_NAME}"):
+                ours = ours or directory
+        except (WrongCluster, WrongBroker) as error:
+            refusal = refusal or error
+        except OSError:
+            continue
+    if refusal is not None and ours:
+        raise type(refusal)(f"{refusal}; {ours} is of cluster {cluster_id} and broker {broker_id}")
+    if refusal is not None:
+        raise refusal
 
 
 def stamp_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:

@@ -126,7 +126,7 @@ class Log:
     @property
     def data_directory(self) -> str:
         """The path of the data directory that it lives in."""
-        return self._directory.rpartition("/")[0]
+        return self._volume.path
 
     @property
     def is_closed(self) -> bool:

@@ -52,6 +52,7 @@ class LoadedIndexes:
 class Volume:
     """The shared things, made once by the data directory."""
 
+    path: str
     files: Files
     disk: DiskHealth
     open_files: OpenFiles
@@ -63,6 +64,7 @@ class Volume:
     def make(cls, path: str, files: Files, settings: DirectorySettings) -> Volume:
         """Those of one data directory."""
         return cls(
+            path=path,
             files=files,
             disk=DiskHealth(path),
             open_files=OpenFiles(files, settings.open_files_max),
