@@ -82,8 +82,9 @@ def test_the_only_member_of_the_isr_commits_alone(pair: ReplicaPair) -> None:
         (LeaderAndIsrDecided.dummy(2, 3, controller_epoch=5, partition_epoch=4), Refusal.INVALID_DECISION),
         (LeaderAndIsrDecided.dummy(2, 4, controller_epoch=5, replicas=(2, 3)), Refusal.NOT_ASSIGNED),
         (LeaderAndIsrDecided.dummy(1, 4, (2, 3), controller_epoch=5), Refusal.INVALID_DECISION),
-        (StopRequested(4, 9, delete=True), Refusal.STALE_CONTROLLER_EPOCH),
-        (StopRequested(5, 2, delete=True), Refusal.FENCED_LEADER_EPOCH),
+        (StopRequested(4, 9, True, None), Refusal.STALE_CONTROLLER_EPOCH),
+        (StopRequested(5, 2, True, None), Refusal.FENCED_LEADER_EPOCH),
+        (StopRequested(5, 3, True, partition_epoch=2), Refusal.FENCED_LEADER_EPOCH),
     ],
     ids=lambda value: value.name if isinstance(value, Refusal) else type(value).__name__,
 )
@@ -119,7 +120,7 @@ def test_the_same_decision_twice_has_no_effect(pair: ReplicaPair) -> None:
 
 def test_a_stopped_replica_obeys_only_newer_decisions(pair: ReplicaPair) -> None:
     pair.decide(1, 3)
-    assert pair[2].happens(StopRequested(1, 3, delete=True)) == (StopFetching(), ReplicaStopped(True))
+    assert pair[2].happens(StopRequested(1, 3, True, None)) == (StopFetching(), ReplicaStopped(True))
     assert pair[2].happens(LeaderAndIsrDecided.dummy(1, 3)) == (Refuse(Refusal.FENCED_LEADER_EPOCH),)
     assert pair[2].happens(LeaderAndIsrDecided.dummy(1, 4)) == (StartFetching(1, 4, 0),)
 

@@ -112,13 +112,17 @@ def become_offline(replica: Replica, decision: Decision) -> Step:
 
 
 def stop_requested(replica: Replica, event: StopRequested) -> Step:
-    """Obey a StopReplica, or refuse it: a late one must not stop a replica that was decided on since
-    (KIP-570)."""
+    """Obey a StopReplica, or refuse it: a late one must not stop a replica that was decided on since.
+
+    The leader epoch alone does not tell (KIP-570): a replica that was moved away and back is assigned again
+    in the same one. The partition epoch does, since it grows with every change of AR.
+    """
     known = replica.decision
     if replica.settings.mends.fence_by_epoch:
         if event.controller_epoch < known.controller_epoch:
             return replica, (Refuse(Refusal.STALE_CONTROLLER_EPOCH),)
-        if event.leader_epoch < known.leader_epoch:
+        assigned_since = event.partition_epoch is not None and event.partition_epoch < known.partition_epoch
+        if event.leader_epoch < known.leader_epoch or assigned_since:
             return replica, (Refuse(Refusal.FENCED_LEADER_EPOCH),)
     if replica.role is Role.FAILED:
         return replica, (Refuse(Refusal.STORAGE_FAILED),)

@@ -61,11 +61,16 @@ class LeaderAndIsrDecided:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The controller's StopReplica (V3 C): stop, and where `delete` is set let go of the data as well."""
+    """The controller's StopReplica (V3 C): stop, and where `delete` is set let go of the data as well.
+
+    `partition_epoch` is the one with which the replica was not assigned any more; None where the topic or
+    the partition is gone for good.
+    """
 
     controller_epoch: int
     leader_epoch: int
     delete: bool
+    partition_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

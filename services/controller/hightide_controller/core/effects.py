@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from hightide_controller.core.events import Topic
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.writes import Change, StoreWrites
 
 __all__ = [
+    "ANY_LEADER_EPOCH",
     "AnswerControlledShutdown",
     "AnswerCreateTopic",
     "AnswerDone",
@@ -39,6 +42,7 @@ __all__ = [
     "Stop",
     "StoreLeaderAndIsr",
     "StoreTopic",
+    "StoreWrites",
     "WatchStates",
 ]
 
@@ -87,19 +91,6 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One conditional write of a leaderAndISR znode.
-
-    `expected_partition_epoch` None: the znode (and its parent) is created, and must not exist.
-    `decided.partition_epoch` is the version that the write gives it.
-    """
-
-    name: TopicPartition
-    expected_partition_epoch: int | None
-    decided: LeaderAndIsr
-
-
-@dataclass(frozen=True, slots=True)
 class StoreLeaderAndIsr:
     """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and changes."""
 
@@ -119,7 +110,10 @@ class ReadStates:
 
 @dataclass(frozen=True, slots=True)
 class StoreTopic:
-    """One multi: check /controller_epoch, create the topic znode and, with settings, its config znode."""
+    """One multi: check /controller_epoch, create the topic znode, its id marker and, with settings, its config.
+
+    The versions of what is created are 0.
+    """
 
     request_id: int
     controller_epoch_version: int | None
@@ -144,14 +138,24 @@ class Decision:
     adding_replicas: tuple[int, ...] = ()
 
 
+ANY_LEADER_EPOCH: Final = 2**31 - 1
+"""In a Stop: whatever leader epoch the replica is in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One replica to stop (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too."""
+    """One replica to stop (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too.
+
+    `partition_epoch` is the one with which it was not assigned any more, None where the topic or the
+    partition is gone for good. A replica that was moved away and back is in the same leader epoch, so a late
+    StopReplica is told from the LeaderAndISR that came after it by this alone.
+    """
 
     topic: str
     topic_id: str
     partition: int
     leader_epoch: int
+    partition_epoch: int | None
     delete: bool = True
 
 
@@ -191,7 +195,8 @@ class SendLeaderAndIsr:
 class SendUpdateMetadata:
     """Tell each of these brokers what changed; `full`: everything, `names` is then empty.
 
-    What is sent is the state at the time of sending, so repeated effects melt into one.
+    What is sent is the state at the time of sending, so repeated effects melt into one. A name of a topic
+    that is known, whose partition is not, is a removed partition, and told as one (UNKNOWN_PARTITION).
     """
 
     brokers: tuple[tuple[int, int], ...]
@@ -313,10 +318,14 @@ Effect = (
     Campaign
     | Resign
     | StoreLeaderAndIsr
+    | StoreWrites
     | ReadStates
+    | ReadTopics
     | StoreTopic
     | SendLeaderAndIsr
+    | SendStopReplica
     | SendUpdateMetadata
+    | AnswerTopic
     | AnswerCreateTopic
     | AnswerControlledShutdown
     | RefuseRequest
