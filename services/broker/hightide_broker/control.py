@@ -115,7 +115,9 @@ class Control:
             replica = self._replicas.get(key)
             code: ErrorCode.ValueType = OK
             if replica is not None:
-                event = StopRequested(stamp.controller_epoch, stop.leader_epoch, stop.delete)
+                event = StopRequested(
+                    stamp.controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch
+                )
                 code = self._feed(replica, event)
             if stop.delete and code == OK:
                 # Where the replica's core has just stopped, this is the quarantine that it began.

@@ -156,7 +156,14 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
 def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...]:
     """StopReplica."""
     return tuple(
-        StopDecision(each.topic, _topic_id(each.topic_id), each.partition, each.leader_epoch, each.delete)
+        StopDecision(
+            each.topic,
+            _topic_id(each.topic_id),
+            each.partition,
+            each.leader_epoch,
+            each.delete,
+            each.partition_epoch if each.HasField("partition_epoch") else None,
+        )
         for each in request.partitions
     )
 

@@ -68,3 +68,5 @@ class StopDecision:
     partition: int
     leader_epoch: int
     delete: bool
+    partition_epoch: int | None = None
+    """The one with which it was not assigned any more; None where the partition is gone for good."""
