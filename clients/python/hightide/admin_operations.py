@@ -1,28 +1,41 @@
-"""What an admin client asks of the controller. Sans-IO; shared by threads and asyncio."""
+"""What an admin client asks about topics and the cluster. Sans-IO; shared by threads and asyncio.
 
-from collections.abc import Mapping, Sequence
+An order may be carried out although its answer never comes: the controller died after it had written, or the
+connection broke. `Operations.order` gives it again, to whoever is the controller then. What each repetition
+means is said at each operation; none of them does anything twice, and none reports as failed what its own
+first attempt has done.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+
+from hightide.admin_answers import cluster_description, described
+from hightide.admin_arguments import checked_count, checked_replicas, checked_settings
 from hightide.calls import Method
 from hightide.cluster import topic_description
-from hightide.errors import InvalidArgumentError, TopicAlreadyExistsError, UnknownTopicError, from_code
-from hightide.operations import Operation, Operations
-from hightide.records import BrokerDescription, ClusterDescription, TopicDescription
-from hightide.v1 import errors_pb2
+from hightide.errors import TopicAlreadyExistsError, UnknownTopicError
+from hightide.operations import Operation
+from hightide.reassignment_operations import ReassignmentOperations
+from hightide.records import ClusterDescription, DeletedTopic, TopicDescription
 from hightide.v1.controller_service_pb2 import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    AlterTopicConfigRequest,
+    AlterTopicConfigResponse,
     CreateTopicRequest,
     CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeTopicsRequest,
     DescribeTopicsResponse,
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
     ReplicaAssignment,
 )
-from hightide.v1.metadata_pb2 import Endpoint, TopicMetadata
-
-_INT32_MAX = 2**31 - 1
 
 
-class AdminOperations(Operations):
+class AdminOperations(ReassignmentOperations):
     """The operations of `Admin`."""
 
     def create_topic(
@@ -37,14 +50,13 @@ class AdminOperations(Operations):
     ) -> Operation[TopicDescription]:
         """Create a topic. Where an attempt got no answer and the next one says that the topic exists, it is
         the one that was asked for, if it has its shape."""
-        for what, number in (("partitions", partitions), ("replication_factor", replication_factor)):
-            if not -_INT32_MAX <= number <= _INT32_MAX:
-                raise InvalidArgumentError(f"{what} is {number}; no topic is that large")
         request = CreateTopicRequest(
             topic=name,
-            partition_count=0 if assignment is not None else partitions,
-            replication_factor=0 if assignment is not None else replication_factor,
-            assignment=[ReplicaAssignment(replicas=replicas) for replicas in assignment or ()],
+            partition_count=0 if assignment is not None else checked_count("partitions", partitions),
+            replication_factor=0
+            if assignment is not None
+            else checked_count("replication_factor", replication_factor),
+            assignment=_assignment(assignment),
             configs={key: str(value) for key, value in configs.items()},
             validate_only=validate_only,
         )
@@ -60,6 +72,96 @@ class AdminOperations(Operations):
             return existing
         return topic_description(answer.topic)
 
+    def delete_topic(self, name: str, *, validate_only: bool) -> Operation[DeletedTopic]:
+        """Delete a topic. The topic is looked up first, by its id: where an attempt got no answer and that id
+        is gone, it is done, and a topic that somebody created under the name meanwhile is left alone."""
+        (before,) = yield from self.describe_topics([name])
+
+        def settled() -> Operation[DeleteTopicResponse | None]:
+            now = yield from self._described_or_none(name)
+            return None if now is not None and now.topic_id == before.topic_id else DeleteTopicResponse()
+
+        request = DeleteTopicRequest(topic=name, validate_only=validate_only)
+        try:
+            answer = yield from self.order(Method.DELETE_TOPIC, request, DeleteTopicResponse, settled=settled)
+        except UnknownTopicError:
+            # It was there a moment ago: an attempt of ours, or somebody else, has deleted it.
+            return DeletedTopic(before)
+        return DeletedTopic(before, tuple(answer.absent_brokers))
+
+    def add_partitions(
+        self,
+        name: str,
+        partition_count: int,
+        *,
+        assignment: Sequence[Sequence[int]] | None,
+        validate_only: bool,
+    ) -> Operation[TopicDescription]:
+        """Grow a topic to a number of partitions. Where an attempt got no answer and the topic has that
+        number, it is done."""
+        request = AddPartitionsRequest(
+            topic=name,
+            partition_count=checked_count("partition_count", partition_count),
+            assignment=_assignment(assignment),
+            validate_only=validate_only,
+        )
+
+        def settled() -> Operation[AddPartitionsResponse | None]:
+            (now,) = yield from self.describe_topics([name])
+            return AddPartitionsResponse() if len(now.partitions) == partition_count else None
+
+        answer = yield from self.order(Method.ADD_PARTITIONS, request, AddPartitionsResponse, settled=settled)
+        return (yield from self._topic_after(name, answer))
+
+    def remove_partitions(
+        self, name: str, partition_count: int, *, validate_only: bool
+    ) -> Operation[TopicDescription]:
+        """Shrink a topic to a number of partitions. The topic is looked up first, by its id: where an attempt
+        got no answer and the topic has that number, it is done; where another topic has the name meanwhile,
+        that one keeps its partitions, and UnknownTopicError tells it."""
+        request = RemovePartitionsRequest(
+            topic=name,
+            partition_count=checked_count("partition_count", partition_count),
+            validate_only=validate_only,
+        )
+        (before,) = yield from self.describe_topics([name])
+
+        def settled() -> Operation[RemovePartitionsResponse | None]:
+            (now,) = yield from self.describe_topics([name])
+            if now.topic_id != before.topic_id:
+                raise UnknownTopicError(
+                    f"topic {name} was deleted meanwhile, and another one of this name was created",
+                    topic=name,
+                )
+            return RemovePartitionsResponse() if len(now.partitions) == partition_count else None
+
+        answer = yield from self.order(
+            Method.REMOVE_PARTITIONS, request, RemovePartitionsResponse, settled=settled
+        )
+        return (yield from self._topic_after(name, answer))
+
+    def _topic_after(
+        self, name: str, answer: AddPartitionsResponse | RemovePartitionsResponse
+    ) -> Operation[TopicDescription]:
+        """The topic that the controller answered with, or, where that answer was lost, as it is now."""
+        if answer.HasField("topic"):
+            return topic_description(answer.topic)
+        (now,) = yield from self.describe_topics([name])
+        return now
+
+    def alter_topic_config(
+        self, name: str, configs: Mapping[str, str], reset: Iterable[str], *, validate_only: bool
+    ) -> Operation[dict[str, str]]:
+        """Change settings. Done twice it is the same as done once."""
+        request = AlterTopicConfigRequest(
+            topic=name,
+            set={key: str(value) for key, value in configs.items()},
+            reset=checked_settings(configs, reset),
+            validate_only=validate_only,
+        )
+        answer = yield from self.order(Method.ALTER_TOPIC_CONFIG, request, AlterTopicConfigResponse)
+        return dict(answer.configs)
+
     def describe_topics(self, names: Sequence[str] | None) -> Operation[list[TopicDescription]]:
         """Describe topics from the controller. Raises UnknownTopicError."""
         if names is not None and not names:
@@ -67,7 +169,14 @@ class AdminOperations(Operations):
         answer = yield from self.order(
             Method.DESCRIBE_TOPICS, DescribeTopicsRequest(topics=names or ()), DescribeTopicsResponse
         )
-        return [_described(topic) for topic in answer.topics]
+        return [described(topic) for topic in answer.topics]
+
+    def _described_or_none(self, name: str) -> Operation[TopicDescription | None]:
+        try:
+            (topic,) = yield from self.describe_topics([name])
+        except UnknownTopicError:
+            return None
+        return topic
 
     def list_topics(self) -> Operation[list[str]]:
         """The names of all topics, as a broker knows them."""
@@ -79,37 +188,11 @@ class AdminOperations(Operations):
         answer = yield from self.order(
             Method.DESCRIBE_CLUSTER, DescribeClusterRequest(), DescribeClusterResponse
         )
-        return ClusterDescription(
-            cluster_id=answer.cluster_id,
-            controller_id=answer.controller.id,
-            controller_address=_address(answer.controller) or "",
-            controller_epoch=answer.controller_epoch,
-            brokers=tuple(
-                BrokerDescription(
-                    broker_id=broker.endpoint.id,
-                    address=_address(broker.endpoint),
-                    alive=broker.alive,
-                    broker_epoch=broker.broker_epoch,
-                    leader_count=broker.leader_count,
-                    replica_count=broker.replica_count,
-                )
-                for broker in answer.brokers
-            ),
-            topic_count=answer.topic_count,
-            partition_count=answer.partition_count,
-            offline_partition_count=answer.offline_partition_count,
-            under_replicated_partition_count=answer.under_replicated_partition_count,
-            under_min_isr_partition_count=answer.under_min_isr_partition_count,
-        )
+        return cluster_description(answer)
 
 
-def _described(topic: TopicMetadata) -> TopicDescription:
-    if topic.error_code == errors_pb2.ERROR_CODE_UNKNOWN_TOPIC:
-        raise UnknownTopicError(f"topic {topic.topic} does not exist")
-    if topic.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
-        raise from_code(topic.error_code, "", topic=topic.topic)
-    return topic_description(topic)
-
-
-def _address(endpoint: Endpoint) -> str | None:
-    return f"{endpoint.host}:{endpoint.port}" if endpoint.port else None
+def _assignment(assignment: Sequence[Sequence[int]] | None) -> list[ReplicaAssignment]:
+    return [
+        ReplicaAssignment(replicas=checked_replicas(replicas, f"partition {at} of the assignment"))
+        for at, replicas in enumerate(assignment or ())
+    ]

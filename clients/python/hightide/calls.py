@@ -28,9 +28,19 @@ class Method(Enum):
     LIST_OFFSETS = _BROKER + "ListOffsets"
     GET_METADATA = _BROKER + "GetMetadata"
     INIT_PRODUCER_ID = _BROKER + "InitProducerId"
+    DESCRIBE_REPLICAS = _BROKER + "DescribeReplicas"
     CREATE_TOPIC = _CONTROLLER + "CreateTopic"
     DESCRIBE_TOPICS = _CONTROLLER + "DescribeTopics"
     DESCRIBE_CLUSTER = _CONTROLLER + "DescribeCluster"
+    DELETE_TOPIC = _CONTROLLER + "DeleteTopic"
+    ADD_PARTITIONS = _CONTROLLER + "AddPartitions"
+    REMOVE_PARTITIONS = _CONTROLLER + "RemovePartitions"
+    ALTER_TOPIC_CONFIG = _CONTROLLER + "AlterTopicConfig"
+    REASSIGN_PARTITIONS = _CONTROLLER + "ReassignPartitions"
+    CANCEL_REASSIGNMENTS = _CONTROLLER + "CancelReassignments"
+    LIST_REASSIGNMENTS = _CONTROLLER + "ListReassignments"
+    ALTER_REASSIGNMENT_THROTTLE = _CONTROLLER + "AlterReassignmentThrottle"
+    ELECT_LEADERS = _CONTROLLER + "ElectLeaders"
 
 
 class Call(ABC, Generic[AnswerT]):

@@ -17,7 +17,9 @@ from hightide.errors import (
     ControllerUnavailableError,
     HightideError,
     NotControllerError,
+    OverloadedError,
     PartitionOfflineError,
+    TopicBeingDeletedError,
     UnknownPartitionError,
     UnknownTopicError,
     from_code,
@@ -38,6 +40,9 @@ T = TypeVar("T")
 MessageT = TypeVar("MessageT", bound=Message)
 
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+
+# Answers after which an order may be given again, and of which it is certain that it was not carried out.
+_REFUSALS: Final = (OverloadedError, TopicBeingDeletedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +142,31 @@ class Operations:
                 raise UnknownTopicError(f"topic {topic} does not exist")
             yield Pause(RETRY_PAUSE_MS)
 
-    def order(self, method: Method, request: Message, answer_type: type[MessageT]) -> Operation[MessageT]:
+    def order(
+        self,
+        method: Method,
+        request: Message,
+        answer_type: type[MessageT],
+        *,
+        settled: Callable[[], Operation[MessageT | None]] | None = None,
+    ) -> Operation[MessageT]:
         """Ask the active controller. Raises its typed refusal, or ControllerUnavailableError. Afterwards
-        `is_uncertain` tells whether an attempt before the last one may have been carried out."""
+        `is_uncertain` tells whether an attempt before the last one may have been carried out.
+
+        `settled` is for orders that must not be repeated blindly: it looks after an attempt whose outcome is
+        unknown, and what it returns, unless that is None, stands for the answer."""
         last: HightideError | None = None
+        self.is_uncertain = is_uncertain = False
         while True:
             address = self.cluster.controller_address
             if address is None or last is not None:
                 yield from self.metadata()
+                address = self.cluster.controller_address
+            if is_uncertain and settled is not None:
+                found = yield from settled()
+                self.is_uncertain = True
+                if found is not None:
+                    return found
                 address = self.cluster.controller_address
             if address is not None:
                 call = MessageCall(address, method, self._left_ms(self._budget_ms), request, answer_type)
@@ -152,6 +174,7 @@ class Operations:
                     answer: MessageT = yield call
                 except HightideError as error:
                     last = self._after(error, address)
+                    is_uncertain = self.is_uncertain
                 else:
                     return answer
             if self._is_over():
@@ -170,7 +193,8 @@ class Operations:
             return error
         if not error.retriable or self._is_over():
             raise error
-        self.is_uncertain = True
+        if not isinstance(error, _REFUSALS):
+            self.is_uncertain = True
         self.cluster.controller_address = None
         return error
 

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hightide.errors import HightideError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -149,6 +152,15 @@ class BrokerDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing that an operator should look at. `subject` is the path of a znode, a topic-partition, or a
+    broker; `message` is a sentence with the next step."""
+
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """The cluster as the active controller sees it."""
 
@@ -162,13 +174,120 @@ class ClusterDescription:
     offline_partition_count: int
     under_replicated_partition_count: int
     under_min_isr_partition_count: int
+    not_preferred_leader_count: int = 0
+    reassignment_count: int = 0
+    reassignment_throttle_bytes_per_s: int = 0
+    complaints: tuple[Complaint, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether every partition has a leader and all its replicas in sync, and every broker is alive."""
+        """Whether every partition has a leader and all its replicas in sync, every broker is alive, and the
+        controller has nothing to complain of."""
         return (
             self.offline_partition_count == 0
             and self.under_replicated_partition_count == 0
             and self.under_min_isr_partition_count == 0
             and all(broker.alive for broker in self.brokers)
+            and not self.complaints
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A topic that is gone. `absent_brokers` are down and hold replicas of it: they let go of them when they
+    start again. It is empty too where an earlier attempt, whose answer was lost, proved to have deleted the
+    topic."""
+
+    topic: TopicDescription
+    absent_brokers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What became of one partition of a request about many. `error` says why nothing was done."""
+
+    partition: TopicPartition
+    error: "HightideError | None" = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """One move under way (V3 F). `target` is RAR; `replicas` is AR: both, until the move is done, which it is
+    when the target is part of `isr`. `leader` is None where the partition is offline."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    original: tuple[int, ...]
+    target: tuple[int, ...]
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int | None
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """The brokers that get a replica by this move."""
+        return tuple(broker for broker in self.target if broker not in self.original)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """The brokers that let go of theirs when it is done."""
+        return tuple(broker for broker in self.original if broker not in self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentListing:
+    """The moves that are not finished, by topic and partition, and the speed limit of moves: bytes a second
+    that each broker sends, 0 for none."""
+
+    reassignments: tuple[Reassignment, ...]
+    throttle_bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """What became of one partition's election. Electing whoever leads already is no error. Of an unclean
+    election `previous_isr` is the ISR before: what only those brokers held is lost."""
+
+    partition: TopicPartition
+    leader: int | None
+    leader_epoch: int
+    previous_leader: int | None
+    previous_isr: tuple[int, ...] = ()
+    message: str = ""
+    error: "HightideError | None" = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the partition is led as was asked for."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica as its broker knows it. `log_directory` counts the broker's directories from 0; where
+    `storage_failed`, that directory cannot be used and the figures are the last ones known."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    broker_id: int
+    is_leader: bool
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    size_bytes: int
+    log_directory: int = 0
+    storage_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaListing:
+    """What the live brokers hold, by partition and broker. `silent_brokers` did not answer, and why."""
+
+    replicas: tuple[ReplicaDescription, ...]
+    silent_brokers: Mapping[int, str] = field(default_factory=dict)

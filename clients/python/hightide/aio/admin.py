@@ -13,7 +13,17 @@ from hightide.errors import ClosedError
 from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import offset_at
 from hightide.operations import Operation
-from hightide.records import ClusterDescription, TopicDescription, TopicPartition
+from hightide.reassignment_operations import ElectionKindName
+from hightide.records import (
+    ClusterDescription,
+    DeletedTopic,
+    Election,
+    PartitionOutcome,
+    ReassignmentListing,
+    ReplicaListing,
+    TopicDescription,
+    TopicPartition,
+)
 from hightide.transport import AioTransport
 
 T = TypeVar("T")
@@ -22,8 +32,8 @@ OffsetWhen = Literal["earliest", "latest"] | datetime | int
 
 
 class Admin:
-    """Creates and describes on one event loop. It finds the active controller by itself and follows it when
-    it changes.
+    """Creates, changes and describes on one event loop. It finds the active controller by itself and follows
+    it when it changes.
 
     Every method retries what may pass until timeout_ms is over, then raises what stood in the way last:
     BrokersUnavailableError, ControllerUnavailableError, or the server's typed error.
@@ -66,6 +76,108 @@ class Admin:
                 validate_only=validate_only,
             )
         )
+
+    async def delete_topic(self, name: str, *, validate_only: bool = False) -> DeletedTopic:
+        """Delete a topic and its data, also where the broker of a replica is down, and wait until the name is
+        free. Raises UnknownTopicError. Safe to repeat: see `AdminOperations.delete_topic`."""
+        return await self._run(self._operations().delete_topic(name, validate_only=validate_only))
+
+    async def add_partitions(
+        self,
+        name: str,
+        partition_count: int,
+        *,
+        assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> TopicDescription:
+        """Grow a topic to so many partitions and wait until the new ones have leaders. Keys hash to other
+        partitions from then on. `assignment` names the brokers of each new one. Raises UnknownTopicError,
+        InvalidPartitionCountError, InvalidAssignmentError."""
+        return await self._run(
+            self._operations().add_partitions(
+                name, partition_count, assignment=assignment, validate_only=validate_only
+            )
+        )
+
+    async def remove_partitions(
+        self, name: str, partition_count: int, *, validate_only: bool = False
+    ) -> TopicDescription:
+        """Shrink a topic to so many partitions: those with the highest numbers go, with their records. Keys
+        hash to other partitions from then on, and what groups committed for the removed ones is void. Raises
+        UnknownTopicError, InvalidPartitionCountError, ReassignmentInProgressError."""
+        return await self._run(
+            self._operations().remove_partitions(name, partition_count, validate_only=validate_only)
+        )
+
+    async def alter_topic_config(
+        self,
+        name: str,
+        configs: Mapping[str, str] | None = None,
+        *,
+        reset: Iterable[str] = (),
+        validate_only: bool = False,
+    ) -> dict[str, str]:
+        """Give settings a value, or put them back to their defaults; all settings that differ from the
+        defaults afterwards. They hold on the live brokers when it returns. Raises UnknownTopicError,
+        InvalidConfigError."""
+        return await self._run(
+            self._operations().alter_topic_config(name, configs or {}, reset, validate_only=validate_only)
+        )
+
+    async def reassign_partitions(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int]],
+        *,
+        throttle_bytes_per_s: int | None = None,
+        validate_only: bool = False,
+    ) -> list[PartitionOutcome]:
+        """Begin to move partitions to these brokers, the first being the preferred leader; each is accepted
+        or refused on its own. Returns when all are written down; `list_reassignments` shows how far they are.
+        `throttle_bytes_per_s`: the speed limit from now on; 0: none, None: as it is. Safe to repeat."""
+        return await self._run(
+            self._operations().reassign_partitions(
+                moves, throttle_bytes_per_s=throttle_bytes_per_s, validate_only=validate_only
+            )
+        )
+
+    async def cancel_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, validate_only: bool = False
+    ) -> list[PartitionOutcome]:
+        """Take moves back, of these partitions or of all: they stay where they were."""
+        return await self._run(
+            self._operations().cancel_reassignments(partitions, validate_only=validate_only)
+        )
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> ReassignmentListing:
+        """The moves that are not finished, of these partitions or of all, and their speed limit."""
+        return await self._run(self._operations().list_reassignments(partitions))
+
+    async def set_reassignment_throttle(self, bytes_per_s: int) -> None:
+        """Let each broker send at most so many bytes a second to replicas that are being moved; 0: no limit.
+        It holds for moves under way too, and slows no replica that is in sync."""
+        await self._run(self._operations().set_reassignment_throttle(bytes_per_s))
+
+    async def elect_leaders(
+        self,
+        kind: ElectionKindName,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> list[Election]:
+        """Elect leaders by hand. A "preferred" election gives partitions (None: all) their preferred leader
+        back, where it is alive and in sync. An "unclean" one lets any live replica lead where no in-sync one
+        is alive; records are lost by it, and each partition must be named. Of all, the elections that changed
+        something. Raises InvalidArgumentError."""
+        return await self._run(
+            self._operations().elect_leaders(kind, partitions, validate_only=validate_only)
+        )
+
+    async def describe_replicas(self, topics: Iterable[str] | None = None) -> ReplicaListing:
+        """Sizes and offsets of the replicas of these topics, or of all, from every live broker. Raises
+        BrokersUnavailableError, or what stood in the way where no broker answers."""
+        return await self._run(self._operations().describe_replicas(topics))
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
         """These topics in this order, or all by name, from the controller. Raises UnknownTopicError."""

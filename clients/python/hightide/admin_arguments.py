@@ -1,0 +1,66 @@
+"""What users give to an admin client, checked before anything is asked of the cluster."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from hightide.errors import InvalidArgumentError
+from hightide.records import TopicPartition
+
+T = TypeVar("T")
+
+# The controller takes so many partitions in one request (controller_service.proto).
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+def checked_count(what: str, number: int) -> int:
+    """A number that a request can carry; whether it makes sense, the controller says. Raises
+    InvalidArgumentError."""
+    if not -_INT32_MAX <= number <= _INT32_MAX:
+        raise InvalidArgumentError(f"{what} is {number}; no topic is that large")
+    return number
+
+
+def checked_replicas(replicas: Iterable[int], where: str) -> list[int]:
+    """Broker ids that a request can carry. Raises InvalidArgumentError."""
+    brokers = list(replicas)
+    for broker in brokers:
+        if not -_INT32_MAX <= broker <= _INT32_MAX:
+            raise InvalidArgumentError(f"{where}: {broker} is no broker id")
+    return brokers
+
+
+def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions without repetition, in the order given. Raises InvalidArgumentError."""
+    checked = list(dict.fromkeys(partitions))
+    for each in checked:
+        if not 0 <= each.partition <= _INT32_MAX:
+            raise InvalidArgumentError(
+                f"topic {each.topic} has no partition {each.partition}; they run from 0"
+            )
+    return checked
+
+
+def checked_throttle(bytes_per_s: int) -> int:
+    """A speed limit in bytes a second; 0: none. Raises InvalidArgumentError."""
+    if not 0 <= bytes_per_s <= _INT64_MAX:
+        raise InvalidArgumentError(f"a speed limit of {bytes_per_s} bytes a second; 0 stands for none")
+    return bytes_per_s
+
+
+def checked_settings(configs: Mapping[str, str], reset: Iterable[str]) -> list[str]:
+    """The settings to reset. Raises InvalidArgumentError where nothing is asked for, or both of one."""
+    names = list(dict.fromkeys(reset))
+    if not configs and not names:
+        raise InvalidArgumentError("no setting is named that should change")
+    both = sorted(set(configs).intersection(names))
+    if both:
+        raise InvalidArgumentError(f"{', '.join(both)}: set it or reset it, not both")
+    return names
+
+
+def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut what one request cannot carry."""
+    for start in range(0, len(items), PARTITIONS_PER_REQUEST_MAX):
+        yield items[start : start + PARTITIONS_PER_REQUEST_MAX]
