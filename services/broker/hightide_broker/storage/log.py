@@ -3,29 +3,28 @@
 Theory of operation. A log is a row of segments; only the last, the active one, is written to. An append is
 one write at the end of the active segment, then the offsets in memory move; a write that fails is cut back,
 so the log is always whole batches. Nothing is synced on the way: `flush` syncs from a thread what was
-written so far, and `durable_end_offset` follows. Opening and recovering a log is `log_opening`, which
-batches lie in memory `tail`, which segments may go `retention`.
+written so far (`unsynced`), and `durable_end_offset` follows. Opening and recovering a log is `log_opening`,
+which batches lie in memory `tail`, how the others are found `reading`, which segments may go `retention`.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from hightide.batch.header import BatchHeader, Buffer, InvalidBatch, iterate, verify_crc
+from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
 from hightide_broker.storage.errors import (
-    AppendOutOfOrder,
     LogClosed,
     OffsetOutOfRange,
 )
-from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerStates
+from hightide_broker.storage.reading import SequentialReads, first_candidate
+from hightide_broker.storage.replicated_batches import ExpectedBatches
 from hightide_broker.storage.retention import expired_count
 from hightide_broker.storage.sealed_file import write_new
 from hightide_broker.storage.segment import Segment
@@ -33,14 +32,13 @@ from hightide_broker.storage.settings import SEGMENT_BYTES_MAX, LogSettings
 from hightide_broker.storage.snapshots import ProducerSnapshots
 from hightide_broker.storage.stamping import stamped
 from hightide_broker.storage.tail import Tail, TailBatch, worth_keeping
+from hightide_broker.storage.unsynced import UnsyncedSegments
 from hightide_broker.storage.volume import Volume
 
 __all__ = ["AppendInfo", "Log", "TimestampFound"]
 
 # Offsets in an index are 32 bits wide.
 _SEGMENT_OFFSETS_MAX: Final = 2**31 - 1
-# Where sequential readers stand, so that their next read needs no look-up.
-_POSITIONS_REMEMBERED: Final = 32
 
 
 class Log:
@@ -91,7 +89,7 @@ class Log:
         self._changed = False
         self._closed = False
         self._tail = Tail(volume.tails)
-        self._positions: dict[int, tuple[Segment, int]] = {}
+        self._reads = SequentialReads()
         self._snapshots = ProducerSnapshots(volume.files, directory)
         self._producers: ProducerStates | None = None
 
@@ -171,7 +169,9 @@ class Log:
         """
         view = memoryview(batches)
         with self._lock:
-            headers = self._check_from_leader(view)
+            headers = ExpectedBatches(
+                repr(self), self.topic_id, self.partition, self._end_offset, self.epochs.latest
+            ).check(view)
             if not worth_keeping(view):
                 view = memoryview(bytes(view))
             in_tail = []
@@ -181,25 +181,6 @@ class Log:
                 in_tail.append(TailBatch(header.base_offset, header.next_offset, len(piece), (piece,)))
                 at += header.size_bytes
             return self._append([view], in_tail, headers, len(view))
-
-    def _check_from_leader(self, view: memoryview) -> tuple[BatchHeader, ...]:
-        """A leader's word is checked as well: its disk or the way here may have changed what it sent."""
-        headers = []
-        expected, epoch = self._end_offset, self.epochs.latest
-        for at, header in iterate(view):
-            verify_crc(view, at, header)
-            if (header.topic_id, header.partition) != (self.topic_id, self.partition):
-                raise InvalidBatch(f"{self!r} was sent a batch of {header.topic_id.hex()}-{header.partition}")
-            if header.base_offset != expected or header.leader_epoch < epoch:
-                raise AppendOutOfOrder(
-                    f"{self!r} was sent offset {header.base_offset} of leader epoch {header.leader_epoch}; "
-                    f"the next is {expected} of epoch {epoch} or newer"
-                )
-            expected, epoch = header.next_offset, header.leader_epoch
-            headers.append(header)
-        if not headers:
-            raise InvalidBatch(f"{self!r} was sent no batch to append")
-        return tuple(headers)
 
     def _append(
         self,
@@ -293,29 +274,7 @@ class Log:
             if offset >= min(end_offset, self._end_offset):
                 return []
             with self._volume.disk:
-                return self._read_file(offset, max_bytes, min(end_offset, self._end_offset))
-
-    def _read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
-        segment, position = self._positions.pop(offset, (None, 0))
-        if segment is None:
-            segment = self._segment_with(offset)
-            position, _ = segment.locate(offset)
-        batches, next_offset = segment.read(position, max_bytes, end_offset)
-        if len(batches) == 0:
-            return []
-        if next_offset < segment.next_offset:
-            self._remember_position(next_offset, segment, position + len(batches))
-        return [batches]
-
-    def _segment_with(self, offset: int) -> Segment:
-        place = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        assert place >= 0
-        return self._segments[place]
-
-    def _remember_position(self, offset: int, segment: Segment, position: int) -> None:
-        if len(self._positions) >= _POSITIONS_REMEMBERED:
-            del self._positions[next(iter(self._positions))]
-        self._positions[offset] = (segment, position)
+                return self._reads.read(self._segments, offset, max_bytes, min(end_offset, self._end_offset))
 
     def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
         """The first record at or after a timestamp, below `end_offset`; None where there is none.
@@ -328,7 +287,9 @@ class Log:
             with self._lock:
                 self._check_open()
                 with self._volume.disk:
-                    candidate = self._candidate(timestamp_us, max(offset, self.log_start_offset), end_offset)
+                    candidate = first_candidate(
+                        self._segments, timestamp_us, max(offset, self.log_start_offset), end_offset
+                    )
             if candidate is None:
                 return None
             header, batch = candidate
@@ -341,18 +302,6 @@ class Log:
                 return TimestampFound(header.base_offset + found[0], found[1])
             # The header promised more than the records hold; look behind it.
             offset = header.next_offset
-
-    def _candidate(self, timestamp_us: int, offset: int, end_offset: int) -> tuple[BatchHeader, bytes] | None:
-        """The first batch from `offset` on whose latest timestamp is late enough, below `end_offset`."""
-        for segment in self._segments:
-            if segment.next_offset <= offset or segment.latest_us < timestamp_us:
-                continue
-            for position, header in segment.batches_from(timestamp_us):
-                if header.next_offset > end_offset:
-                    return None
-                if header.base_offset >= offset and header.max_timestamp_us >= timestamp_us:
-                    return header, segment.read_at(header.size_bytes, position)
-        return None
 
     # --- cutting off ---------------------------------------------------------------------------------------
 
@@ -434,7 +383,7 @@ class Log:
     def _note_cut(self) -> None:
         self._changed = True
         self._truncations += 1
-        self._positions.clear()
+        self._reads.forget()
         self._producers = None
 
     def _bases(self) -> frozenset[int]:
@@ -454,36 +403,20 @@ class Log:
                     return self._durable_end_offset
                 end_offset, truncations = self._end_offset, self._truncations
                 with self._volume.disk:
-                    dirty = self._lease_dirty()
+                    unsynced = UnsyncedSegments.of(self._segments, self._volume.open_files)
                 names_unsynced, self._names_unsynced = self._names_unsynced, False
-            self._sync(dirty, names_unsynced)
+            self._sync(unsynced, names_unsynced)
             with self._lock:
                 # After a cut meanwhile, what is there now may not be what was synced.
                 if truncations == self._truncations:
-                    for segment, size_bytes, _ in dirty:
-                        segment.synced_bytes = max(segment.synced_bytes, size_bytes)
+                    unsynced.note_synced()
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
                 return self._durable_end_offset
 
-    def _lease_dirty(self) -> list[tuple[Segment, int, Lease]]:
-        """The segments that hold more than is synced, with their sizes, kept open."""
-        dirty: list[tuple[Segment, int, Lease]] = []
-        try:
-            for segment in self._segments:
-                if segment.synced_bytes < segment.size_bytes:
-                    lease = self._volume.open_files.lease(segment.log_path)
-                    dirty.append((segment, segment.size_bytes, lease))
-        except OSError:
-            for _, _, lease in dirty:
-                lease.release()
-            raise
-        return dirty
-
-    def _sync(self, dirty: list[tuple[Segment, int, Lease]], names_unsynced: bool) -> None:
+    def _sync(self, unsynced: UnsyncedSegments, names_unsynced: bool) -> None:
         """Without the log's lock. Whatever goes wrong here is final."""
         try:
-            for _, _, lease in dirty:
-                self._volume.files.sync(lease.fd)
+            unsynced.sync(self._volume.files)
             self.epochs.sync()
             if names_unsynced:
                 self._volume.files.sync_directory(self._directory)
@@ -493,8 +426,7 @@ class Log:
                 self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
             raise self._volume.disk.fail(error) from error
         finally:
-            for _, _, lease in dirty:
-                lease.release()
+            unsynced.release()
 
     def apply_retention(self, now_us: int, high_watermark: int) -> int:
         """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
@@ -529,7 +461,7 @@ class Log:
                 expired, self._segments = self._segments[:count], self._segments[count:]
                 self._start_offset = self._segments[0].base_offset
                 self._size_bytes -= sum(segment.size_bytes for segment in expired)
-                self._positions.clear()
+                self._reads.forget()
                 self.epochs.begin_at(self.log_start_offset)
                 self._snapshots.prune(self._bases(), self._end_offset)
         for segment in expired:

@@ -1,0 +1,71 @@
+"""Finds and reads batches in a log's segments, by offset and by timestamp."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from hightide.batch.header import BatchHeader, Buffer
+
+from hightide_broker.storage.segment import Segment
+
+__all__ = ["SequentialReads", "first_candidate"]
+
+_POSITIONS_REMEMBERED: Final = 32
+
+
+class SequentialReads:
+    """Reads by offset; remembers where readers stand, so that their next read needs no look-up.
+
+    Called under the log's lock. Raises OSError, CorruptBatch.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[int, tuple[Segment, int]] = {}
+
+    def read(self, segments: Sequence[Segment], offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
+        """Whole batches of one segment from the one that contains `offset` on, below `end_offset`."""
+        segment, position = self._positions.pop(offset, (None, 0))
+        if segment is None:
+            segment = _segment_with(segments, offset)
+            position, _ = segment.locate(offset)
+        batches, next_offset = segment.read(position, max_bytes, end_offset)
+        if len(batches) == 0:
+            return []
+        if next_offset < segment.next_offset:
+            self._remember(next_offset, segment, position + len(batches))
+        return [batches]
+
+    def forget(self) -> None:
+        """The log was cut: what is at these positions now may be something else."""
+        self._positions.clear()
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        if len(self._positions) >= _POSITIONS_REMEMBERED:
+            del self._positions[next(iter(self._positions))]
+        self._positions[offset] = (segment, position)
+
+
+def _segment_with(segments: Sequence[Segment], offset: int) -> Segment:
+    place = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    assert place >= 0
+    return segments[place]
+
+
+def first_candidate(
+    segments: Sequence[Segment], timestamp_us: int, offset: int, end_offset: int
+) -> tuple[BatchHeader, bytes] | None:
+    """The first batch from `offset` on whose latest timestamp is late enough, below `end_offset`.
+
+    Called under the log's lock. Raises OSError, CorruptBatch.
+    """
+    for segment in segments:
+        if segment.next_offset <= offset or segment.latest_us < timestamp_us:
+            continue
+        for position, header in segment.batches_from(timestamp_us):
+            if header.next_offset > end_offset:
+                return None
+            if header.base_offset >= offset and header.max_timestamp_us >= timestamp_us:
+                return header, segment.read_at(header.size_bytes, position)
+    return None

@@ -1,0 +1,49 @@
+"""What of a log is written and not known to be on disk: gathered under the log's lock, synced without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hightide_broker.storage.files import Files
+from hightide_broker.storage.open_files import Lease, OpenFiles
+from hightide_broker.storage.segment import Segment
+
+__all__ = ["UnsyncedSegments"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsyncedSegments:
+    """The segments that hold more than is synced, with their sizes, kept open. To be released."""
+
+    leased: tuple[tuple[Segment, int, Lease], ...]
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment], open_files: OpenFiles) -> UnsyncedSegments:
+        """Those of a log. Called by its flush, under its lock. Raises OSError."""
+        leased: list[tuple[Segment, int, Lease]] = []
+        try:
+            for segment in segments:
+                if segment.synced_bytes < segment.size_bytes:
+                    lease = open_files.lease(segment.log_path)
+                    leased.append((segment, segment.size_bytes, lease))
+        except OSError:
+            cls(tuple(leased)).release()
+            raise
+        return cls(tuple(leased))
+
+    def sync(self, files: Files) -> None:
+        """Bring them to disk. Raises OSError, which is final."""
+        for _, _, lease in self.leased:
+            files.sync(lease.fd)
+
+    def note_synced(self) -> None:
+        """What was there when they were gathered is on disk. Called under the log's lock, if nothing was cut
+        meanwhile."""
+        for segment, size_bytes, _ in self.leased:
+            segment.synced_bytes = max(segment.synced_bytes, size_bytes)
+
+    def release(self) -> None:
+        """Let the files be closed; once."""
+        for _, _, lease in self.leased:
+            lease.release()
