@@ -17,12 +17,11 @@ from hightide_runtime.errors import StartupError
 from hightide_runtime.serving import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import SessionState, SessionStateChanged, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.parts import Parts
-from hightide_broker.registration import Registration
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
@@ -87,9 +86,10 @@ class Broker:
     async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""
         server = await serve(self._settings.listen, services(*parts.rpcs()))
-        watching = asyncio.create_task(self._watch_session(session, parts.registration))
+        patience_s = _patience_s(self._settings)
+        watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:
-            await parts.registration.register(_patience_s(self._settings))
+            await parts.registration.register(patience_s)
             await server.set_serving(True)
             log.info("broker %d serves at %s", self._settings.broker_id, self._settings.advertised)
             told = asyncio.create_task(stopping.wait())
@@ -124,21 +124,6 @@ class Broker:
             (handed_over - started) * 1000,
             (time.monotonic() - handed_over) * 1000,
         )
-
-    async def _watch_session(self, session: ZooKeeperSession, registration: Registration) -> None:
-        """Register anew whenever a new ZooKeeper session has taken the place of an expired one."""
-        registered_in = session.session_id
-        while True:
-            event = await session.events.get()
-            if not isinstance(event, SessionStateChanged):
-                continue
-            log.info("ZooKeeper session: %s", event.state.value)
-            if event.state is SessionState.LOST:
-                registration.lost()
-            elif event.state is SessionState.CONNECTED and event.session_id != registered_in:
-                registration.lost()
-                await registration.register(_patience_s(self._settings))
-                registered_in = event.session_id
 
 
 def _patience_s(settings: BrokerSettings) -> float:

@@ -133,6 +133,7 @@ class Parts:
         Raises ZooKeeperError, StorageError, StartupError.
         """
         started = time.monotonic()
+        await self.registration.begin_life()
         stored = await read_cluster(self._session, self._settings.broker_id)
         trusts = await look_at_disks(self._directories, stored.decisions)
         stored = await leave_doubtful_isrs(self._session, self._settings.broker_id, trusts, stored)
@@ -189,7 +190,10 @@ class Parts:
         await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
 
     def _follower(self) -> Follower:
-        return Follower(self._metadata.cluster_id, self._settings.broker_id, self.registration.broker_epoch)
+        return Follower(
+            self._metadata.cluster_id, self._settings.broker_id, self.registration.broker_epoch,
+            self.registration.incarnation,
+        )  # fmt: skip
 
     def _address_of(self, broker_id: int) -> HostPort | None:
         endpoint = self._metadata.brokers.get(broker_id)

@@ -1,8 +1,9 @@
 """The broker's presence in ZooKeeper: /brokers/ids/[id], ephemeral (V3 Paths 2 and section E).
 
 The czxid of the registration is the broker epoch: each life of the broker, and each session of a
-life, has another one. Losing the session means registering anew; what the broker leads it keeps
-serving meanwhile, since no ISR can change without ZooKeeper (V3 discussion 3).
+life, has another one. Losing the session means registering anew, and so does losing the znode to a hand;
+what the broker leads it keeps serving meanwhile, since no ISR can change without ZooKeeper (V3
+discussion 3). The incarnation counts lives only: leaders check it when they take this broker into an ISR.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import BrokerZnode, ZnodeGarbage
+from hightide_runtime.znodes import BrokerIncarnationZnode, BrokerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import (
     BadVersion,
     ConnectionLost,
@@ -22,14 +23,22 @@ from hightide_runtime.zookeeper import (
     NodeExists,
     NoNode,
     SessionExpired,
+    SessionState,
+    SessionStateChanged,
+    WatchFired,
     Znode,
     ZooKeeperError,
+    ZooKeeperRefused,
     ZooKeeperSession,
 )
 
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
+AGAIN_MIN_S: Final = 0.05
+AGAIN_MAX_S: Final = 5.0
+LASTING_S: Final = 30.0
+"""A registration that stood for so long was no quarrel: the next one is not held back."""
 
 
 class Registration:
@@ -40,8 +49,25 @@ class Registration:
         self._broker_id = broker_id
         self._znode = znode
         self._known = asyncio.Event()
+        self._version = 0
+        self._stood_since = -LASTING_S
+        self._pause_s = AGAIN_MIN_S
+        self._withdrawn = False
+        self.path = BrokerZnode.path(broker_id)
+        self.incarnation = -1
+        """The number of this life, from `begin_life` on."""
         self.broker_epoch = -1
         """The czxid of the last registration; followers speak under it also while a new one is made."""
+
+    async def begin_life(self) -> None:
+        """Take the next incarnation. Called once, before anything is read of what this broker is in sync for:
+        from here on no leader can take it into an ISR for what an earlier life had. Raises ZooKeeperError.
+        """
+        path, data = BrokerIncarnationZnode.path(self._broker_id), BrokerIncarnationZnode.encode()
+        try:
+            self.incarnation = await self._session.set(path, data, -1)
+        except NoNode:
+            self.incarnation = (await self._session.create(path, data)).version
 
     async def known(self, timeout_s: float) -> int:
         """Wait until there is a broker epoch: the controller can speak before the create is answered.
@@ -57,8 +83,9 @@ class Registration:
 
     async def withdraw(self) -> None:
         """Be gone from ZooKeeper, as the last thing before the session is closed. Never raises."""
+        self._withdrawn = True
         try:
-            await self._session.delete(BrokerZnode.path(self._broker_id))
+            await self._session.delete(self.path)
         except ZooKeeperError as error:
             log.debug("the registration goes with the session: %s", error)
 
@@ -78,11 +105,15 @@ class Registration:
         while True:
             try:
                 registered = await self._try_register()
+                if registered is not None and not await self._watch(registered):
+                    registered = None  # gone again
             except (ConnectionLost, SessionExpired) as error:
                 log.warning("registering broker %d is retried: %s", self._broker_id, error)
                 registered = None
             if registered is not None:
                 self.broker_epoch = registered.czxid
+                self._version = registered.version
+                self._stood_since = loop.time()
                 self._known.set()
                 log.info("broker %d is registered, broker epoch %d", self._broker_id, registered.czxid)
                 return
@@ -90,9 +121,72 @@ class Registration:
                 await self._refuse_to_share_an_id()
             await asyncio.sleep(RETRY_S)
 
+    async def keep(self, registered_in: int, patience_s: float) -> None:
+        """Register anew whenever a new ZooKeeper session has taken the place of an expired one, or a hand has
+        taken the registration away. Runs until it is cancelled; reads the events of the session.
+
+        `registered_in` is the session in which `register` is called first. Raises StartupError, as that does.
+        """
+        while True:
+            event = await self._session.events.get()
+            if isinstance(event, SessionStateChanged):
+                log.info("ZooKeeper session: %s", event.state.value)
+                if event.state is SessionState.LOST:
+                    self.lost()
+                elif event.state is SessionState.CONNECTED and event.session_id != registered_in:
+                    self.lost()
+                    await self.register(patience_s)
+                    registered_in = event.session_id
+                elif event.state is SessionState.CONNECTED:
+                    await self._look(patience_s)
+            elif isinstance(event, WatchFired) and event.path == self.path:
+                await self._look(patience_s)
+
+    async def _look(self, patience_s: float) -> None:
+        """See whether the registration still stands, and register again if not; as `register`.
+
+        For when its watch fired, and when the connection is back, which takes all watches along. Only a hand
+        takes the znode of a live session away. One that does so again and again waits longer each time.
+        """
+        if self._withdrawn or self.broker_epoch == -1:
+            return
+        try:
+            found = await self._session.exists(self.path, watch=True)
+            if found is not None and found.czxid == self.broker_epoch:
+                await self._mend_content(found)
+                return
+        except (ConnectionLost, SessionExpired) as error:
+            log.debug("the registration is looked at when ZooKeeper is back: %s", error)
+            return
+        loop = asyncio.get_running_loop()
+        lasted = loop.time() - self._stood_since > LASTING_S
+        self._pause_s = AGAIN_MIN_S if lasted else min(AGAIN_MAX_S, self._pause_s * 2)
+        log.warning(
+            "the registration of broker %d was %s by a hand: it registers again",
+            self._broker_id, "removed" if found is None else "replaced",
+        )  # fmt: skip
+        self.lost()
+        await asyncio.sleep(self._pause_s)
+        await self.register(patience_s)
+
+    async def _watch(self, registered: Znode) -> bool:
+        """Whether the registration stands; its end will be told."""
+        found = await self._session.exists(self.path, watch=True)
+        return found is not None and found.czxid == registered.czxid
+
+    async def _mend_content(self, found: Znode) -> None:
+        """What a hand wrote into our registration misleads everybody: write it as it was."""
+        if found.version == self._version:
+            return
+        log.warning("the registration of broker %d was changed by a hand: it is mended", self._broker_id)
+        try:
+            self._version = await self._session.set(self.path, self._znode.encode(), found.version)
+        except (NoNode, BadVersion, ZooKeeperRefused) as error:
+            log.warning("it is not mended: %s", error)
+
     async def _try_register(self) -> Znode | None:
         """One attempt; None where another registration stands in the way."""
-        path, data = BrokerZnode.path(self._broker_id), self._znode.encode()
+        path, data = self.path, self._znode.encode()
         try:
             return await self._session.create(path, data, ephemeral=True)
         except NodeExists:
@@ -103,25 +197,26 @@ class Registration:
             return None
         if found.ephemeral_owner == self._session.session_id:
             return found  # ours: an earlier attempt whose answer was lost
-        if self._address_of(found) != HostPort(self._znode.host, self._znode.port):
+        # One that belongs to no session is no broker's: a hand made it.
+        is_theirs = self._address_of(found) != HostPort(self._znode.host, self._znode.port)
+        if is_theirs and found.ephemeral_owner != 0:
             return None
         try:
             await self._session.multi([Delete(path, found.version), Create(path, data, ephemeral=True)])
-            log.info("broker %d replaced the registration of its earlier life", self._broker_id)
+            log.info("broker %d replaced a registration that is not of this session", self._broker_id)
         except (NoNode, BadVersion, NodeExists):
             return None
         return await self._session.get(path)
 
     async def _refuse_to_share_an_id(self) -> None:
-        path = BrokerZnode.path(self._broker_id)
         try:
-            found = await self._session.get(path)
+            found = await self._session.get(self.path)
         except (NoNode, ConnectionLost, SessionExpired):
             return  # it went away, or ZooKeeper did: keep trying
         if found.ephemeral_owner != self._session.session_id:
             raise StartupError(
                 f"broker id {self._broker_id} is registered by another process at {self._address_of(found)} "
-                f"(znode {path}); give this one another --broker-id, or stop that one"
+                f"(znode {self.path}); give this one another --broker-id, or stop that one"
             )
 
     @staticmethod

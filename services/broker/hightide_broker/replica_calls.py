@@ -18,6 +18,8 @@ class Follower:
     cluster_id: str
     replica_id: int
     broker_epoch: int
+    incarnation: int = -1
+    """The number of the life, as a ReplicaFetch tells it; nothing else needs it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class ReplicaServer:
         if (superseded := self._shell.parked_rounds.get(session)) is not None:
             superseded.wake()
         positions = session.receive(call.session.moved, call.session.forgotten)
-        results = self._take_positions(session, call.follower.replica_id, positions)
+        results = self._take_positions(session, call.follower, positions)
         opening = call.session.session_id == 0
         if results or opening or self._has_batches(session):
             self._collect(session, call.max_bytes, results)
@@ -115,7 +115,7 @@ class ReplicaServer:
         return found
 
     def _take_positions(
-        self, session: Session, replica_id: int, positions: Sequence[tuple[PartitionKey, Position]]
+        self, session: Session, follower: Follower, positions: Sequence[tuple[PartitionKey, Position]]
     ) -> list[Result]:
         """Tell each leader where its follower stands; the results of those that were refused."""
         now_ms = self._clock.monotonic_ms()
@@ -126,7 +126,13 @@ class ReplicaServer:
                 session.drop(key)
                 results.append(_refused(key, ErrorCode.ERROR_CODE_UNKNOWN_PARTITION, None))
                 continue
-            event = FollowerFetched(replica_id, position.leader_epoch, position.fetch_offset, now_ms)
+            event = FollowerFetched(
+                follower.replica_id,
+                position.leader_epoch,
+                position.fetch_offset,
+                now_ms,
+                follower.incarnation,
+            )
             refusal = refusal_in(self._shell.feed(replica, event))
             if refusal is not None:
                 session.drop(key)
