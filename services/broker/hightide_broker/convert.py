@@ -387,7 +387,7 @@ def plain_records_out(found: PlainRecordsRead) -> broker_pb2.FetchRecordsRespons
 def replica_fetch_in(request: replica_pb2.ReplicaFetchRequest) -> ReplicaFetchCall:
     """ReplicaFetch, as the leader reads it."""
     return ReplicaFetchCall(
-        Follower(request.cluster_id, request.replica_id, request.broker_epoch),
+        Follower(request.cluster_id, request.replica_id, request.broker_epoch, request.incarnation),
         SessionRequest(
             request.session_id,
             request.round,
@@ -411,6 +411,7 @@ def replica_fetch_out(call: ReplicaFetchCall) -> bytes:
         cluster_id=call.follower.cluster_id,
         replica_id=call.follower.replica_id,
         broker_epoch=call.follower.broker_epoch,
+        incarnation=call.follower.incarnation,
         session_id=call.session.session_id,
         round=call.session.round,
         max_wait_ms=call.max_wait_ms,
