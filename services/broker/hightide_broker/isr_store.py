@@ -1,29 +1,54 @@
 """ISR changes, written by leaders straight to ZooKeeper by conditional set (V3 section G, DESIGN §4).
 
-Changes gather for a moment and go out as few multis (10 us of CPU each instead of 120). A multi in which
-one version is stale fails as a whole: its changes are then set one by one, pipelined. The conditional
-write is the truth: what was refused is refused, what broke off is told as unknown and read again.
+Theory of operation. Changes gather for a moment and go out as few multis (10 us of CPU each instead of
+120). Each multi also checks that the topics are still there (the marker of the topic's id: versions begin at
+0 again when a topic is created again under its name), and that the followers that join are in the life in
+which they caught up. A multi in which one of these does not hold fails as a whole: its changes are then
+written one by one, pipelined. The conditional write is the truth: what was refused is refused, what broke
+off is told as unknown; both are read again, at once for the first time and then after pauses that grow. A
+leader whose topic is gone stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.znodes import LeaderAndIsrZnode, ZnodeGarbage
+from hightide_runtime.znodes import (
+    BrokerIncarnationZnode,
+    LeaderAndIsrZnode,
+    TopicIdZnode,
+    TopicZnode,
+    ZnodeGarbage,
+)
 from hightide_runtime.zookeeper import (
     BadVersion,
+    Check,
+    ConnectionLost,
     NoNode,
+    Operation,
+    SessionExpired,
     SetData,
+    Znode,
     ZooKeeperError,
+    ZooKeeperRefused,
     ZooKeeperSession,
     multis_of,
 )
 
 from hightide_broker.core.effects import StoreIsr
-from hightide_broker.core.events import IsrStored, IsrStoreRefused, IsrStoreUnknown, LeaderAndIsrRead
+from hightide_broker.core.events import (
+    IsrStored,
+    IsrStoreRefused,
+    IsrStoreUnknown,
+    LeaderAndIsrRead,
+    StopRequested,
+)
+from hightide_broker.core.isr import Committed
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import StorageError
@@ -31,7 +56,40 @@ from hightide_broker.storage import StorageError
 log = logging.getLogger(__name__)
 
 GATHER_S: Final = 0.01
-READ_AGAIN_S: Final = 0.2
+READ_AGAIN_MIN_S: Final = 0.2
+READ_AGAIN_MAX_S: Final = 5.0
+RECONNECTED_MAX_S: Final = 1.0
+"""The longest pause while ZooKeeper is away: asking costs it nothing, and ISRs wait for it to be back."""
+MARKERS_ARE_MADE = False
+"""Until the controller makes them, there is nothing to check."""
+CHANGES_MAX: Final = 400
+"""Changes of one topic in one multi: with its checks it stays below what a multi may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One ISR change that is to be written."""
+
+    replica: HostedReplica
+    effect: StoreIsr
+    write: SetData
+    lives: tuple[Check, ...]
+    """Of the followers that join."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A replica whose znode is not known: how often that was tried in vain, and how long to wait at most."""
+
+    failures: int
+    pause_max_s: float
+
+    @property
+    def pause_s(self) -> float:
+        """Nothing after the first failure: another version is usually all there is to it."""
+        if self.failures <= 1:
+            return 0.0
+        return min(self.pause_max_s, READ_AGAIN_MIN_S * 2.0 ** min(self.failures - 2, 10))
 
 
 class IsrStore:
@@ -44,6 +102,7 @@ class IsrStore:
         self._shell = shell
         self._to_store: dict[HostedReplica, StoreIsr] = {}
         self._to_read: dict[HostedReplica, None] = {}
+        self._troubled: dict[HostedReplica, _Trouble] = {}
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="isr-store")
 
@@ -54,8 +113,12 @@ class IsrStore:
 
     def read(self, replica: HostedReplica) -> None:
         """Read the znode, however often it takes; what it says is fed to the replica."""
-        self._to_read[replica] = None
-        self._stir.set()
+        trouble = self._troubled.get(replica)
+        if trouble is None or trouble.pause_s == 0.0:
+            self._to_read[replica] = None
+            self._stir.set()
+        else:
+            self._read_later(trouble.pause_s, (replica,))
 
     async def close(self) -> None:
         """Stop; what was not written is decided anew by the next leader."""
@@ -80,11 +143,12 @@ class IsrStore:
             except Exception:
                 # Likewise.
                 log.exception("reading %d ISRs is repeated", len(reads))
-                self._again(list(reads))
+                self._read_again(reads, READ_AGAIN_MAX_S)
 
     def _tell_all_unknown(self, stores: dict[HostedReplica, StoreIsr]) -> None:
         """No leader may wait for ever for an outcome; those that have theirs do not mind this one."""
         for replica, effect in stores.items():
+            self._note_failure(replica, READ_AGAIN_MAX_S)
             try:
                 self._feed(replica, IsrStoreUnknown(effect.expected_partition_epoch))
             except Exception:
@@ -94,94 +158,189 @@ class IsrStore:
     # --- writing ---------------------------------------------------------------------------------
 
     async def _store_all(self, stores: dict[HostedReplica, StoreIsr]) -> None:
-        if not stores:
-            return
-        by_path = {_path(replica): (replica, effect) for replica, effect in stores.items()}
-        groups = [[self._operation(replica, effect)] for replica, effect in stores.items()]
-        multis = multis_of(groups, None)
-        outcomes = await asyncio.gather(
-            *(self._session.submit_multi(multi) for multi in multis), return_exceptions=True
-        )
+        changes = [self._change(replica, effect) for replica, effect in stores.items()]
+        by_path = {change.write.path: change for change in changes}
+        multis = multis_of(_groups(changes), None)
+        outcomes = await asyncio.gather(*map(self._session.submit_multi, multis), return_exceptions=True)
         for multi, outcome in zip(multis, outcomes, strict=True):
-            written = [by_path[operation.path] for operation in multi]
-            if isinstance(outcome, BaseException):
-                await self._after_failure(written, outcome)
-                continue
-            for (replica, _), version in zip(written, outcome, strict=True):
+            written = [by_path[each.path] for each in multi if isinstance(each, SetData)]
+            is_definite = isinstance(outcome, BadVersion | NoNode | ZooKeeperRefused)
+            if not isinstance(outcome, BaseException):
+                self._tell_stored(multi, outcome, by_path)
+            elif is_definite and len(written) > 1:
+                # Nothing of it was written; one by one, only those stay behind that cannot be.
+                await asyncio.gather(*map(self._store_one, written))
+            else:
+                self._tell_failure(written, outcome)
+
+    async def _store_one(self, change: _Change) -> None:
+        (operations,) = multis_of(_groups([change]), None)
+        try:
+            versions = await self._session.submit_multi(operations)
+        except ZooKeeperError as error:
+            self._tell_failure([change], error)
+        else:
+            self._tell_stored(operations, versions, {change.write.path: change})
+
+    def _tell_stored(
+        self, operations: Sequence[Operation], versions: Sequence[int], by_path: dict[str, _Change]
+    ) -> None:
+        for operation, version in zip(operations, versions, strict=True):
+            if isinstance(operation, SetData):
+                replica = by_path[operation.path].replica
+                self._troubled.pop(replica, None)
                 self._feed(replica, IsrStored(version))
 
-    async def _after_failure(
-        self, written: list[tuple[HostedReplica, StoreIsr]], failure: BaseException
-    ) -> None:
-        if isinstance(failure, BadVersion | NoNode) and len(written) > 1:
-            await asyncio.gather(*(self._store_one(replica, effect) for replica, effect in written))
-            return
-        for replica, effect in written:
-            self._tell_failure(replica, effect, failure)
-
-    async def _store_one(self, replica: HostedReplica, effect: StoreIsr) -> None:
-        operation = self._operation(replica, effect)
-        try:
-            version = await self._session.set(operation.path, operation.data, operation.version)
-        except ZooKeeperError as error:
-            self._tell_failure(replica, effect, error)
-        else:
-            self._feed(replica, IsrStored(version))
-
-    def _tell_failure(self, replica: HostedReplica, effect: StoreIsr, failure: BaseException) -> None:
-        if isinstance(failure, BadVersion | NoNode):
-            log.info("%s: the ISR %s is not written: %s", replica, list(effect.isr), failure)
-            self._feed(replica, IsrStoreRefused(effect.expected_partition_epoch))
-        elif isinstance(failure, ZooKeeperError):
-            log.warning("%s: whether the ISR %s is written is not known: %s", replica, effect.isr, failure)
-            self._feed(replica, IsrStoreUnknown(effect.expected_partition_epoch))
-        else:
+    def _tell_failure(self, written: Sequence[_Change], failure: BaseException) -> None:
+        if not isinstance(failure, ZooKeeperError):
             raise failure
+        is_unknown = isinstance(failure, ConnectionLost | SessionExpired)
+        log.log(
+            logging.WARNING if is_unknown else logging.INFO,
+            "%s: the ISR %s%s is not written%s: %s",
+            written[0].replica,
+            list(written[0].effect.isr),
+            f" (and those of {len(written) - 1} more)" if len(written) > 1 else "",
+            " as far as is known" if is_unknown else "",
+            failure,
+        )
+        for change in written:
+            self._note_failure(change.replica, RECONNECTED_MAX_S if is_unknown else READ_AGAIN_MAX_S)
+            expected = change.effect.expected_partition_epoch
+            if is_unknown:
+                self._feed(change.replica, IsrStoreUnknown(expected))
+            else:
+                self._feed(change.replica, IsrStoreRefused(expected, _is_another_life(change, failure)))
 
-    def _operation(self, replica: HostedReplica, effect: StoreIsr) -> SetData:
+    def _change(self, replica: HostedReplica, effect: StoreIsr) -> _Change:
         znode = LeaderAndIsrZnode(self._broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
-        return SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
+        write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
+        lives = tuple(Check(BrokerIncarnationZnode.path(member), life) for member, life in effect.joining)
+        return _Change(replica, effect, write, lives)
 
     # --- reading ---------------------------------------------------------------------------------
 
     async def _read_all(self, replicas: list[HostedReplica]) -> None:
         if not replicas:
             return
+        states = [_path(replica) for replica in replicas]
+        # Behind the states: a topic whose marker is found was there when they were read.
+        markers = dict.fromkeys(_marker_path(replica) for replica in replicas)
         try:
-            found = await self._session.multi_read([_path(replica) for replica in replicas])
-        except ZooKeeperError as error:
+            found = await self._session.multi_read([*states, *markers])
+            doubtful = [
+                replica
+                for replica, path in zip(replicas, states, strict=True)
+                if path not in found or _marker_path(replica) not in found
+            ]
+            gone = await self._gone(doubtful)
+        except (ConnectionLost, SessionExpired) as error:
             log.warning("reading %d ISRs is repeated: %s", len(replicas), error)
-            self._again(replicas)
+            self._read_again(replicas, RECONNECTED_MAX_S)
+            return
+        except ZooKeeperError as error:
+            if len(replicas) > 1:
+                # One that cannot be read must not keep the others from being read.
+                await asyncio.gather(*(self._read_all([replica]) for replica in replicas))
+                return
+            log.warning("%s: reading its ISR is repeated: %s", replicas[0], error)
+            self._read_again(replicas, READ_AGAIN_MAX_S)
             return
         for replica in replicas:
-            znode = found.get(_path(replica))
-            try:
-                read = None if znode is None else LeaderAndIsrZnode.decode(znode.data)
-            except ZnodeGarbage as error:
-                log.error("%s: %s", replica, error)
-                read = None
-            if znode is None or read is None:
-                self._again([replica])
-                continue
-            self._feed(
-                replica,
-                LeaderAndIsrRead(
-                    read.leader, read.leader_epoch, read.isr, znode.version, self._clock.monotonic_ms()
-                ),
-            )
+            if replica in gone:
+                self._stop(replica)
+            else:
+                self._tell_read(replica, found.get(_path(replica)))
 
-    def _again(self, replicas: list[HostedReplica]) -> None:
-        def ask_again() -> None:
+    def _tell_read(self, replica: HostedReplica, znode: Znode | None) -> None:
+        if znode is None:
+            self._read_again((replica,), READ_AGAIN_MAX_S)
+            return
+        try:
+            read = LeaderAndIsrZnode.decode(znode.data)
+        except ZnodeGarbage as error:
+            log.error("%s: %s", replica, error)
+            self._read_again((replica,), READ_AGAIN_MAX_S)
+            return
+        event = LeaderAndIsrRead(
+            read.leader, read.leader_epoch, read.isr, znode.version, self._clock.monotonic_ms()
+        )
+        self._feed(replica, event)
+        leading = replica.state.leading
+        if leading is None or isinstance(leading.isr, Committed):
+            self._troubled.pop(replica, None)
+        elif (trouble := self._troubled.get(replica)) is not None:
+            trouble.failures += 1
+
+    async def _gone(self, doubtful: Sequence[HostedReplica]) -> set[HostedReplica]:
+        """Those whose topic, or whose partition of it, is there no more; by a read that is not stale.
+
+        A topic without a marker that is there is one that the controller has not marked yet, and a
+        partition without a leaderAndISR one that somebody laid hands on: they are asked for again.
+        """
+        if not doubtful:
+            return set()
+        # The server that answers may lag behind, and not know yet of a topic that was just created.
+        await self._session.sync()
+        topics = await self._session.multi_read(
+            list(dict.fromkeys(TopicZnode.path(replica.topic) for replica in doubtful))
+        )
+        gone = set()
+        for replica in doubtful:
+            topic_id, partition = replica.key
+            znode = topics.get(TopicZnode.path(replica.topic))
+            if znode is None:
+                gone.add(replica)
+                continue
+            try:
+                topic = TopicZnode.decode(znode.data)
+            except ZnodeGarbage as error:
+                log.error("topic %s: %s", replica.topic, error)
+                continue
+            if topic.topic_id not in (b"", topic_id) or partition >= len(topic.partitions):
+                gone.add(replica)
+        return gone
+
+    def _stop(self, replica: HostedReplica) -> None:
+        """Lead no more: whoever waits is told. The data is for those to put aside who look for strays."""
+        self._troubled.pop(replica, None)
+        if replica.state.is_leader:
+            log.info("%s (topic id %s) is deleted: it is led no more", replica, replica.key[0].hex())
+            decision = replica.state.decision
+            self._feed(replica, StopRequested(decision.controller_epoch, decision.leader_epoch, False, None))
+
+    # --- trying again ----------------------------------------------------------------------------
+
+    def _note_failure(self, replica: HostedReplica, pause_max_s: float) -> float:
+        """The pause after it."""
+        trouble = self._troubled.setdefault(replica, _Trouble(0, pause_max_s))
+        trouble.failures += 1
+        trouble.pause_max_s = pause_max_s
+        return trouble.pause_s
+
+    def _read_again(self, replicas: Iterable[HostedReplica], pause_max_s: float) -> None:
+        """After a read that failed; those of the same patience together."""
+        by_pause: dict[float, list[HostedReplica]] = {}
+        for replica in replicas:
+            by_pause.setdefault(self._note_failure(replica, pause_max_s), []).append(replica)
+        for pause_s, some in by_pause.items():
+            self._read_later(pause_s, some)
+
+    def _read_later(self, pause_s: float, replicas: Sequence[HostedReplica]) -> None:
+        def read_now() -> None:
             for replica in replicas:
                 if replica.state.is_leader:
-                    self.read(replica)
+                    self._to_read[replica] = None
+                    self._stir.set()
+                else:
+                    self._troubled.pop(replica, None)
 
-        asyncio.get_running_loop().call_later(READ_AGAIN_S, ask_again)
+        asyncio.get_running_loop().call_later(pause_s, read_now)
 
     def _feed(
         self,
         replica: HostedReplica,
-        event: IsrStored | IsrStoreRefused | IsrStoreUnknown | LeaderAndIsrRead,
+        event: IsrStored | IsrStoreRefused | IsrStoreUnknown | LeaderAndIsrRead | StopRequested,
     ) -> None:
         try:
             self._shell.feed(replica, event)
@@ -189,5 +348,30 @@ class IsrStore:
             log.error("%s: after an ISR change: %s", replica, error)
 
 
+def _groups(changes: Iterable[_Change]) -> list[list[Operation]]:
+    """For each topic its marker's check, then its changes. A life that several join in is checked once."""
+    by_topic: dict[str, list[_Change]] = {}
+    for change in changes:
+        by_topic.setdefault(_marker_path(change.replica), []).append(change)
+    groups: list[list[Operation]] = []
+    for marker, of_topic in by_topic.items():
+        for start in range(0, len(of_topic), CHANGES_MAX):
+            some = of_topic[start : start + CHANGES_MAX]
+            marked = [Check(marker, -1)] if MARKERS_ARE_MADE else []
+            lives = dict.fromkeys(life for change in some for life in change.lives)
+            groups.append([*marked, *lives, *(change.write for change in some)])
+    return groups
+
+
+def _is_another_life(change: _Change, failure: ZooKeeperError) -> bool:
+    """Whether it failed because a follower that was to join has started again since it fetched."""
+    lives = {life.path for life in change.lives}
+    return isinstance(failure, BadVersion | NoNode) and failure.path in lives
+
+
 def _path(replica: HostedReplica) -> str:
     return LeaderAndIsrZnode.path(replica.topic, replica.key[1])
+
+
+def _marker_path(replica: HostedReplica) -> str:
+    return TopicIdZnode.path(replica.key[0])
