@@ -107,6 +107,12 @@ class SimBroker:
 
     def start(self) -> None:
         """A new life: open what the disk holds, register, and read the znode (V3 E)."""
+        self.open()
+        self.session = self.world.open_session()
+        self._look_then(self._begin_incarnation)
+
+    def open(self) -> None:
+        """The part of a start that touches nothing but the disk."""
         assert not self.alive
         self.alive = True
         self.lives += 1
@@ -132,8 +138,6 @@ class SimBroker:
         self.told: deque[tuple[Told, tuple[Record, ...]]] = deque(maxlen=TOLD_MAX)
         self.broker_epoch = -1
         self.incarnation = -1
-        self.session = self.world.open_session()
-        self._look_then(self._begin_incarnation)
 
     def crash(self, lost_records: int = 0) -> None:
         """The process dies. `lost_records` at the end of the log were not synced and are gone."""
