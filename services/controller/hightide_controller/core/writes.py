@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hightide_controller.core.effects import Change
 from hightide_controller.core.events import Topic
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 
 __all__ = [
     "AdditionDone",
+    "Change",
     "ConfigWrite",
     "DeletionAdopted",
     "DeletionDone",
     "MarkerCreated",
+    "MarkerRemoved",
     "PartitionRemoved",
     "ReassignmentDone",
     "ReassignmentWrite",
@@ -29,6 +30,19 @@ __all__ = [
     "TopicWrite",
     "Write",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One conditional write of a leaderAndISR znode.
+
+    `expected_partition_epoch` None: the znode (and its parent) is created, and must not exist.
+    `decided.partition_epoch` is the version that the write gives it.
+    """
+
+    name: TopicPartition
+    expected_partition_epoch: int | None
+    decided: LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,8 @@ class TopicWrite:
 class TopicRemoved:
     """Delete the topic znode, its id marker where `topic.has_marker`, and its settings where it has any.
 
-    Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`.
+    Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`; None: it has none. The
+    empty parents /admin/*/[topic] go too where they stand, which store.py sees to (after the multi, best).
     """
 
     topic: Topic
@@ -55,6 +70,13 @@ class MarkerCreated:
     """Create /brokers/topic_ids/[topic id] for a topic that has none."""
 
     topic_name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRemoved:
+    """Delete /brokers/topic_ids/[topic id] of a topic whose znode a hand took away."""
+
     topic_id: str
 
 
@@ -71,12 +93,12 @@ class ConfigWrite:
 class PartitionRemoved:
     """Delete a partition's leaderAndISR at this partition epoch (None: it has none), and its parent.
 
-    `has_parent`: whether /brokers/topics/[topic]/[partition] exists.
+    Where it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not; store.py knows
+    from its last read (and where it is wrong the multi is refused, and all is read again).
     """
 
     name: TopicPartition
     expected_partition_epoch: int | None
-    has_parent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +164,10 @@ class ThrottleWrite:
 class StoreWrites:
     """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and `writes`.
 
-    Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced. An
-    effect of the core (effects.py), here because its writes are.
+    Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced;
+    every znode that is not as expected (BadVersion, NodeExists, NoNode, NotEmpty) means StoreRefused. An effect
+    of the core (effects.py), here because its writes are. What is set has then the expected version plus one,
+    what is created version 0.
     """
 
     store_id: int
@@ -157,6 +181,7 @@ Write = (
     | TopicWrite
     | TopicRemoved
     | MarkerCreated
+    | MarkerRemoved
     | ConfigWrite
     | PartitionRemoved
     | ReassignmentWrite
