@@ -1,0 +1,136 @@
+"""How far moves are, how fast they go, and how long they still take. Pure: looks and times come in."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hightide import Reassignment, ReplicaDescription, TopicPartition
+
+# The pace is that of so many looks: long enough to be steady, short enough to follow a changed throttle.
+LOOKS_REMEMBERED = 10
+# When nothing has moved for so long, it is said.
+STALLED_AFTER_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One replica that is being made. It is done when it is in sync."""
+
+    broker_id: int
+    bytes_done: int
+    bytes_total: int
+    offset: int
+    end_offset: int
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """One partition on the move, and what is copied for it."""
+
+    move: "Reassignment"
+    copies: tuple[Copy, ...]
+
+    @property
+    def bytes_done(self) -> int:
+        """What is copied."""
+        return sum(each.bytes_done for each in self.copies)
+
+    @property
+    def bytes_total(self) -> int:
+        """What has to be copied."""
+        return sum(each.bytes_total for each in self.copies)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All moves at one look. `bytes_per_s` is None until there were two looks, `seconds_left` where that
+    cannot be told, `stalled_s` is how long nothing has moved, 0 where it does."""
+
+    moves: tuple[MoveProgress, ...]
+    finished: tuple["TopicPartition", ...]
+    bytes_done: int
+    bytes_total: int
+    bytes_per_s: float | None
+    seconds_left: float | None
+    stalled_s: float
+
+    @property
+    def move_count(self) -> int:
+        """All moves that were ever seen."""
+        return len(self.moves) + len(self.finished)
+
+
+def progress_of(move: "Reassignment", replicas: Iterable["ReplicaDescription"]) -> MoveProgress:
+    """One move; `replicas` are those of its partition."""
+    known = {each.broker_id: each for each in replicas if each.topic_id == move.topic_id}
+    source = known.get(move.leader) if move.leader is not None else None
+    if source is None:
+        source = max(known.values(), key=lambda each: each.log_end_offset, default=None)
+    copies = []
+    for broker_id in move.adding:
+        held = known.get(broker_id)
+        in_sync = broker_id in move.isr
+        total = source.size_bytes if source is not None else 0
+        end = source.log_end_offset if source is not None else 0
+        done = total if in_sync else min(held.size_bytes if held is not None else 0, total)
+        offset = held.log_end_offset if held is not None else 0
+        copies.append(Copy(broker_id, done, total, offset, max(end, offset), in_sync))
+    return MoveProgress(move, tuple(copies))
+
+
+class Watched:
+    """What was seen of some moves, look by look. `only` are the partitions of interest; None: all."""
+
+    def __init__(self, only: Iterable["TopicPartition"] | None = None) -> None:
+        self._only = None if only is None else frozenset(only)
+        self._last: dict[TopicPartition, MoveProgress] = {}
+        self._finished: dict[TopicPartition, MoveProgress] = {}
+        self._looks: deque[tuple[float, int]] = deque(maxlen=LOOKS_REMEMBERED)
+        self._moved_at_s: float | None = None
+
+    def look(
+        self, now_s: float, moves: Iterable["Reassignment"], replicas: Iterable["ReplicaDescription"]
+    ) -> Progress:
+        """Take in one look. A move that is not there any more is finished, in one way or another."""
+        by_partition: dict[TopicPartition, list[ReplicaDescription]] = {}
+        for each in replicas:
+            by_partition.setdefault(each.partition, []).append(each)
+        current = {
+            move.partition: progress_of(move, by_partition.get(move.partition, ()))
+            for move in moves
+            if self._only is None or move.partition in self._only
+        }
+        for partition, last in self._last.items():
+            if partition not in current:
+                self._finished[partition] = last
+        for partition in current:
+            self._finished.pop(partition, None)
+        self._last = current
+        return self._progress(now_s)
+
+    def targets_of(self, partitions: Iterable["TopicPartition"]) -> dict["TopicPartition", tuple[int, ...]]:
+        """Where finished moves were to go, as last seen."""
+        return {each: self._finished[each].move.target for each in partitions}
+
+    def _progress(self, now_s: float) -> Progress:
+        ended = sum(each.bytes_total for each in self._finished.values())
+        done = ended + sum(each.bytes_done for each in self._last.values())
+        total = ended + sum(each.bytes_total for each in self._last.values())
+        if self._moved_at_s is None or not self._looks or done != self._looks[-1][1]:
+            self._moved_at_s = now_s
+        self._looks.append((now_s, done))
+        first_s, first_done = self._looks[0]
+        pace = max(0.0, (done - first_done) / (now_s - first_s)) if now_s > first_s else None
+        idle_s = now_s - self._moved_at_s
+        return Progress(
+            moves=tuple(self._last[partition] for partition in sorted(self._last)),
+            finished=tuple(sorted(self._finished)),
+            bytes_done=done,
+            bytes_total=total,
+            bytes_per_s=pace,
+            seconds_left=(total - done) / pace if pace else None,
+            stalled_s=idle_s if self._last and idle_s >= STALLED_AFTER_S else 0.0,
+        )

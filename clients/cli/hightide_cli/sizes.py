@@ -1,0 +1,39 @@
+"""Numbers of bytes as people write and read them: 10MB, 1.5 GiB, 800 kB."""
+
+import re
+
+_FACTORS: dict[str, int] = {
+    **dict.fromkeys(("", "b"), 1),
+    **{prefix + unit: 1000**power for power, prefix in enumerate("kmgt", 1) for unit in ("", "b")},
+    **{prefix + unit: 1024**power for power, prefix in enumerate("kmgt", 1) for unit in ("i", "ib")},
+}
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from `800`, `10MB` (10,000,000) or `10MiB` (10,485,760), with or without `/s`. Raises
+    ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*?)(?:/s)?", text.strip().lower())
+    if found is None or found[2] not in _FACTORS:
+        raise ValueError(f"{text!r} is not a size like 800kB, 10MB or 1.5GiB")
+    return round(float(found[1]) * _FACTORS[found[2]])
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes with three digits: `0 B`, `999 B`, `1.23 MB`."""
+    value, unit = float(size_bytes), _UNITS[0]
+    for following in _UNITS[1:]:
+        if value < 999.5:
+            break
+        value, unit = value / 1000, following
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.3g} {unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """`8 s`, `2 min 5 s`, `3 h 20 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
