@@ -71,7 +71,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class FailoverSummary:
-    """Where the time of one failover went, in milliseconds; None for a step that left no span."""
+    """Where the time of one failover went, in milliseconds; None for a step that left no span.
+
+    elect_ms includes zookeeper_ms. all_led_ms is of brokers only, takeover_ms of controllers only; both count
+    from detection.
+    """
 
     trace_id: str
     broker_id: int | None
@@ -81,6 +85,8 @@ class FailoverSummary:
     zookeeper_ms: float | None
     fan_out_ms: float | None
     first_commit_ms: float | None
+    all_led_ms: float | None = None
+    takeover_ms: float | None = None
 
 
 def read_spans(directory: Path) -> list[SpanRecord]:
@@ -142,6 +148,8 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
         or _ms(trace.named(telemetry.ZOOKEEPER_MULTI), _extent_us),
         fan_out_ms=_number(root.get("fan_out_ms")) or _ms(trace.named(telemetry.INFORM_BROKER), _extent_us),
         first_commit_ms=_ms(commits, lambda found: min(span.end_us for span in found) - origin_us),
+        all_led_ms=_number(root.get("all_led_ms")),
+        takeover_ms=_number(root.get("takeover_ms")),
     )
 
 

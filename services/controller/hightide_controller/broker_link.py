@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +59,8 @@ class LinkDuties:
     leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
     """From the broker epoch and a delivery."""
     update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
+    obeyed: Callable[[int, Iterable[Decision]], None]
+    """The broker with this id has acted on a LeaderAndISR with these decisions."""
     acknowledged: Callable[[Broker, int], None]
     """The broker has everything up to this sequence."""
     fenced: Callable[[], None]
@@ -140,6 +142,7 @@ class BrokerLink:
         if delivery.decisions:
             request = self._duties.leader_and_isr(epoch, delivery)
             response = await self._stub.LeaderAndISR(request, timeout=self._timeout_s)
+            self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
             repeated = self._refused(delivery, response)
         if delivery.has_metadata:
             update = self._duties.update_metadata(epoch, delivery)

@@ -1,12 +1,19 @@
 """One failover as one trace: the steps of V3's "End-to-end latency during a broker failure" as spans.
 
 The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `failover.inform_broker`, whose
-context travels in gRPC metadata, and in the znodes. The root carries detect_ms, elect_ms, zookeeper_ms and
-fan_out_ms.
+context travels in gRPC metadata, and in the znodes. The root carries the durations that people ask for:
+
+    detect_ms     from the break until the core was told
+    elect_ms      from there until the last new decision stood in ZooKeeper
+    zookeeper_ms  of that, the time in which a read or a write of ZooKeeper was under way
+    fan_out_ms    from the first decision that was sent until every live broker has acknowledged
+    all_led_ms    from detection until the new leaders of all that was led by the lost broker have acknowledged
+    takeover_ms   of a controller: from detection until every live broker has acknowledged
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,8 +21,9 @@ from hightide_runtime import telemetry
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 
-from hightide_controller.core.effects import StoreLeaderAndIsr
+from hightide_controller.core.effects import Decision, StoreLeaderAndIsr
 from hightide_controller.core.events import StoreCommitted
+from hightide_controller.core.partition import TopicPartition
 
 __all__ = ["FailoverTrace", "Loss"]
 
@@ -49,6 +57,12 @@ class FailoverTrace:
     stored_at_us: int = 0
     informed_at_us: int = 0
     fan_out_began_us: int = 0
+    leaderless: set[TopicPartition] = field(default_factory=set)
+    """What the lost brokers led, until a new leader has acknowledged that it leads it."""
+    led_at_us: int = 0
+    zookeeper_us: int = 0
+    zookeeper_since_us: int = 0
+    """Since when a request to ZooKeeper is under way; 0 while none is."""
     partitions: int = 0
     sample: list[str] = field(default_factory=list)
     multis: dict[int, Span] = field(default_factory=dict)
@@ -61,7 +75,13 @@ class FailoverTrace:
 
     @classmethod
     def begin(
-        cls, cause: str, loss: Loss, controller_epoch: int, telemetry_: Telemetry, clock: Clock
+        cls,
+        cause: str,
+        loss: Loss,
+        controller_epoch: int,
+        telemetry_: Telemetry,
+        clock: Clock,
+        leaderless: Iterable[TopicPartition] = (),
     ) -> FailoverTrace:
         """Open the root where the loss began, with steps 1 and 2 behind it already."""
         takeover = loss.reason == "controller_failover"
@@ -79,6 +99,11 @@ class FailoverTrace:
             span = telemetry_.span(step, parent=root.traceparent, start_time_us=began_us)
             span.end(ended_us)
         trace = cls(cause, clock, telemetry_, loss, root, elect_began_us=now_us)
+        if takeover:
+            # It was elected, and has read everything, before there was a state to begin a trace with.
+            trace.elect_began_us, trace.zookeeper_us = loss.noticed_at_us, now_us - loss.noticed_at_us
+        elif telemetry_.enabled:
+            trace.leaderless.update(leaderless)
         trace.leadership = telemetry_.span(telemetry.LEADERSHIP_CHANGE, parent=root.traceparent)
         return trace
 
@@ -96,6 +121,7 @@ class FailoverTrace:
         span = self.telemetry.span(telemetry.ZOOKEEPER_MULTI, parent=self.traceparent)
         span.set("partition_count", len(effect.changes))
         self.multis[effect.store_id] = span
+        self._zookeeper_works()
 
     def multi_answered(self, effect: StoreLeaderAndIsr, outcome: str) -> None:
         """The fate of a multi; what came back is written again, in another one."""
@@ -104,8 +130,27 @@ class FailoverTrace:
         span.set("outcome", outcome)
         span.end()
         self.stored_at_us = self.clock.wall_us()
+        self._zookeeper_rests()
         if outcome == StoreCommitted.__name__:
             self._count(effect)
+
+    def read_begun(self) -> None:
+        """A read of ZooKeeper is on its way."""
+        self.reads += 1
+        self._zookeeper_works()
+
+    def read_ended(self) -> None:
+        """The core takes what was read, or nobody needs it any more."""
+        self.reads -= 1
+        self._zookeeper_rests()
+
+    def _zookeeper_works(self) -> None:
+        self.zookeeper_since_us = self.zookeeper_since_us or self.clock.wall_us()
+
+    def _zookeeper_rests(self) -> None:
+        if not self.multis and not self.reads and self.zookeeper_since_us:
+            self.zookeeper_us += self.clock.wall_us() - self.zookeeper_since_us
+            self.zookeeper_since_us = 0
 
     def _count(self, effect: StoreLeaderAndIsr) -> None:
         self.partitions += len(effect.changes)
@@ -131,6 +176,17 @@ class FailoverTrace:
             del self.awaited[broker_id]
             self.informed_at_us = self.clock.wall_us()
 
+    def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
+        """A broker has acknowledged these decisions; those that it leads by are led now."""
+        if not self.leaderless:
+            return
+        left = len(self.leaderless)
+        self.leaderless.difference_update(
+            TopicPartition(each.topic, each.partition) for each in decisions if each.leader == broker_id
+        )
+        if len(self.leaderless) < left:
+            self.led_at_us = self.clock.wall_us()
+
     def broker_gone(self, broker_id: int) -> None:
         """Nobody waits for this one any more."""
         self.awaited.pop(broker_id, None)
@@ -149,8 +205,7 @@ class FailoverTrace:
         self.is_finished = True
         for span in self.multis.values():
             span.end()
-        decided_at = self.elected_at_us or self.elect_began_us
-        stored_at = self.stored_at_us or decided_at
+        stored_at = self.stored_at_us or self.elected_at_us or self.elect_began_us
         began = self.fan_out_began_us or stored_at
         informed_at = max(self.informed_at_us, began)
         if self.leadership is not None:
@@ -160,8 +215,12 @@ class FailoverTrace:
         root.set("partition_count", self.partitions)
         root.set("partition_sample", "; ".join(self.sample))
         root.set("detect_ms", (self.elect_began_us - self.loss.broke_at_us) / 1000)
-        root.set("elect_ms", (decided_at - self.elect_began_us) / 1000)
-        root.set("zookeeper_ms", (stored_at - decided_at) / 1000)
+        root.set("elect_ms", (stored_at - self.elect_began_us) / 1000)
+        root.set("zookeeper_ms", self.zookeeper_us / 1000)
         # Brokers hear of the first multi while later ones are still under way.
         root.set("fan_out_ms", (informed_at - began) / 1000)
+        if self.led_at_us:
+            root.set("all_led_ms", (self.led_at_us - self.elect_began_us) / 1000)
+        if self.loss.reason == "controller_failover":
+            root.set("takeover_ms", (informed_at - self.elect_began_us) / 1000)
         root.end(max(informed_at, stored_at))

@@ -6,6 +6,7 @@ A cause is a short text that events carry in and effects carry out of the core; 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from hightide_runtime.clock import Clock
@@ -13,7 +14,8 @@ from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
-from hightide_controller.core.effects import SendLeaderAndIsr, StoreLeaderAndIsr
+from hightide_controller.core.effects import Decision, SendLeaderAndIsr, StoreLeaderAndIsr
+from hightide_controller.core.partition import TopicPartition
 from hightide_controller.failover_trace import FailoverTrace, Loss
 from hightide_controller.store import ActiveController
 
@@ -92,12 +94,15 @@ class FailoverTraces:
             event.cause,
             Loss(loss.reason, brokers, loss.broke_at_us, loss.noticed_at_us),
             state.controller_epoch,
+            [name for broker_id in lost for name in state.led_by.get(broker_id, ())],
         )
 
-    def _begin(self, cause: str, loss: Loss, controller_epoch: int) -> None:
+    def _begin(
+        self, cause: str, loss: Loss, controller_epoch: int, leaderless: Iterable[TopicPartition] = ()
+    ) -> None:
         if len(self._open) >= _OPEN_MAX:
             return
-        trace = FailoverTrace.begin(cause, loss, controller_epoch, self._telemetry, self._clock)
+        trace = FailoverTrace.begin(cause, loss, controller_epoch, self._telemetry, self._clock, leaderless)
         self._open[cause] = trace
         self._began_ms[cause] = self._clock.monotonic_ms()
 
@@ -128,13 +133,13 @@ class FailoverTraces:
         """A read begins; it ends when the core takes what was read, or here where it is given up."""
         trace = self._open.get(cause)
         if trace is not None:
-            trace.reads += 1
+            trace.read_begun()
 
     def read_given_up(self, cause: str) -> None:
         """A read that nobody needs any more."""
         trace = self._open.get(cause)
         if trace is not None:
-            trace.reads -= 1
+            trace.read_ended()
 
     def informing(self, effect: SendLeaderAndIsr) -> None:
         """A broker is about to be told."""
@@ -146,6 +151,11 @@ class FailoverTraces:
         """A broker has everything up to a sequence."""
         for trace in self._open.values():
             trace.acknowledged(broker_id, sequence)
+
+    def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
+        """A broker has acknowledged a LeaderAndISR with these decisions."""
+        for trace in self._open.values():
+            trace.obeyed(broker_id, decisions)
 
     def broker_gone(self, broker_id: int) -> None:
         """A broker is not live any more."""

@@ -79,6 +79,7 @@ class Shell:
             LinkDuties(
                 leader_and_isr=self._leader_and_isr,
                 update_metadata=self._update_metadata,
+                obeyed=self._traces.obeyed,
                 acknowledged=self._acknowledged,
                 fenced=lambda: self._inbox.put_nowait(ev.Fenced()),
                 declined=self._declined,

@@ -122,7 +122,7 @@ def _elected_ms(trace: FailoverSummary) -> float | None:
     """Return when the new leaders stood in ZooKeeper, counted from the kill."""
     if trace.detect_ms is None:
         return None
-    return trace.detect_ms + (trace.elect_ms or 0.0) + (trace.zookeeper_ms or 0.0)
+    return trace.detect_ms + (trace.elect_ms or 0.0)
 
 
 def _ms(value: float | None) -> str | None:

@@ -1,0 +1,131 @@
+"""What the root of a failover's trace says about where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
+from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.failover_trace import FailoverTrace, Loss
+from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, Telemetry
+
+LED = [TopicPartition("t", number) for number in range(3)]
+
+
+@dataclass
+class HandClock:
+    """Moved by the test; begins at 1,000 ms."""
+
+    now_us: int = 1_000_000
+
+    def at_ms(self, now_ms: int) -> None:
+        self.now_us = 1_000_000 + now_ms * 1000
+
+    def wall_us(self) -> int:
+        return self.now_us
+
+    def monotonic_ms(self) -> int:
+        return self.now_us // 1000
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Telemetry]:
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
+    built = Telemetry.set_up("controller", "1")
+    yield built
+    built.shut_down()
+
+
+def begin(clock: HandClock, telemetry: Telemetry, reason: str = "process_died") -> FailoverTrace:
+    """A process that broke at 0 ms and was noticed at 2 ms; the core is told now."""
+    loss = Loss(reason, ((1, 10),), 1_000_000, 1_002_000)
+    return FailoverTrace.begin("cause", loss, 7, telemetry, clock, LED)
+
+
+def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
+    decided = LeaderAndIsr(2, 1, (2, 3), 7, 1)
+    return StoreLeaderAndIsr(store_id, 0, tuple(Change(name, 0, decided) for name in names), "cause")
+
+
+def decision(name: TopicPartition, leader: int) -> Decision:
+    return Decision(name.topic, "ab" * 16, name.partition, leader, 1, (2, 3), (1, 2, 3), 1, 7)
+
+
+def summary_of(directory: Path) -> FailoverSummary:
+    (trace,) = failovers(directory)
+    return summarise_failover(trace)
+
+
+def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.at_ms(5)
+    trace = begin(clock, telemetry)
+    clock.at_ms(10)
+    trace.multi_submitted(multi(1, *LED[:2]))
+    clock.at_ms(20)
+    trace.multi_submitted(multi(2, LED[2]))
+    clock.at_ms(30)
+    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
+    clock.at_ms(50)
+    trace.multi_answered(multi(2, LED[2]), "StoreRefused")
+    clock.at_ms(60)
+    trace.read_begun()
+    clock.at_ms(65)
+    trace.read_ended()
+    trace.multi_submitted(multi(3, LED[2]))
+    clock.at_ms(75)
+    trace.multi_answered(multi(3, LED[2]), "StoreCommitted")
+    trace.finish()
+    found = summary_of(tmp_path)
+    assert (found.partitions, found.elect_ms) == (3, 70.0)
+    assert found.zookeeper_ms == 40.0 + 15.0
+
+
+def test_all_is_led_when_the_last_new_leader_has_said_so(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.at_ms(5)
+    trace = begin(clock, telemetry)
+    clock.at_ms(25)
+    trace.obeyed(3, [decision(LED[0], leader=2)])
+    trace.obeyed(2, [decision(name, leader=2) for name in LED[:2]])
+    clock.at_ms(45)
+    trace.obeyed(3, [decision(LED[2], leader=3)])
+    clock.at_ms(95)
+    trace.obeyed(2, [decision(LED[2], leader=3), decision(TopicPartition("t", 9), leader=2)])
+    trace.finish()
+    assert summary_of(tmp_path).all_led_ms == 40.0
+
+
+def test_where_no_partition_was_led_none_has_to_be_led_again(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    trace = begin(clock, telemetry)
+    trace.obeyed(2, [decision(TopicPartition("t", 9), leader=2)])
+    trace.finish()
+    assert summary_of(tmp_path).all_led_ms is None
+
+
+def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.at_ms(102)
+    trace = begin(clock, telemetry, "controller_failover")
+    trace.informing(2, sequence=1)
+    clock.at_ms(152)
+    trace.acknowledged(2, sequence=1)
+    assert trace.finish_if_done()
+    found = summary_of(tmp_path)
+    assert (found.detect_ms, found.takeover_ms) == (2.0, 150.0)
+    assert found.zookeeper_ms == 100.0
+    assert found.all_led_ms is None
