@@ -2,13 +2,18 @@
 
 The fences come first, in this order: cluster id, broker epoch, controller epoch. Leader epochs and
 partition epochs are fenced by each replica's core.
+
+Theory of operation. What concerns a replica that runs, or begins one, is done at once. What has to wait for
+a disk (a log that is opened and perhaps recovered, a quarantine) waits beside the others, and whatever comes
+for the same partition meanwhile waits for it (`turns`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
@@ -22,32 +27,47 @@ from hightide_runtime.telemetry import (
 )
 
 from hightide_broker import convert
+from hightide_broker.core.decisions import refuse_decision
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
-from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.decisions import (
     Decisions,
     PartitionDecision,
     PartitionKey,
     Stamp,
     StopDecision,
-    TopicDecisions,
 )
 from hightide_broker.first_commit import FirstCommit
 from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.hosting import OK, Hosting
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.metadata import MetadataCache, MetadataUpdate, PartitionView
 from hightide_broker.registration import Registration
-from hightide_broker.shell import ReplicaShell, refusal_in
+from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import StorageError
+from hightide_broker.strays import Held
 from hightide_broker.topic_settings import TopicSettings, topic_settings
+from hightide_broker.turns import PartitionTurns, Turn
 
 log = logging.getLogger(__name__)
 
 REGISTRATION_WAIT_S: Final = 5.0
 BREATHE_EVERY: Final = 200
 """Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
+OPENINGS_MAX: Final = 16
+"""Decisions of one request that wait for disks at the same time."""
 
-OK: Final = ErrorCode.ERROR_CODE_UNSPECIFIED
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One decision of a request, ready to be obeyed."""
+
+    index: int
+    key: PartitionKey
+    topic: str
+    settings: TopicSettings
+    decision: PartitionDecision
+    controller_epoch: int
+    """Of who sends it; at startup of who wrote it."""
 
 
 class Control:
@@ -74,10 +94,15 @@ class Control:
         self._directories = directories
         self._registration = registration
         self._telemetry = telemetry
-        self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self._min_insync_replicas = min_insync_replicas
+        self._hosting = Hosting(broker_id, clock, replicas, shell, directories, replica_lag_time_max_ms)
+        self._turns = PartitionTurns()
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
+        self.suspect: Callable[[Iterable[PartitionKey]], None] = lambda _: None
+        """Told which replicas may not be assigned to this broker any more (`strays.StrayWatch`)."""
+        self.limit_moves: Callable[[int], None] = lambda _: None
+        """Told the speed limit of moves in bytes a second; 0: none."""
 
     async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> convert.ControlResults:
         """Obey a LeaderAndISR; what became of each decision. Raises ServiceError where it is fenced."""
@@ -90,58 +115,116 @@ class Control:
         """Carry out decisions. `controller_epoch` is that of who sends them; None at startup, when they are
         what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
         """
-        results: list[tuple[bytes, int, ErrorCode.ValueType]] = []
-        turn = _Turn(self._telemetry, self._clock, is_live=controller_epoch is not None)
-        done = 0
-        for topic in decisions.topics:
-            settings = topic_settings(topic.topic, topic.configs, self._min_insync_replicas)
-            for decision in topic.partitions:
-                epoch = decision.controller_epoch if controller_epoch is None else controller_epoch
-                code = await self._decide_one(epoch, topic, settings, decision, turn)
-                results.append((topic.topic_id, decision.partition, code))
-                done += 1
+        spans = _Spans(self._telemetry, self._clock, is_live=controller_epoch is not None)
+        orders = list(self._orders(controller_epoch, decisions))
+        codes = [OK] * len(orders)
+        at_once: list[_Order] = []
+        waiting: list[tuple[_Order, Turn]] = []
+        for order in orders:
+            if self._turns.is_free(order.key) and self._hosting.is_at_hand(order.key, order.decision):
+                at_once.append(order)
+            else:
+                waiting.append((order, self._turns.take(order.key)))
+        turn = self._turns.take_free(order.key for order in at_once)
+        try:
+            for done, order in enumerate(at_once, start=1):
+                codes[order.index] = await self._obey(order, spans)
                 if done % BREATHE_EVERY == 0:
                     await asyncio.sleep(0)
-            self._metadata.note_decisions(topic.topic, topic.topic_id, map(_view, topic.partitions))
-        turn.end()
-        return results
+            turn.end()
+            for topic in decisions.topics:
+                self._metadata.note_decisions(topic.topic, topic.topic_id, map(_view, topic.partitions))
+            await self._obey_in_turn(waiting, spans, codes)
+        finally:
+            turn.end()
+            for _, each in waiting:
+                each.end()
+        spans.end()
+        return [(*order.key, code) for order, code in zip(orders, codes, strict=True)]
 
     async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> convert.ControlResults:
-        """Obey a StopReplica. A replica that is not here has stopped already. Raises ServiceError."""
+        """Obey a StopReplica; what became of each. One that is not here has stopped already. Answered when
+        the data is in quarantine, where it is to go. Raises ServiceError where it is fenced.
+        """
         await self._fence(stamp)
-        results: list[tuple[bytes, int, ErrorCode.ValueType]] = []
+        under_way: list[asyncio.Task[ErrorCode.ValueType]] = []
         for stop in stops:
-            key = (stop.topic_id, stop.partition)
-            replica = self._replicas.get(key)
-            code: ErrorCode.ValueType = OK
-            if replica is not None:
-                event = StopRequested(
-                    stamp.controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch
-                )
-                code = self._feed(replica, event)
-            if stop.delete and code == OK:
-                # Where the replica's core has just stopped, this is the quarantine that it began.
-                code = await self._put_aside(key)
-            results.append((*key, code))
-        return results
-
-    async def _put_aside(self, key: PartitionKey) -> ErrorCode.ValueType:
-        try:
-            await self._directories.quarantine(key, self._clock.wall_us())
-        except StorageError as error:
-            return error.code
-        return OK
+            # Each goes on by itself, also when whoever asked has given up.
+            under_way.append(asyncio.create_task(self._stop_one(stamp.controller_epoch, stop)))
+            if len(under_way) % BREATHE_EVERY == 0:
+                await asyncio.sleep(0)
+        if under_way:
+            await asyncio.wait(under_way)
+        results = zip(stops, under_way, strict=True)
+        return [(stop.topic_id, stop.partition, stopped.result()) for stop, stopped in results]
 
     async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
         """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
         await self._fence(stamp)
-        self._metadata.apply(update)
+        forgotten = self._metadata.apply(update)
+        if update.reassignment_throttle_bytes_per_s is not None:
+            self.limit_moves(update.reassignment_throttle_bytes_per_s)
+        self.suspect(self._suspects(update, forgotten))
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
-        """The replica's core has stopped. With `delete` its data goes into quarantine (DESIGN §6.6)."""
-        if delete:
-            self._replicas.remove(replica)
-            self._directories.quarantine(replica.key, self._clock.wall_us())
+        """The replica's core has stopped. Called by the shell."""
+        self._hosting.stopped(replica, delete)
+        if not delete:
+            self.suspect((replica.key,))
+
+    # --- strays ----------------------------------------------------------------------------------
+
+    def held(self, key: PartitionKey) -> Held | None:
+        """What this broker holds of a partition, running or only on disk; None where that is nothing."""
+        replica = self._replicas.get(key)
+        if replica is not None:
+            decision = replica.state.decision
+            return Held(key, replica.topic, decision.leader_epoch, decision.partition_epoch)
+        home = self._directories.home_of(key)
+        return None if home is None or home.failure is not None else Held(key)
+
+    def not_hosted(self) -> list[PartitionKey]:
+        """What is on disk but does not run."""
+        return [key for key in self._directories.partitions() if self._replicas.get(key) is None]
+
+    async def let_go(self, held: Held) -> bool:
+        """Put a stray aside, unless there is news about it since; whether it is gone. Never raises for a disk
+        that fails: the directory is offline then, with all that is in it."""
+        turn = self._turns.take(held.key)
+        try:
+            await turn.begin()
+            if self.held(held.key) != held:
+                return False
+            replica = self._replicas.get(held.key)
+            if replica is not None:
+                event = StopRequested(replica.state.decision.controller_epoch, held.leader_epoch, delete=True)
+                if self._hosting.feed(replica, event) != OK:
+                    return False
+            await self._hosting.put_aside(held.key)
+        except StorageError as error:
+            log.error("%s is not put aside: %s", held, error)
+            return False
+        finally:
+            turn.end()
+        return True
+
+    def _suspects(self, update: MetadataUpdate, forgotten: Iterable[bytes]) -> list[PartitionKey]:
+        """The replicas here that an update does not name, or names as somebody else's: to be looked at."""
+        if update.full:
+            named: Iterable[PartitionKey] = (*(each.key for each in self._replicas), *self.not_hosted())
+        else:
+            named = (
+                *(replica.key for topic_id in forgotten for replica in self._replicas.of_topic(topic_id)),
+                *((each.topic_id, number) for each in update.removed for number in each.partitions),
+                *((topic.topic_id, each.partition) for topic in update.topics for each in topic.partitions),
+            )
+        return [key for key in named if not self._is_told_to_be_here(key) and self.held(key) is not None]
+
+    def _is_told_to_be_here(self, key: PartitionKey) -> bool:
+        view = self._metadata.partition(*key)
+        return view is not None and self._broker_id in view.replicas
+
+    # --- fences ----------------------------------------------------------------------------------
 
     async def _fence(self, stamp: Stamp) -> None:
         if stamp.cluster_id != self._metadata.cluster_id:
@@ -171,30 +254,45 @@ class Control:
 
     # --- one decision ----------------------------------------------------------------------------
 
-    async def _decide_one(
-        self,
-        controller_epoch: int,
-        topic: TopicDecisions,
-        settings: TopicSettings,
-        decision: PartitionDecision,
-        turn: _Turn,
-    ) -> ErrorCode.ValueType:
-        key = (topic.topic_id, decision.partition)
-        replica = self._replicas.get(key)
+    def _orders(self, controller_epoch: int | None, decisions: Decisions) -> Iterator[_Order]:
+        index = 0
+        for topic in decisions.topics:
+            settings = topic_settings(topic.topic, topic.configs, self._min_insync_replicas)
+            for decision in topic.partitions:
+                epoch = decision.controller_epoch if controller_epoch is None else controller_epoch
+                key = (topic.topic_id, decision.partition)
+                yield _Order(index, key, topic.topic, settings, decision, epoch)
+                index += 1
+
+    async def _obey_in_turn(
+        self, waiting: Sequence[tuple[_Order, Turn]], spans: _Spans, codes: list[ErrorCode.ValueType]
+    ) -> None:
+        pending = iter(waiting)
+
+        async def obey() -> None:
+            for order, turn in pending:
+                await turn.begin()
+                codes[order.index] = await self._obey(order, spans)
+                turn.end()
+
+        await asyncio.gather(*(obey() for _ in range(min(OPENINGS_MAX, len(waiting)))))
+
+    async def _obey(self, order: _Order, spans: _Spans) -> ErrorCode.ValueType:
+        if spans.is_live and order.controller_epoch < self.controller_epoch:
+            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH  # A newer one has spoken since this began.
+        decision = order.decision
+        try:
+            replica = await self._hosting.replica_for(
+                order.key, order.topic, order.settings, decision, order.controller_epoch, spans.is_live
+            )
+        except StorageError as error:
+            log.error("%s-%d cannot be opened: %s", order.topic, decision.partition, error)
+            return error.code
         if replica is None:
-            if self._broker_id not in decision.replicas:
-                return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
-            try:
-                # What ZooKeeper holds when the broker starts was decided before, whatever its epoch.
-                is_first = decision.is_first and turn.is_live
-                replica = await self._host(key, topic.topic, settings, is_first)
-            except StorageError as error:
-                log.error("%s-%d cannot be opened: %s", topic.topic, decision.partition, error)
-                return error.code
-        self._change_settings(replica, settings)
+            return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
         before = replica.state
         event = LeaderAndIsrDecided(
-            controller_epoch,
+            order.controller_epoch,
             decision.leader,
             decision.leader_epoch,
             decision.isr,
@@ -202,47 +300,37 @@ class Control:
             decision.partition_epoch,
             self._clock.monotonic_ms(),
         )
-        code = self._feed(replica, event)
-        if code == OK and replica.state.leader_epoch != before.leader_epoch:
-            turn.decided(replica)
-        return code
+        # A decision that comes late brings settings that are late.
+        if replica.settings != order.settings and refuse_decision(before, event) is None:
+            self._change_settings(replica, order.settings)
+        code = self._hosting.feed(replica, event)
+        if code != OK:
+            return code
+        replica.adding_replicas = frozenset(decision.adding_replicas)
+        if replica.state.leader_epoch != before.leader_epoch:
+            spans.decided(replica)
+        return OK
 
-    async def _host(
-        self, key: PartitionKey, topic: str, settings: TopicSettings, is_first: bool
-    ) -> HostedReplica:
-        """Start a replica (V3 startReplica): open its log, off the loop where it may have to be recovered."""
-        is_new = not self._directories.holds(key)
-        if is_new:
-            opened = await self._directories.create_log(key, topic, settings.log, is_first)
-        else:
-            opened = await self._directories.open_log(key, topic, settings.log)
-        found = self._replicas.get(key)
-        if found is not None:
-            return found  # another decision was faster
-        state = Replica.opened(
-            self._core_settings(settings),
-            log_start_offset=opened.log_start_offset,
-            log_end_offset=opened.log_end_offset,
-            high_watermark=opened.high_watermark_checkpoint,
-            epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
-            # Also an empty log may be one that lost all of its records.
-            is_new=is_new,
-        )
-        replica = HostedReplica(key, topic, settings, state, opened)
-        self._replicas.add(replica)
-        return replica
-
-    def _core_settings(self, settings: TopicSettings) -> ReplicaSettings:
-        return ReplicaSettings(
-            self._broker_id,
-            self._replica_lag_time_max_ms,
-            settings.min_insync_replicas,
-            settings.flush_on_disk,
-        )
+    async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
+        key = (stop.topic_id, stop.partition)
+        turn = self._turns.take(key)
+        try:
+            await turn.begin()
+            replica = self._replicas.get(key)
+            if replica is not None:
+                event = StopRequested(controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch)
+                code = self._hosting.feed(replica, event)
+                if code != OK:
+                    return code
+            if stop.delete:
+                await self._hosting.put_aside(key)
+        except StorageError as error:
+            return error.code
+        finally:
+            turn.end()
+        return OK
 
     def _change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
-        if replica.settings == settings:
-            return
         replica.settings = settings
         replica.log.update_settings(settings.log)
         self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
@@ -251,20 +339,8 @@ class Control:
             # With flush=replicated it need not wait any more for the flush that it waited for.
             self._shell.fetching.resume(replica)
 
-    def _feed(
-        self, replica: HostedReplica, event: LeaderAndIsrDecided | StopRequested
-    ) -> ErrorCode.ValueType:
-        try:
-            refusal = refusal_in(self._shell.feed(replica, event))
-        except StorageError as error:
-            return error.code
-        if refusal is None:
-            return OK
-        log.info("%s: %s is refused: %s", replica, type(event).__name__, refusal.name)
-        return convert.error_code_of(refusal)
 
-
-class _Turn:
+class _Spans:
     """The spans of one LeaderAndISR: who became leader, who follower, and the wait for the first commit.
 
     One span for all partitions of a request: a failover of ten thousand is still one readable trace.
@@ -320,11 +396,3 @@ def _view(decision: PartitionDecision) -> PartitionView:
         decision.isr,
         decision.partition_epoch,
     )
-
-
-def on_disk_but_unassigned(
-    directories: LogDirectories, hosted: Iterable[HostedReplica]
-) -> list[PartitionKey]:
-    """Partitions on disk that are not assigned to this broker: kept, until a StopReplica says delete."""
-    assigned = {replica.key for replica in hosted}
-    return [key for key in directories.partitions() if key not in assigned]

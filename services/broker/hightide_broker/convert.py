@@ -37,8 +37,16 @@ from hightide_broker.data_calls import (
 )
 from hightide_broker.decisions import Decisions, PartitionDecision, Stamp, StopDecision, TopicDecisions
 from hightide_broker.limits import REQUEST_PARTITIONS_MAX
-from hightide_broker.metadata import EndpointView, MetadataCache, MetadataUpdate, PartitionView, TopicView
+from hightide_broker.metadata import (
+    EndpointView,
+    MetadataCache,
+    MetadataUpdate,
+    PartitionView,
+    RemovedPartitions,
+    TopicView,
+)
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_broker.replica_descriptions import DescribedReplica
 
 ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
 """What became of each decision: topic id, partition, and why it failed or ERROR_CODE_UNSPECIFIED."""
@@ -124,12 +132,32 @@ def _check_topic(topic: control_pb2.LeaderAndISRTopic) -> None:
                 f"{topic.topic}-{each.partition}: leader {each.leader}, ISR {list(each.isr)} and replicas "
                 f"{list(each.replicas)} contradict each other",
             )
+        if not 0 <= each.first_leader_epoch <= each.leader_epoch or not replicas.issuperset(
+            each.adding_replicas
+        ):
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"{topic.topic}-{each.partition}: first leader epoch {each.first_leader_epoch} and adding "
+                f"replicas {list(each.adding_replicas)} do not fit leader epoch {each.leader_epoch} and "
+                f"replicas {list(each.replicas)}",
+            )
+
+
+def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
+    if len(set(keys)) != len(keys):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            "the request decides about a partition twice; which is meant?",
+        )
 
 
 def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
     """LeaderAndISR."""
     for topic in request.topics:
         _check_topic(topic)
+    _check_each_once(
+        [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
+    )
     topics = tuple(
         TopicDecisions(
             topic.topic,
@@ -144,6 +172,8 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
                     tuple(each.replicas),
                     each.partition_epoch,
                     each.controller_epoch,
+                    each.first_leader_epoch,
+                    tuple(each.adding_replicas),
                 )
                 for each in topic.partitions
             ),
@@ -155,6 +185,14 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
 
 def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...]:
     """StopReplica."""
+    for each in request.partitions:
+        if each.partition < 0 or each.leader_epoch < -1 or each.partition_epoch < 0:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"{each.topic[:249]!r}-{each.partition} in leader epoch {each.leader_epoch} and partition "
+                f"epoch {each.partition_epoch} is no replica",
+            )
+    _check_each_once([(each.topic_id, each.partition) for each in request.partitions])
     return tuple(
         StopDecision(
             each.topic,
@@ -178,14 +216,49 @@ def control_results_out(results: ControlResults) -> list[control_pb2.ControlPart
 
 def metadata_update_in(request: control_pb2.UpdateMetadataRequest) -> MetadataUpdate:
     """UpdateMetadata."""
+    if request.reassignment_throttle_bytes_per_s < 0:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"a speed limit of {request.reassignment_throttle_bytes_per_s} bytes a second is none; say 0",
+        )
+    for topic in request.topics:
+        _check_described(topic)
+    removed = ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
     return MetadataUpdate(
         controller_epoch=request.stamp.controller_epoch,
         controller=endpoint_in(request.controller) if request.HasField("controller") else None,
         brokers=tuple(endpoint_in(broker) for broker in request.brokers),
-        topics=tuple(_topic_in(topic) for topic in request.topics),
+        topics=tuple(_topic_in(topic) for topic in request.topics if topic.error_code != removed),
         deleted_topic_ids=tuple(_topic_id(value) for value in request.deleted_topic_ids),
         full=request.full,
+        removed=tuple(
+            RemovedPartitions(topic.topic_id, tuple(each.partition for each in topic.partitions))
+            for topic in request.topics
+            if topic.error_code == removed
+        ),
+        reassignment_throttle_bytes_per_s=request.reassignment_throttle_bytes_per_s,
     )
+
+
+def _check_described(topic: metadata_pb2.TopicMetadata) -> None:
+    """A topic of an UpdateMetadata: its name and numbers are sent on to every client that asks."""
+    _topic_id(topic.topic_id)
+    if not is_legal_topic_name(topic.topic):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+        )
+    numbers = {each.partition for each in topic.partitions}
+    removes = topic.error_code == ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
+    if len(numbers) != len(topic.partitions) or (numbers and min(numbers) < (1 if removes else 0)):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic.topic}: its partitions run from 0, each stands there once, and 0 is never removed",
+        )
+    if topic.error_code and not removes:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic.topic}: error code {topic.error_code} says nothing in an UpdateMetadata",
+        )
 
 
 def _topic_in(topic: metadata_pb2.TopicMetadata) -> TopicView:
@@ -228,7 +301,10 @@ def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
 
 def metadata_names_in(request: broker_pb2.GetMetadataRequest) -> Sequence[str]:
     """The topics that a GetMetadata names: each once, so that an answer is never larger than the cluster."""
-    names = request.topics
+    return _topic_names(request.topics)
+
+
+def _topic_names(names: Sequence[str]) -> Sequence[str]:
     if len(names) > REQUEST_PARTITIONS_MAX:
         raise ServiceError(
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
@@ -259,6 +335,27 @@ def metadata_out(
             response.topics.append(_topic_out(known))
         else:
             response.topics.add(topic=name, error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
+    return response
+
+
+def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence[str]:
+    """The topics that a DescribeReplicas names, each once; none means all."""
+    return _topic_names(request.topics)
+
+
+def replicas_out(
+    broker_id: int, described: Iterable[DescribedReplica]
+) -> broker_pb2.DescribeReplicasResponse:
+    """The answer to DescribeReplicas."""
+    response = broker_pb2.DescribeReplicasResponse(broker_id=broker_id)
+    for each in described:
+        response.replicas.add(
+            topic=each.topic, topic_id=each.key[0], partition=each.key[1], is_leader=each.is_leader,
+            leader_epoch=each.leader_epoch, log_start_offset=each.log_start_offset,
+            log_end_offset=each.log_end_offset, high_watermark=each.high_watermark,
+            size_bytes=each.size_bytes, log_directory=each.log_directory,
+            error_code=ErrorCode.ERROR_CODE_STORAGE_FAILED if each.failed else None,
+        )  # fmt: skip
     return response
 
 

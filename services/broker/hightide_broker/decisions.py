@@ -34,6 +34,8 @@ class PartitionDecision:
     controller_epoch: int
     first_leader_epoch: int = 0
     """The leader epoch that the partition began with: 0, but for one that was removed and added again."""
+    adding_replicas: tuple[int, ...] = ()
+    """The replicas that a move adds."""
 
     @property
     def is_first(self) -> bool:

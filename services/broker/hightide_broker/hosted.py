@@ -22,8 +22,8 @@ class HostedReplica:
     """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
 
     __slots__ = (
-        "acks", "deadline_ms", "fetches", "first_commit", "key", "log", "settings", "state",
-        "topic", "traceparent",
+        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "key", "log", "settings",
+        "state", "topic", "traceparent",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +34,8 @@ class HostedReplica:
         self.settings = settings
         self.state = state
         self.log = log
+        self.adding_replicas: frozenset[int] = frozenset()
+        """The replicas that a move adds, as of the last decision; what they are sent has a speed limit."""
         self.acks = AckQueue()
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None
@@ -61,6 +63,7 @@ class HostedReplicas:
 
     def __init__(self) -> None:
         self._by_key: dict[PartitionKey, HostedReplica] = {}
+        self._by_topic: dict[bytes, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -72,11 +75,22 @@ class HostedReplicas:
         """The replica, or None where this broker holds none."""
         return self._by_key.get(key)
 
+    def of_topic(self, topic_id: bytes) -> list[HostedReplica]:
+        """The replicas of one topic, by partition."""
+        return [self._by_key[topic_id, number] for number in sorted(self._by_topic.get(topic_id, ()))]
+
     def add(self, replica: HostedReplica) -> None:
         """Take in a new replica."""
         assert replica.key not in self._by_key, replica
         self._by_key[replica.key] = replica
+        topic_id, partition = replica.key
+        self._by_topic.setdefault(topic_id, set()).add(partition)
 
     def remove(self, replica: HostedReplica) -> None:
         """Let go of a replica that was stopped for good."""
         del self._by_key[replica.key]
+        topic_id, partition = replica.key
+        partitions = self._by_topic[topic_id]
+        partitions.discard(partition)
+        if not partitions:
+            del self._by_topic[topic_id]

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from hightide_runtime.addresses import HostPort
+
+DELETED_IDS_MAX: Final = 1_000
+"""How many ids of deleted topics are remembered, so that late news does not bring one back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,17 @@ class TopicView:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedPartitions:
+    """Partitions that a topic does not have any more (V3 section H)."""
+
+    topic_id: bytes
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """One UpdateMetadata request of the controller, after its stamp was checked."""
+    """One UpdateMetadata request of the controller, after its stamp was checked; or what ZooKeeper holds when
+    a broker starts."""
 
     controller_epoch: int
     controller: EndpointView | None
@@ -58,6 +71,9 @@ class MetadataUpdate:
     topics: tuple[TopicView, ...]
     deleted_topic_ids: tuple[bytes, ...] = ()
     full: bool = False
+    removed: tuple[RemovedPartitions, ...] = ()
+    reassignment_throttle_bytes_per_s: int | None = None
+    """The speed limit of moves, 0: none. None where it is not told (at startup): it stays as it is."""
 
 
 def _newer(known: PartitionView | None, heard: PartitionView) -> PartitionView:
@@ -79,25 +95,36 @@ class MetadataCache:
     brokers: dict[int, EndpointView] = field(default_factory=dict)
     _by_name: dict[str, TopicView] = field(default_factory=dict)
     _by_id: dict[bytes, TopicView] = field(default_factory=dict)
+    _deleted: dict[bytes, str] = field(default_factory=dict)
+    """Topics that were deleted not long ago, and how they were called; the oldest first."""
 
-    def apply(self, update: MetadataUpdate) -> None:
-        """Take over what the controller says. The caller has fenced older controller epochs.
+    def apply(self, update: MetadataUpdate) -> tuple[bytes, ...]:
+        """Take over what the controller says; the ids of the topics that were forgotten over it. The caller
+        has fenced older controller epochs.
 
-        A full update replaces all topics, another one merges partitions into them. A topic name
-        that comes with another id was deleted and created again: the old topic is forgotten.
+        A full update replaces all topics; another one merges partitions into them, and takes away those that
+        it names as removed. A topic name that comes with another id was deleted and created again: the old
+        topic is forgotten.
         """
+        forgotten: list[bytes] = []
         self.controller_epoch = update.controller_epoch
         self.controller = update.controller
         self.brokers = {broker.id: broker for broker in update.brokers}
         if update.full:
             named = {topic.topic for topic in update.topics}
-            for absent in [name for name in self._by_name if name not in named]:
-                self._forget(self._by_name[absent])
+            absent = [topic for name, topic in self._by_name.items() if name not in named]
+            forgotten += map(self._forget, absent)
         for topic_id in update.deleted_topic_ids:
             if deleted := self._by_id.get(topic_id):
                 self._forget(deleted)
+            self._note_deleted(topic_id, "" if deleted is None else deleted.topic)
+            forgotten.append(topic_id)
+        for removed in update.removed:
+            self._remove(removed)
         for topic in update.topics:
-            self._merge(topic, whole=update.full)
+            self._deleted.pop(topic.topic_id, None)
+            forgotten += self._merge(topic, whole=update.full)
+        return tuple(forgotten)
 
     def topic(self, name: str) -> TopicView | None:
         """The topic of this name, or None where none was heard of."""
@@ -106,6 +133,10 @@ class MetadataCache:
     def topic_by_id(self, topic_id: bytes) -> TopicView | None:
         """The topic with this id, or None where none was heard of."""
         return self._by_id.get(topic_id)
+
+    def name_of_deleted(self, topic_id: bytes) -> str:
+        """How a topic was called that was deleted not long ago; empty where nothing is known of it."""
+        return self._deleted.get(topic_id, "")
 
     def topics(self) -> list[TopicView]:
         """All topics, by name."""
@@ -122,13 +153,15 @@ class MetadataCache:
         return next((view for view in topic.partitions if view.partition == partition), None)
 
     def note_decisions(self, topic: str, topic_id: bytes, decisions: Iterable[PartitionView]) -> None:
-        """Learn from LeaderAndISR, which can be ahead of UpdateMetadata."""
-        self._merge(TopicView(topic, topic_id, tuple(decisions), {}), keep_configs=True)
+        """Learn from LeaderAndISR, which can be ahead of UpdateMetadata, or behind the end of a topic."""
+        if topic_id not in self._deleted:
+            self._merge(TopicView(topic, topic_id, tuple(decisions), {}), keep_configs=True)
 
-    def _merge(self, heard: TopicView, *, keep_configs: bool = False, whole: bool = False) -> None:
+    def _merge(self, heard: TopicView, *, keep_configs: bool = False, whole: bool = False) -> list[bytes]:
+        forgotten = []
         known = self._by_name.get(heard.topic)
         if known is not None and known.topic_id != heard.topic_id:
-            self._forget(known)
+            forgotten.append(self._forget(known))
             known = None
         before = {view.partition: view for view in known.partitions} if known is not None else {}
         partitions = {} if whole else dict(before)
@@ -139,7 +172,23 @@ class MetadataCache:
             merged = replace(merged, configs=known.configs)
         self._by_name[heard.topic] = merged
         self._by_id[heard.topic_id] = merged
+        return forgotten
 
-    def _forget(self, topic: TopicView) -> None:
+    def _remove(self, removed: RemovedPartitions) -> None:
+        known = self._by_id.get(removed.topic_id)
+        if known is None:
+            return
+        gone = frozenset(removed.partitions)
+        left = replace(known, partitions=tuple(v for v in known.partitions if v.partition not in gone))
+        self._by_name[known.topic] = self._by_id[known.topic_id] = left
+
+    def _forget(self, topic: TopicView) -> bytes:
         del self._by_name[topic.topic]
         del self._by_id[topic.topic_id]
+        self._note_deleted(topic.topic_id, topic.topic)
+        return topic.topic_id
+
+    def _note_deleted(self, topic_id: bytes, name: str) -> None:
+        self._deleted[topic_id] = self._deleted.pop(topic_id, "") or name
+        while len(self._deleted) > DELETED_IDS_MAX:
+            del self._deleted[next(iter(self._deleted))]

@@ -13,7 +13,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.znodes import BrokerZnode
 from hightide_runtime.zookeeper import ZooKeeperSession
 
-from hightide_broker.control import Control, on_disk_but_unassigned
+from hightide_broker.control import Control
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
@@ -32,12 +32,14 @@ from hightide_broker.produce import Producing
 from hightide_broker.producer_ids import ProducerIds
 from hightide_broker.registration import Registration
 from hightide_broker.replica_calls import Follower
+from hightide_broker.replica_descriptions import ReplicaDescriptions
 from hightide_broker.replica_server import ReplicaServer
 from hightide_broker.servicer import ClientRpcs, ControlRpcs, ReplicaRpcs
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.startup import read_cluster
 from hightide_broker.storage import StorageError
+from hightide_broker.strays import StrayWatch
 from hightide_broker.trust import confirm_all, disown, leave_doubtful_isrs, look_at_disks
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
@@ -98,6 +100,8 @@ class Parts:
             telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
         )  # fmt: skip
         self._shell.stopping = self._control
+        self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
+        self._control.suspect = self._strays.suspect
         in_flight = Budget(settings.in_flight_produce_bytes_max)
         self._producing = Producing(broker_id, clock, self._replicas, self._metadata, self._shell, in_flight)
         self._fetching = Fetching(broker_id, self._replicas, self._metadata, settings.parked_fetches_max)
@@ -124,6 +128,7 @@ class Parts:
         client = ClientRpcs(
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
             self._offsets, self._plain, ProducerIds(self._session),
+            ReplicaDescriptions(self._replicas, self._metadata, self._directories),
         )  # fmt: skip
         return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
 
@@ -141,12 +146,7 @@ class Parts:
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch
         await self._control.decide(None, stored.decisions)
-        for topic_id, partition in on_disk_but_unassigned(self._directories, self._replicas):
-            log.warning(
-                "partition %d of topic id %s is on disk but not assigned to this broker: it is kept as it is",
-                partition,
-                topic_id.hex(),
-            )
+        self._strays.suspect(self._control.not_hosted())
         log.info(
             "took over %d replicas from ZooKeeper in %.0f ms",
             len(self._replicas),
@@ -182,6 +182,7 @@ class Parts:
 
     async def close(self) -> None:
         """Stop what runs, and write the high watermarks down once more."""
+        await self._strays.close()
         await self._failed_replicas.close()
         await self._fetchers.close()
         await self._isr_store.close()

@@ -30,6 +30,7 @@ from hightide_broker.metadata import MetadataCache
 from hightide_broker.plain_records import PlainRecords
 from hightide_broker.produce import Producing
 from hightide_broker.producer_ids import ProducerIds
+from hightide_broker.replica_descriptions import ReplicaDescriptions
 from hightide_broker.replica_server import ReplicaServer
 
 Context = Any
@@ -60,6 +61,7 @@ class ClientRpcs(BrokerServiceServicer):
         offsets: OffsetLookup,
         plain: PlainRecords,
         producer_ids: ProducerIds,
+        descriptions: ReplicaDescriptions,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
@@ -69,6 +71,7 @@ class ClientRpcs(BrokerServiceServicer):
         self._offsets = offsets
         self._plain = plain
         self._producer_ids = producer_ids
+        self._descriptions = descriptions
 
     async def Produce(  # type: ignore[override]
         self, request: wire.ProduceRequest[memoryview], context: Context
@@ -125,6 +128,13 @@ class ClientRpcs(BrokerServiceServicer):
         """Give an idempotent producer its id."""
         producer_id = await self._producer_ids.take()
         return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def DescribeReplicas(
+        self, request: broker_pb2.DescribeReplicasRequest, context: Context
+    ) -> broker_pb2.DescribeReplicasResponse:
+        """Tell what is held here."""
+        topics = convert.described_topics_in(request)
+        return convert.replicas_out(self._broker_id, await self._descriptions.describe(topics))
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key

@@ -131,6 +131,7 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
                 replicas,
                 znode.version,
                 state.controller_epoch,
+                topic.first_leader_epochs.get(partition, 0),
             )
         )
     return decided
