@@ -159,7 +159,7 @@ def differences_of(cluster: LocalCluster, topic_id: bytes, ends: dict[int, int])
         for partition, end in sorted(ends.items())
         for found in differences(
             {
-                broker_id: partition_directory(cluster.data_directory(broker_id), topic_id, partition)
+                broker_id: partition_directory(cluster.data_directories(broker_id), topic_id, partition)
                 for broker_id in cluster.brokers
             },
             end,

@@ -4,7 +4,7 @@ It reads the segments by itself, not through the broker's storage: what a broker
 must not be hidden by the same mistake when it reads.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,12 @@ class StoredBatch:
         )
 
 
-def partition_directory(data_directory: Path, topic_id: bytes, partition: int) -> Path:
-    """Where a broker keeps one partition."""
-    return data_directory / f"{topic_id.hex()}-{partition}"
+def partition_directory(data_directories: Sequence[Path], topic_id: bytes, partition: int) -> Path:
+    """Where a broker keeps one partition: in one of its directories."""
+    places = [path / f"{topic_id.hex()}-{partition}" for path in data_directories]
+    found = [place for place in places if place.exists()]
+    assert len(found) <= 1, f"one partition in two directories: {found}"
+    return found[0] if found else places[0]
 
 
 def stored_batches(directory: Path, high_watermark: int) -> Iterator[StoredBatch]:

@@ -44,6 +44,7 @@ class LocalCluster:
         *,
         brokers: int = 3,
         controllers: int = 2,
+        data_directories_per_broker: int = 1,
         session_timeout_ms: int = 4000,
         replica_lag_time_max_ms: int = 10_000,
         broker_arguments: Sequence[str] = (),
@@ -60,6 +61,7 @@ class LocalCluster:
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._layout = ClusterLayout.of(self._directory, brokers, controllers, first_ports or FirstPorts())
+        self._data_directories_per_broker = data_directories_per_broker
         self._detached = detached
         self._guard: Guard | None = None
         self._lock: IO[str] | None = None
@@ -118,8 +120,14 @@ class LocalCluster:
         return self._directory / "traces"
 
     def data_directory(self, broker_id: int) -> Path:
-        """Where a broker keeps its log."""
+        """Where a broker keeps its logs; the first such directory, where it has several."""
         return self._directory / "data" / f"broker-{broker_id}"
+
+    def data_directories(self, broker_id: int) -> list[Path]:
+        """All directories in which a broker keeps logs."""
+        first = self.data_directory(broker_id)
+        others = range(2, self._data_directories_per_broker + 1)
+        return [first, *(first.with_name(f"{first.name}-{number}") for number in others)]
 
     def address_of(self, name: str) -> str:
         """host:port of a process."""
@@ -286,7 +294,7 @@ class LocalCluster:
         reached = ("--listen", self.address_of(name), "--zookeeper", self.zookeeper)
         if kind == "controller":
             return [*self._controller_command, "--controller-id", number, *reached]
-        data = ("--data-dir", str(self.data_directory(int(number))))
+        data = [part for path in self.data_directories(int(number)) for part in ("--data-dir", str(path))]
         return [*self._broker_command, "--broker-id", number, *reached, *data]
 
     def _environment(self) -> dict[str, str]:

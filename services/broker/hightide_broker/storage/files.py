@@ -58,7 +58,7 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of this name."""
+        """Whether there is anything of this name. Not to know is an error, and not the same as no."""
         ...
 
     def names(self, path: str) -> list[str]:
@@ -131,7 +131,11 @@ class OsFiles:
 
     def exists(self, path: str) -> bool:
         """See `Files`."""
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def names(self, path: str) -> list[str]:
         """See `Files`."""
