@@ -5,6 +5,9 @@ leader in; while nothing is new the leader holds it. Where a partition joins mea
 is sent beside the one that is parked, which makes the leader answer that one at once: a failover
 waits for no timer. Partitions that are to be truncated first ask where their epoch ended, all of them
 in one call. Whatever fails is repeated after a pause that doubles from 10 ms to a second.
+
+A partition that fails stands alone (KIP-461): what its leader sent is damaged, or there is a bug in what
+becomes of it. The others go on; it is tried again after a pause of its own, from a second to a minute.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
 CALL_GRACE_S: Final = 10.0
 """How long a leader may take beyond the wait that it was asked for."""
+FAILED_PAUSE_MIN_S: Final = 1.0
+FAILED_PAUSE_MAX_S: Final = 60.0
 ROUNDS_MAX: Final = 2
 """Rounds under way: one that is parked, and one that brings news."""
 
@@ -53,6 +58,15 @@ _FAILURES: Final = (grpc.aio.AioRpcError, MalformedMessage, ConnectionError)
 
 Response = ReplicaFetchResponse[memoryview]
 Result = ReplicaFetchPartitionResult[memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that could not be copied, though its leader answered."""
+
+    reason: str
+    pause_s: float
+    """Until it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,10 @@ class Fetchers:
         """Fetch the partition from its leader."""
         if not self._retired:
             self._move(replica, effect.leader).place(replica)
+
+    def failed(self) -> dict[PartitionKey, FailedPartition]:
+        """The partitions that are not copied at present, for reports about this broker."""
+        return {key: each for fetcher in self._by_leader.values() for key, each in fetcher.failed.items()}
 
     def stop(self, replica: HostedReplica) -> None:
         """Fetch the partition no more."""
@@ -137,6 +155,8 @@ class LeaderFetcher:
         self._settings = settings
         self._session: FollowerSession[PartitionKey] = FollowerSession()
         self._questions: dict[PartitionKey, EpochQuestion] = {}
+        self.failed: dict[PartitionKey, FailedPartition] = {}
+        self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
         self._repeat: set[PartitionKey] = set()
         self._repeat_timer: asyncio.TimerHandle | None = None
         self._pause_s = PAUSE_MIN_S
@@ -168,6 +188,7 @@ class LeaderFetcher:
         """The partition has another leader, or none."""
         self._questions.pop(key, None)
         self._repeat.discard(key)
+        self._recovered(key)
         self._session.forget(key)
 
     async def close(self) -> None:
@@ -176,6 +197,8 @@ class LeaderFetcher:
         await asyncio.wait([self._task])
         if self._repeat_timer is not None:
             self._repeat_timer.cancel()
+        for retry in self._retries.values():
+            retry.cancel()
 
     # --- the conversation ------------------------------------------------------------------------
 
@@ -195,7 +218,7 @@ class LeaderFetcher:
                 self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
                 self._stir.set()
         finally:
-            await self._begin_anew()
+            await self._let_go()
 
     async def _converse(self) -> None:
         """Send rounds and take their answers in turn, until something fails."""
@@ -204,10 +227,10 @@ class LeaderFetcher:
             self._stir.clear()
             while self._rounds and self._rounds[0][1].done():
                 opening, answered = self._rounds.popleft()
-                self._take_round(opening, parse_replica_fetch_response(answered.result()))
+                self._take_round(opening, parse_replica_fetch_response(_result_of(answered)))
             if self._asking is not None and self._asking.done():
                 answered, self._asking = self._asking, None
-                self._take_epoch_ends(convert.epoch_answers_in(answered.result()))
+                self._take_epoch_ends(convert.epoch_answers_in(_result_of(answered)))
             if self._asking is None and self._questions:
                 self._send_questions()
             if self._may_send():
@@ -249,6 +272,14 @@ class LeaderFetcher:
 
     async def _begin_anew(self) -> None:
         """After a failure: no call is under way, the session is new, the connection too."""
+        try:
+            await self._let_go()
+        except Exception:
+            # Still the top of the task: whatever cannot be let go is left behind.
+            log.exception("letting go of the connection to broker %d failed", self._leader)
+        self._session.restart()
+
+    async def _let_go(self) -> None:
         under_way = [call for _, call in self._rounds]
         if self._asking is not None:
             under_way.append(self._asking)
@@ -259,7 +290,6 @@ class LeaderFetcher:
         if under_way:
             # Their outcomes are nobody's any more; looked at, so that none is reported as lost.
             await asyncio.gather(*under_way, return_exceptions=True)
-        self._session.restart()
         if self._channel is not None:
             channel, self._channel = self._channel, None
             await channel.close()
@@ -280,18 +310,27 @@ class LeaderFetcher:
         all_taken = True
         for result in response.partitions:
             replica = self._replicas.get((result.topic_id, result.partition))
-            if replica is None:
+            if replica is None or not self._is_followed(replica):
+                # Removed or stopped, or led by another, since the round was sent.
                 self._session.forget((result.topic_id, result.partition))
-            elif result.error_code:
-                self._take_refusal(replica, result)
-                all_taken = False
-            else:
-                all_taken &= self._take_batches(replica, result)
+                continue
+            try:
+                all_taken &= self._take_result(replica, result)
+            except Exception as error:
+                # Like the top of a task: a bug that one partition meets must not stop the others (KIP-461).
+                log.exception("%s: taking what broker %d sent failed", replica, self._leader)
+                self._fail(replica, f"{type(error).__name__}: {error}")
         if all_taken:
             self._repeat_pause_s = PAUSE_MIN_S
 
-    def _take_batches(self, replica: HostedReplica, result: Result) -> bool:
-        """Append; whether that worked."""
+    def _is_followed(self, replica: HostedReplica) -> bool:
+        return replica.state.is_follower and replica.state.leader == self._leader
+
+    def _take_result(self, replica: HostedReplica, result: Result) -> bool:
+        """Take one partition of a round; whether all is well with it."""
+        if result.error_code:
+            self._take_refusal(replica, result)
+            return False
         try:
             headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
             spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
@@ -299,11 +338,15 @@ class LeaderFetcher:
                 self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
             )
             self._shell.feed(replica, event, Payload(result.batches, headers))
-        except (BatchError, StorageError) as error:
+        except BatchError as error:
+            self._fail(replica, f"what broker {self._leader} sent is damaged: {error}")
+            return True
+        except StorageError as error:
             log.warning("%s: what broker %d sent is not appended: %s", replica, self._leader, error)
             self._repeat_later(replica)
             return False
         if headers:
+            self._recovered(replica.key)
             self.place(replica)
         return True
 
@@ -330,21 +373,43 @@ class LeaderFetcher:
             if self._questions.get(question.key) != question or replica is None:
                 continue  # the partition has moved on meanwhile
             del self._questions[question.key]
-            epoch = question.current_leader_epoch
             try:
-                if answer.code:
-                    self._shell.feed(
-                        replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code))
-                    )
-                    self._repeat_later(replica)
-                else:
-                    end = answer.end
-                    self._shell.feed(
-                        replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset)
-                    )
+                self._take_epoch_end(replica, question, answer)
             except StorageError as error:
                 log.warning("%s: truncation failed: %s", replica, error)
                 self._repeat_later(replica)
+            except Exception as error:
+                # As with rounds: one partition must not stop the others.
+                log.exception("%s: truncating its log to that of broker %d failed", replica, self._leader)
+                self._fail(replica, f"{type(error).__name__}: {error}")
+
+    def _take_epoch_end(self, replica: HostedReplica, question: EpochQuestion, answer: EpochAnswer) -> None:
+        epoch = question.current_leader_epoch
+        if answer.code:
+            self._shell.feed(replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code)))
+            self._repeat_later(replica)
+        else:
+            end = answer.end
+            self._shell.feed(replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset))
+
+    # --- trying again ----------------------------------------------------------------------------
+
+    def _fail(self, replica: HostedReplica, reason: str) -> None:
+        """The partition stands still; it is tried again, less and less often."""
+        key = replica.key
+        before = self.failed.get(key)
+        pause_s = FAILED_PAUSE_MIN_S if before is None else min(FAILED_PAUSE_MAX_S, before.pause_s * 2)
+        log.error("%s: not copied, tried again in %.0f s: %s", replica, pause_s, reason)
+        self.failed[key] = FailedPartition(reason, pause_s)
+        self._session.forget(key)
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.cancel()
+        self._retries[key] = asyncio.get_running_loop().call_later(pause_s, self._ask_for, key)
+
+    def _recovered(self, key: PartitionKey) -> None:
+        self.failed.pop(key, None)
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.cancel()
 
     def _repeat_later(self, replica: HostedReplica) -> None:
         """Ask for the partition again after a pause: its leader may just not know yet that it leads."""
@@ -358,17 +423,27 @@ class LeaderFetcher:
         self._repeat_timer = None
         keys, self._repeat = self._repeat, set()
         for key in keys:
-            replica = self._replicas.get(key)
-            if replica is None or replica.state.leader != self._leader:
-                continue
-            state = replica.state
-            if state.role is Role.TRUNCATING:
-                self._questions.setdefault(
-                    key, EpochQuestion(key, state.leader_epoch, state.epochs.latest_epoch)
-                )
-                self._stir.set()
-            else:
-                self.place(replica)
+            self._ask_for(key)
+
+    def _ask_for(self, key: PartitionKey) -> None:
+        self._retries.pop(key, None)
+        replica = self._replicas.get(key)
+        if replica is None or not self._is_followed(replica):
+            return
+        state = replica.state
+        if state.role is Role.TRUNCATING:
+            self._questions.setdefault(key, EpochQuestion(key, state.leader_epoch, state.epochs.latest_epoch))
+            self._stir.set()
+        else:
+            self.place(replica)
+
+
+def _result_of(answered: asyncio.Future[bytes]) -> bytes:
+    """What a call was answered. Raises AioRpcError, or ConnectionError where the connection was closed."""
+    if answered.cancelled():
+        # As an error of its own: a CancelledError would end the task of whoever looks at it.
+        raise ConnectionError("the call was cancelled with its connection")
+    return answered.result()
 
 
 async def _outcome(call: grpc.aio.UnaryUnaryCall[bytes, bytes]) -> bytes:

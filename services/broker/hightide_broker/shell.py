@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
@@ -35,6 +35,8 @@ from hightide_broker.storage import AppendInfo, StorageError
 from hightide_broker.storage import StorageFailed as LogFailed
 
 log = logging.getLogger(__name__)
+
+_ON_THE_LOG: Final = (fx.PersistEpoch, fx.TruncateTo, fx.TruncateAndStartAt, fx.Append, fx.AppendFetched)
 
 
 class Fetching(Protocol):
@@ -144,6 +146,11 @@ class ReplicaShell:
             log.error("%s: %s failed: %s", replica, type(event).__name__, error)
             if isinstance(error, LogFailed):
                 self._on_storage_failed(error)
+            raise
+        except Exception:
+            # A bug. What the log did not do has not happened; what went wrong later leaves the log as it is.
+            if isinstance(effect, _ON_THE_LOG):
+                replica.state = before
             raise
         state = replica.state
         if state.is_leader:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
+import pytest
+from adversary.batches import good_batch
 from hightide.v1 import replica_service_pb2 as replica_pb2
-from hightide_broker.core.effects import AskEpochEnd
-from hightide_broker.core.events import BatchesReceived, LeaderAndIsrDecided, Span
+from hightide_broker.core.effects import AppendFetched, AskEpochEnd, Effects
+from hightide_broker.core.events import BatchesReceived, Event, LeaderAndIsrDecided, Span, StopRequested
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.fetchers import Fetchers, FetchSettings
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import Follower
-from hightide_broker.shell import ReplicaShell
+from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
+from stored_batches import as_sent_by_leader
 
 TOPIC_ID = bytes(range(16))
 ASKED_S = 10.0
@@ -61,6 +67,175 @@ async def leader_that_notes(asked: asyncio.Queue[int]) -> tuple[grpc.aio.Server,
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, HostPort("127.0.0.1", port)
+
+
+class Leader:
+    """A leader of epoch 1 that sends one record at a time, up to offset 3, and then nothing for a while.
+
+    Partition 0 is sent what `make` gives, the others good batches.
+    """
+
+    def __init__(self, make: Callable[[int], bytes]) -> None:
+        self._make = make
+        self._rounds = 0
+
+    async def fetch(self, request: bytes, context: object) -> bytes:
+        asked = replica_pb2.ReplicaFetchRequest.FromString(request)
+        answer = replica_pb2.ReplicaFetchResponse(session_id=7)
+        for each in asked.moved:
+            if each.fetch_offset >= 3:
+                continue
+            make = self._make if each.partition == 0 else record_of(each.partition)
+            answer.partitions.add(
+                topic_id=each.topic_id, partition=each.partition, leader_epoch=1,
+                high_watermark=each.fetch_offset, batches=make(each.fetch_offset),
+            )  # fmt: skip
+        if not answer.partitions and asked.round > 0:
+            await asyncio.sleep(0.05)
+        return answer.SerializeToString()
+
+
+def record_of(partition: int) -> Callable[[int], bytes]:
+    """Makes the batch with one record that a leader of epoch 1 has at an offset."""
+
+    def make(offset: int) -> bytes:
+        return as_sent_by_leader(good_batch(TOPIC_ID, partition), offset, 1)
+
+    return make
+
+
+def damaged(offset: int) -> bytes:
+    good = bytearray(record_of(0)(offset))
+    good[-1] ^= 1
+    return bytes(good)
+
+
+class NothingToLetGoOf:
+    """Whoever lets go of stopped replicas."""
+
+    def stopped(self, replica: HostedReplica, delete: bool) -> None: ...
+
+
+class Following(ReplicaShell):
+    """Two empty partitions that are to follow broker 1."""
+
+    def __init__(self, data: DataDirectory, leader: HostPort) -> None:
+        failures: list[Exception] = []
+        super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        self.stopping = NothingToLetGoOf()
+        self.hosted = HostedReplicas()
+        settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: leader, registered)
+        self.fetching = self.fetchers = Fetchers(self.hosted, self, settings)
+        self._copied = asyncio.Event()
+        self.replicas = [self._empty(data, partition) for partition in (0, 1)]
+
+    def _empty(self, data: DataDirectory, partition: int) -> HostedReplica:
+        topic = TopicSettings()
+        replica = HostedReplica(
+            (TOPIC_ID, partition), "flights", topic, Replica.opened(ReplicaSettings(2)),
+            data.log(TOPIC_ID, partition, True, "flights", topic.log),
+        )  # fmt: skip
+        self.hosted.add(replica)
+        return replica
+
+    def begin(self) -> None:
+        """Follow."""
+        for replica in self.replicas:
+            self.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=1))
+
+    def feed(self, replica: HostedReplica, event: Event, payload: Payload | None = None) -> Effects:
+        effects = super().feed(replica, event, payload)
+        self._copied.set()
+        return effects
+
+    async def copies(self, partition: int, end_offset: int) -> None:
+        """Wait until the log of a partition has come so far."""
+
+        async def grows() -> None:
+            while self.replicas[partition].log.log_end_offset < end_offset:
+                self._copied.clear()
+                await self._copied.wait()
+
+        await asyncio.wait_for(grows(), ASKED_S)
+
+
+def follow(
+    tmp_path: Path, make: Callable[[int], bytes], story: Callable[[Following], Awaitable[None]]
+) -> None:
+    """Two empty partitions follow a leader; partition 0 is sent what `make` makes."""
+    data = DataDirectory.open(tmp_path, "the-cluster", 2)
+
+    async def scenario() -> None:
+        server = grpc.aio.server()
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "ReplicaFetch": grpc.unary_unary_rpc_method_handler(Leader(make).fetch)
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("hightide.v1.ReplicaService", handlers),)
+        )
+        address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        following = Following(data, address)
+        await story(following)
+        await following.fetchers.close()
+        following.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
+    data.close()
+
+
+def test_a_partition_whose_leader_sends_damaged_batches_stops_no_other(tmp_path: Path) -> None:
+    async def story(following: Following) -> None:
+        following.begin()
+        await following.copies(1, 3)
+        assert list(following.fetchers.failed()) == [following.replicas[0].key]
+        assert following.replicas[0].log.log_end_offset == 0
+
+    follow(tmp_path, damaged, story)
+
+
+def test_a_partition_that_meets_a_bug_stops_no_other_and_goes_on_when_it_is_over(tmp_path: Path) -> None:
+    async def story(following: Following) -> None:
+        append = following.performs[AppendFetched]
+        unlucky = following.replicas[0]
+        bugs = [RuntimeError("a bug")]
+
+        def append_with_a_bug(replica: HostedReplica, effect: Any, payload: Payload | None) -> None:
+            if replica is unlucky and bugs:
+                raise bugs.pop()
+            append(replica, effect, payload)
+
+        following.performs[AppendFetched] = append_with_a_bug
+        following.begin()
+        await following.copies(1, 3)
+        assert unlucky.log.log_end_offset == unlucky.state.log_end_offset == 0
+        await following.copies(0, 3)
+        assert not following.fetchers.failed()
+
+    follow(tmp_path, record_of(0), story)
+
+
+def test_what_arrives_for_a_replica_that_was_stopped_meanwhile_is_dropped_silently(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(following: Following) -> None:
+        append = following.performs[AppendFetched]
+
+        def append_and_stop_the_other(replica: HostedReplica, effect: Any, payload: Payload | None) -> None:
+            # Both are in one answer, and partition 0 comes first.
+            append(replica, effect, payload)
+            stopped = following.replicas[1]
+            stopped.log.close()
+            following.feed(stopped, StopRequested(1, 1, delete=False))
+
+        following.performs[AppendFetched] = append_and_stop_the_other
+        following.begin()
+        await following.copies(0, 1)
+        assert not following.fetchers.failed()
+
+    follow(tmp_path, record_of(0), story)
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 def test_a_flush_that_ends_while_an_epoch_is_asked_for_does_not_withdraw_the_question(tmp_path: Path) -> None:
