@@ -1,0 +1,60 @@
+"""The controller, with points at which a test makes its process die: its own main with another shell.
+
+Run as a program with the flags of `hightide-controller`. Where the file that CRASH_PLAN names exists, it holds
+one line: `before KIND N` (the N-th effect or event of that kind from then on, about to be acted upon) or
+`after KIND N` (just acted upon). Whoever comes to that point takes the file away and is gone as by SIGKILL, so
+that of several controllers one dies, once.
+
+    before StoreWrites 1     decided, and not written down
+    before StoreCommitted 1  written down, and nobody told: V3's gap between step 3 and step 4
+    after SendLeaderAndIsr 1 handed over, and perhaps on its way
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import hightide_controller.main as controller
+from hightide_controller.core import effects as ef
+from hightide_controller.core import events as ev
+from hightide_controller.shell import Shell
+
+CRASH_PLAN = "HIGHTIDE_TEST_CRASH_PLAN"
+
+
+class CrashingShell(Shell):
+    """Counts what it comes by, and dies where the plan says so."""
+
+    _seen = 0
+
+    def _take(self, event: ev.Event) -> None:
+        self._pass("before", event)
+        super()._take(event)
+        self._pass("after", event)
+
+    def _perform(self, effect: ef.Effect) -> None:
+        self._pass("before", effect)
+        super()._perform(effect)
+        self._pass("after", effect)
+
+    def _pass(self, moment: str, step: ev.Event | ef.Effect) -> None:
+        plan = Path(os.environ[CRASH_PLAN])
+        try:
+            when, kind, nth = plan.read_text().split()
+        except FileNotFoundError:
+            CrashingShell._seen = 0
+            return
+        if (when, kind) != (moment, type(step).__name__):
+            return
+        CrashingShell._seen += 1
+        if CrashingShell._seen == int(nth):
+            plan.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    controller.Shell = CrashingShell  # type: ignore[misc]
+    sys.exit(controller.main())
