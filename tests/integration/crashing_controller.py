@@ -1,9 +1,9 @@
 """The controller, with points at which a test makes its process die: its own main with another shell.
 
-Run as a program with the flags of `hightide-controller`. Where the file that CRASH_PLAN names exists, it holds
-one line: `before KIND N` (the N-th effect or event of that kind from then on, about to be acted upon) or
-`after KIND N` (just acted upon). Whoever comes to that point takes the file away and is gone as by SIGKILL, so
-that of several controllers one dies, once.
+Run as a program with the flags of `hightide-controller`. The file that CRASH_PLAN names holds one line: `before
+KIND N` (the N-th effect or event of that kind from then on, about to be acted upon) or `after KIND N` (just
+acted upon). Whoever comes to that point takes the file away and is gone as by SIGKILL, so that of several
+controllers one dies, once. Without the file nobody does.
 
     before StoreWrites 1     decided, and not written down
     before StoreCommitted 1  written down, and nobody told: V3's gap between step 3 and step 4
@@ -56,5 +56,5 @@ class CrashingShell(Shell):
 
 
 if __name__ == "__main__":
-    controller.Shell = CrashingShell  # type: ignore[misc]
+    controller.Shell = CrashingShell  # type: ignore[attr-defined,misc]
     sys.exit(controller.main())
