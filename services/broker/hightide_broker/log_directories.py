@@ -188,7 +188,10 @@ class LogDirectories:
         if key in self._twice:
             raise StorageFailed(_in_two(key, *self._twice[key]))
         _check_online(home, key, topic)
-        return await home.run(home.data.log, *key, False, topic, settings)
+        opened = await home.run(home.data.log, *key, False, topic, settings)
+        # Whoever hosts it from here on is told if it fails; of what failed meanwhile nobody would be.
+        _check_online(home, key, topic)
+        return opened
 
     async def create_log(
         self, key: PartitionKey, topic: str, settings: LogSettings, is_first_decision: bool

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hightide_broker.group_commit import GroupCommit
+from hightide_broker.group_commit import GroupCommit, GroupCommits
 from hightide_broker.storage import LogClosed, StorageError, StorageFailed
 
 
@@ -109,5 +109,27 @@ def test_a_replica_that_fails_at_the_news_does_not_keep_it_from_the_others(
             await commit.cover([bad, good])
         assert told.flushed == [good]
         assert "after a flush" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_who_lives_on_one_disk_does_not_wait_for_another() -> None:
+    async def scenario() -> None:
+        told, quick, hanging = Told(), Disk(), Disk()
+        quick.may_go_on.set()
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+            commits = GroupCommits(
+                {
+                    "/quick": GroupCommit(one, told.flushed.append, told.failed.append),
+                    "/hanging": GroupCommit(other, told.flushed.append, told.failed.append),
+                },
+                lambda disk: "/quick" if disk is quick else "/hanging",
+            )
+            late = commits.cover([hanging])
+            await asyncio.wait_for(commits.cover([quick]), 10)
+            assert not late.done()
+            hanging.may_go_on.set()
+            await late
+        assert told.flushed == [quick, hanging]
 
     asyncio.run(scenario())

@@ -204,6 +204,28 @@ def test_a_directory_that_fails_takes_down_what_lives_there_and_nothing_else(tmp
     assert not (tmp_path / "b" / ".clean").exists()
 
 
+def test_a_log_that_opened_while_its_disk_failed_is_not_handed_out(tmp_path: Path) -> None:
+    async def first(opened: Opened) -> None:
+        append(await opened.create(0))
+
+    async def scenario(opened: Opened) -> None:
+        home = opened.directories.home_of(key(0))
+        assert home is not None
+        may_go_on = threading.Event()
+        blocked = asyncio.ensure_future(home.run(may_go_on.wait, 10.0))
+        opening = asyncio.ensure_future(opened.open(0))
+        await asyncio.sleep(0)
+        home.data._volume.disk.fail(OSError(errno.EIO, "Input/output error"))
+        opened.directories.look()
+        may_go_on.set()
+        await blocked
+        with pytest.raises(StorageFailed):
+            await opening
+
+    run(tmp_path, first)
+    run(tmp_path, scenario)
+
+
 def test_an_error_that_any_thread_meets_is_told_on_the_event_loop(tmp_path: Path) -> None:
     async def scenario(opened: Opened) -> None:
         here = threading.current_thread()

@@ -36,6 +36,7 @@ class Running:
     data: DataDirectory
     shell: ReplicaShell
     replicas: list[HostedReplica]
+    hosted: HostedReplicas
     upkeep: Upkeep
     failures: list[Exception]
 
@@ -77,7 +78,7 @@ def run(
                 UpkeepSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
             )  # fmt: skip
             try:
-                await scenario(Running(data, shell, list(hosted), upkeep, failures))
+                await scenario(Running(data, shell, list(hosted), hosted, upkeep, failures))
             finally:
                 await upkeep.close()
                 shell.close()
@@ -186,3 +187,41 @@ def test_a_replica_put_aside_during_its_flush_is_no_disk_that_failed(tmp_path: P
         assert running.failures == []
 
     run(tmp_path, scenario, files=files)
+
+
+def test_when_its_directory_is_offline_upkeep_says_so_and_ends(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        running.produce(running.replicas[0])
+        files.faults.append(Fault("sync", errno.EIO))
+        every = asyncio.ensure_future(running.upkeep._every(0, running.upkeep.flush))
+        await asyncio.wait_for(every, 10)
+        assert [str(error) for error in running.failures if "failed" in str(error)]
+        calls = files.calls
+        await running.upkeep.checkpoint_last()
+        assert files.calls == calls
+
+    run(tmp_path, scenario, files=files)
+
+
+def test_upkeep_leaves_the_logs_of_other_directories_alone(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        other = DataDirectory.open(tmp_path / "other", "the-cluster", 1)
+        elsewhere = other.log(TOPIC_ID, 9, True, "flights", LogSettings())
+        settings = TopicSettings()
+        replica = HostedReplica(
+            (TOPIC_ID, 9), "flights", settings, Replica.opened(ReplicaSettings(1)), elsewhere
+        )
+        running.hosted.add(replica)
+        running.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
+        for each in (running.replicas[0], replica):
+            running.produce(each)
+        await running.upkeep.flush()
+        await running.upkeep.apply_retention()
+        await running.upkeep.checkpoint()
+        assert running.replicas[0].log.durable_end_offset == 1
+        assert elsewhere.durable_end_offset == 0
+        other.close()
+
+    run(tmp_path / "one", scenario)
