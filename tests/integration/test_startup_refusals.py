@@ -203,6 +203,22 @@ def test_a_data_directory_of_another_broker_is_refused_and_left_alone(place: Pla
     assert fingerprint(place.data) == before
 
 
+def test_one_of_two_data_directories_of_another_broker_is_refused_naming_both(place: Place) -> None:
+    other = place.root / "other"
+    first = place.broker(broker_id=7, data=other, port=(port := free_port()))
+    wait_until("the broker serves", lambda: serves(port), 20)
+    assert first.end()[0] == 0
+    second = place.broker(port=(port := free_port()))
+    wait_until("the other broker serves", lambda: serves(port), 20)
+    assert second.end()[0] == 0
+    before = fingerprint(place.data), fingerprint(other)
+    line = place.broker("--data-dir", str(other)).refusal()
+    assert re.search(r"\b7\b", line), line
+    assert str(other) in line
+    assert f"{place.data} is of" in line
+    assert (fingerprint(place.data), fingerprint(other)) == before
+
+
 def test_a_data_directory_and_a_broker_id_in_use_are_refused_and_the_user_lives_on(place: Place) -> None:
     port = free_port()
     first = place.broker(port=port)
