@@ -22,6 +22,11 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def bench(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
+    (document,) = bench_lines(environment, *arguments)
+    return document
+
+
+def bench_lines(environment: dict[str, str], *arguments: str) -> list[dict[str, Any]]:
     run = subprocess.run(
         [sys.executable, "-m", "hightide_cli.main", "bench", *arguments, "--json"],
         capture_output=True,
@@ -30,10 +35,7 @@ def bench(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
         env=environment,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    (line,) = run.stdout.splitlines()
-    document = json.loads(line)
-    assert isinstance(document, dict)
-    return document
+    return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 def test_a_benchmark_without_a_cluster_starts_one_and_counts_what_its_brokers_cost(
@@ -64,7 +66,18 @@ def test_a_cluster_elsewhere_is_measured_without_the_cost_of_its_brokers(
 def test_a_failover_loses_nothing_and_waits_for_no_timer(environment: dict[str, str], signal: str) -> None:
     """A broker that stops in order once let itself back into the ISRs on its way out, and every producer
     waited replica.lag.time.max.ms (10 s) for it. The bound is loose, since the machine may be busy."""
-    document = bench(environment, "failover", signal, "--rounds", "1")
+    document = bench(environment, "failover", signal, "--rounds", "1", "--idle-seconds", "1")
     assert all(document[key] is not None for key in FAILOVER_KEYS)
     assert (document["lost"], document["duplicated"], document["client_errors"]) == (0, 0, 0)
     assert document["unavailable_ms_max"] < 5_000
+    assert document["zookeeper_ms"] <= document["elect_ms"] <= document["all_led_ms"]
+
+
+def test_a_scale_is_measured_size_by_size(environment: dict[str, str]) -> None:
+    first, second = bench_lines(
+        environment, "failover", "--scale", "3,12", "--rounds", "1", "--idle-seconds", "0"
+    )
+    assert [first["partitions"], second["partitions"]] == [3, 12]
+    assert first["idle_cpu_percent"] is None
+    assert (second["lost"], second["duplicated"], second["client_errors"]) == (0, 0, 0)
+    assert second["takeover_ms"] > 0

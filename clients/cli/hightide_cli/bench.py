@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 
 from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.rendering import Json, json_line, properties, table
 
 if TYPE_CHECKING:
     from hightide_cli.benchmarks.target import Target
@@ -16,13 +17,19 @@ THROUGHPUT_KEYS = (
     "records_per_s", "mb_per_s", "p50_ms", "p99_ms", "p999_ms", "client_cpu_s_per_gb", "broker_cpu_s_per_gb",
 )  # fmt: skip
 FAILOVER_KEYS = (
-    "detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "first_commit_ms", "unavailable_ms_max",
-    "unavailable_ms_p50", "lost", "duplicated", "client_errors",
+    "create_ms", "settle_s", "idle_cpu_percent", "zookeeper_idle_cpu_percent",
+    "broker_rss_mb", "controller_rss_mb", "zookeeper_rss_mb",
+    "detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "all_led_ms", "first_commit_ms", "failover_cpu_s",
+    "unavailable_ms_max", "unavailable_ms_p50", "rejoin_ms", "takeover_ms",
+    "lost", "duplicated", "client_errors",
 )  # fmt: skip
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One line of JSON, as -o json.")
-_PARTITIONS = click.option("--partitions", type=click.IntRange(1, 10_000), default=6, show_default=True)
+_PARTITIONS_MAX = 10_000
+_PARTITIONS = click.option(
+    "--partitions", type=click.IntRange(1, _PARTITIONS_MAX), default=6, show_default=True
+)
 _ROUNDS = click.option(
     "--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Figures are their medians."
 )
@@ -171,27 +178,66 @@ def e2e(
     _print(ctx, as_json, THROUGHPUT_KEYS, {"e2e": figures}, setting)
 
 
+def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Read `100,1000,10000`; called by click."""
+    parts = [part.strip() for part in value.split(",")] if value is not None else []
+    if not all(part.isdigit() and 1 <= int(part) <= _PARTITIONS_MAX for part in parts):
+        message = f"{value!r} is not a list of numbers from 1 to {_PARTITIONS_MAX}, as in 100,1000"
+        raise click.BadParameter(message, ctx, param)
+    return tuple(map(int, parts))
+
+
 @common_options
 @bench.command()
 @click.option("--kill/--term", "kill", default=True, show_default=True, help="SIGKILL or SIGTERM the leader.")
 @_PARTITIONS
+@click.option(
+    "--scale", callback=_sizes, metavar="N,N…", help="Measure with so many partitions, one after the other."
+)
+@click.option(
+    "--idle-seconds",
+    type=click.FloatRange(0, 3600),
+    default=20,
+    show_default=True,
+    help="To idle in the first round; 0: not at all.",
+)
 @_ROUNDS
 @_JSON
 @click.pass_context
-def failover(ctx: click.Context, kill: bool, partitions: int, rounds: int, as_json: bool) -> None:
-    """End the broker that leads most, under load on every partition; see how long clients wait.
+def failover(
+    ctx: click.Context,
+    kill: bool,
+    partitions: int,
+    scale: tuple[int, ...],
+    idle_seconds: float,
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Kill the broker that leads everything, under load, and then the controller.
 
-    Steps count from the signal and come from the trace; the waits come from the acknowledgements.
-    Exit code 1 where a record was lost or duplicated.
+    The steps come from the trace, the waits from the acknowledgements of 6 partitions that clients write to.
+    Each round has a cluster of its own unless one runs. Exit code 1 where a record was lost or duplicated.
     """
-    from hightide_cli.benchmarks.failover import FailoverPlan, measure_failover
+    from hightide_cli.benchmarks.failover import FailoverPlan, measure_failover, merged
+    from hightide_cli.benchmarks.partition_spread import PARTITIONS_A_TOPIC
 
-    plan = FailoverPlan(partitions=partitions, graceful=not kill, rounds=rounds)
-    figures = _measure(ctx, lambda target: measure_failover(target, plan))
     setting: dict[str, Json] = {"signal": "SIGKILL" if kill else "SIGTERM", "rounds": rounds}
-    _print(ctx, as_json, FAILOVER_KEYS, {"failover": figures}, setting)
-    if figures["lost"] or figures["duplicated"]:
+    went_wrong = False
+    for size in scale or (partitions,):
+        measured = []
+        for number in range(rounds):
+            plan = FailoverPlan(size, graceful=not kill, idle_s=0 if number else idle_seconds)
+            measured.append(_measure(ctx, partial(measure_failover, plan=plan, say=_say)))
+        figures = merged(measured)
+        about = {"partitions": size, "topics": -(-size // PARTITIONS_A_TOPIC), **setting}
+        _print(ctx, as_json, FAILOVER_KEYS, {"failover": figures}, about, upright=True)
+        went_wrong |= bool(figures["lost"] or figures["duplicated"])
+    if went_wrong:
         ctx.exit(1)
+
+
+def _say(what: str) -> None:
+    click.echo(what, err=True)
 
 
 Measured = TypeVar("Measured")
@@ -210,7 +256,9 @@ def _print(
     keys: tuple[str, ...],
     figures: Mapping[str, Mapping[str, float | None]],
     setting: Mapping[str, Json],
+    upright: bool = False,
 ) -> None:
+    """Print the figures. `upright`: there are too many for one line each, so each has its own."""
     from hightide_cli.benchmarks.statistics import rounded
 
     documents = {name: rounded({key: each[key] for key in keys}) for name, each in figures.items()}
@@ -220,5 +268,9 @@ def _print(
         click.echo(json_line({"benchmark": ctx.info_name, **about, **first, **dict(others)}))
         return
     click.echo(f"bench {ctx.info_name} " + " ".join(f"{name}={value}" for name, value in about.items()))
+    if upright:
+        for each in documents.values():
+            click.echo(properties([(key.replace("_", " "), each[key]) for key in keys]))
+        return
     rows = [(name, *(each[key] for key in keys)) for name, each in documents.items()]
     click.echo(table(["", *(key.replace("_", " ") for key in keys)], rows))

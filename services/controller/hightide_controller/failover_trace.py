@@ -7,7 +7,7 @@ context travels in gRPC metadata, and in the znodes. The root carries the durati
     elect_ms      from there until the last new decision stood in ZooKeeper
     zookeeper_ms  of that, the time in which a read or a write of ZooKeeper was under way
     fan_out_ms    from the first decision that was sent until every live broker has acknowledged
-    all_led_ms    from detection until the new leaders of all that was led by the lost broker have acknowledged
+    all_led_ms    from detection until all that the lost broker led has a leader that has acknowledged
     takeover_ms   of a controller: from detection until every live broker has acknowledged
 """
 

@@ -1,0 +1,52 @@
+"""What a cluster uses is counted by kind of process, and only between two readings."""
+
+import pytest
+from hightide_cli.benchmarks.cluster_resources import ProcessorSeconds, kind_of, wait_for_quiet
+
+
+def test_the_seconds_of_all_brokers_are_added_up() -> None:
+    before = ProcessorSeconds(10.0, {"broker-1": 1.0, "broker-2": 2.0, "controller-1": 0.5, "zookeeper": 4.0})
+    after = ProcessorSeconds(20.0, {"broker-1": 1.5, "broker-2": 2.25, "controller-1": 0.5, "zookeeper": 5.0})
+    assert after.since(before) == {"broker": 0.75, "controller": 0.0, "zookeeper": 1.0}
+    assert after.percent_since(before) == {"broker": 7.5, "controller": 0.0, "zookeeper": 10.0}
+
+
+def test_a_killed_process_counts_with_nothing_and_a_new_one_with_all() -> None:
+    before = ProcessorSeconds(0.0, {"broker-1": 100.0})
+    after = ProcessorSeconds(1.0, {"broker-2": 3.0})
+    assert after.since(before)["broker"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("broker-12", "broker"), ("controller-1", "controller"), ("zookeeper", "zookeeper")]
+)
+def test_a_process_is_of_the_kind_that_its_name_begins_with(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+class Machine:
+    """Uses as much of a core in each window as it is told, then nothing."""
+
+    def __init__(self, *percents: float) -> None:
+        self.percents = list(percents)
+        self.now_s = 0.0
+        self.used_s = 0.0
+
+    def read(self) -> ProcessorSeconds:
+        return ProcessorSeconds(self.now_s, {"broker-1": self.used_s, "zookeeper": self.now_s})
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.used_s += seconds * (self.percents.pop(0) if self.percents else 0.0) / 100
+
+
+def test_it_is_quiet_after_the_first_window_with_little_use_whatever_zookeeper_does() -> None:
+    machine = Machine(80, 40, 9)
+    waited_s = wait_for_quiet(machine.read, machine.sleep, percent=10, window_s=2, timeout_s=100)
+    assert waited_s == 6.0
+
+
+def test_a_cluster_that_never_rests_is_waited_for_no_longer_than_said() -> None:
+    machine = Machine(*[50] * 100)
+    waited_s = wait_for_quiet(machine.read, machine.sleep, percent=10, window_s=2, timeout_s=15)
+    assert waited_s == 16.0
