@@ -29,6 +29,7 @@ from hightide_runtime.telemetry import (
 from hightide_broker import convert
 from hightide_broker.core.decisions import refuse_decision
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
+from hightide_broker.core.replica import Replica, Role
 from hightide_broker.decisions import (
     Decisions,
     PartitionDecision,
@@ -55,6 +56,8 @@ BREATHE_EVERY: Final = 200
 """Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
 OPENINGS_MAX: Final = 16
 """Decisions of one request that wait for disks at the same time."""
+
+_OBEYING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING, Role.OFFLINE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +281,9 @@ class Control:
         await asyncio.gather(*(obey() for _ in range(min(OPENINGS_MAX, len(waiting)))))
 
     async def _obey(self, order: _Order, spans: _Spans) -> ErrorCode.ValueType:
-        if spans.is_live and order.controller_epoch < self.controller_epoch:
-            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH  # A newer one has spoken since this began.
         decision = order.decision
+        if self._is_overtaken(order, spans):
+            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         try:
             replica = await self._hosting.replica_for(
                 order.key, order.topic, order.settings, decision, order.controller_epoch, spans.is_live
@@ -288,9 +291,13 @@ class Control:
         except StorageError as error:
             log.error("%s-%d cannot be opened: %s", order.topic, decision.partition, error)
             return error.code
+        if self._is_overtaken(order, spans):
+            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         if replica is None:
             return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
         before = replica.state
+        if replica.settings == order.settings and _is_obeyed(before, decision, order.controller_epoch):
+            return OK
         event = LeaderAndIsrDecided(
             order.controller_epoch,
             decision.leader,
@@ -310,6 +317,10 @@ class Control:
         if replica.state.leader_epoch != before.leader_epoch:
             spans.decided(replica)
         return OK
+
+    def _is_overtaken(self, order: _Order, spans: _Spans) -> bool:
+        """Whether a newer controller has spoken while this one's decision waited."""
+        return spans.is_live and order.controller_epoch < self.controller_epoch
 
     async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
         key = (stop.topic_id, stop.partition)
@@ -385,6 +396,19 @@ class _Spans:
         for replica in replicas:
             replica.traceparent = span.traceparent
         return span.traceparent
+
+
+def _is_obeyed(state: Replica, decision: PartitionDecision, controller_epoch: int) -> bool:
+    """Whether the replica acts on this very decision already; its core would say the same for more work."""
+    known = state.decision
+    return (
+        known.partition_epoch == decision.partition_epoch
+        and known.leader_epoch == decision.leader_epoch
+        and known.controller_epoch == controller_epoch
+        and known.leader == decision.leader
+        and known.replicas == decision.replicas
+        and state.role in _OBEYING
+    )
 
 
 def _view(decision: PartitionDecision) -> PartitionView:

@@ -119,7 +119,8 @@ class Producing:
     def _not_acknowledged(self, asked: ProducePartition[memoryview], code: ErrorCode.ValueType) -> Refused:
         replica = self._replicas.get((asked.topic_id, asked.partition))
         if replica is None:
-            return refused.not_hosted(self._broker_id, self._metadata, (asked.topic_id, asked.partition))
+            key = (asked.topic_id, asked.partition)
+            return refused.after_stop(self._broker_id, self._metadata, key, code)
         return refused.after_append(replica, code)
 
 

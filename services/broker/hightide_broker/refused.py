@@ -71,15 +71,24 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
     topic_id, partition = key
     topic = metadata.topic_by_id(topic_id)
     if topic is None:
-        return Refused(
-            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC,
-            f"broker {broker_id} knows no topic with the id {topic_id.hex()}; refresh the metadata",
+        name = metadata.name_of_deleted(topic_id)
+        what = (
+            f"topic {name} of the id {topic_id.hex()} was deleted"
+            if name
+            else (f"broker {broker_id} knows no topic with the id {topic_id.hex()}")
         )
+        return Refused(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"{what}; refresh the metadata")
     view = metadata.partition(topic_id, partition)
     if view is None:
         return Refused(
             ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
             f"topic {topic.topic} has no partition {partition}; it has {len(topic.partitions)}",
+        )
+    if view.leader == broker_id:
+        return Refused(
+            ErrorCode.ERROR_CODE_NOT_LEADER,
+            f"{topic.topic}-{partition}: broker {broker_id} is to lead it, but its log is not open: it is "
+            "being recovered, or its directory failed; try again",
         )
     return Refused(
         ErrorCode.ERROR_CODE_NOT_LEADER,
@@ -99,6 +108,27 @@ def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> Refused:
         )
     sentence = f"{replica}: appended, but not acknowledged: {reason_of(code)}; try again"
     return Refused(code, sentence, state.leader, state.leader_epoch)
+
+
+def after_stop(
+    broker_id: int, metadata: MetadataCache, key: PartitionKey, code: ErrorCode.ValueType
+) -> Refused:
+    """Why a batch was not acknowledged that was appended to a replica which has been stopped since.
+
+    Not what `not_hosted` says of the partition: that would promise that nothing was appended, and whoever
+    else holds the partition may have the batch.
+    """
+    topic_id, partition = key
+    view = metadata.partition(topic_id, partition)
+    topic = metadata.topic_by_id(topic_id)
+    name = metadata.name_of_deleted(topic_id) if topic is None else topic.topic
+    sentence = (
+        f"{name or topic_id.hex()}-{partition}: appended, but broker {broker_id} holds no replica of it any "
+        "more: whether it is committed is not known; try again"
+    )
+    if view is None or view.leader == broker_id:
+        return Refused(code, sentence)
+    return Refused(code, sentence, view.leader, view.leader_epoch)
 
 
 def find_by_name(
