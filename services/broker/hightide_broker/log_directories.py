@@ -24,6 +24,7 @@ from typing import Final, TypeVar, TypeVarTuple
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.storage import (
     DataDirectory,
+    DirectorySettings,
     Log,
     LogSettings,
     StorageFailed,
@@ -110,11 +111,12 @@ class LogDirectories:
         where not given.
         """
         made = [LogDirectory(number, path) for number, path in enumerate(paths)]
+        share = DirectorySettings().share(len(made))
         refusals: list[BaseException] = []
         try:
             await made[0].run(check_identities, [each.path for each in made], cluster_id, broker_id, files)
             outcomes = await asyncio.gather(
-                *(each.run(_open, each.path, cluster_id, broker_id, files) for each in made),
+                *(each.run(_open, each.path, cluster_id, broker_id, share, files) for each in made),
                 return_exceptions=True,
             )
             for directory, outcome in zip(made, outcomes, strict=True):
@@ -289,8 +291,10 @@ class LogDirectories:
             directory.executor.shutdown(wait=directory.failure is None)
 
 
-def _open(path: str, cluster_id: str, broker_id: int, files: Files | None) -> DataDirectory:
-    return DataDirectory.open(Path(path), cluster_id, broker_id, files=files)
+def _open(
+    path: str, cluster_id: str, broker_id: int, settings: DirectorySettings, files: Files | None
+) -> DataDirectory:
+    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files)
 
 
 def _check_online(home: LogDirectory, key: PartitionKey, topic: str) -> None:

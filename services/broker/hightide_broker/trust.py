@@ -9,8 +9,9 @@ catching up.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
 _MARK: Final = "machine_boot_id"
+_DIRECTORIES: Final = "data_directories"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -59,12 +61,12 @@ class Trusts:
     """How far a broker's logs can be believed, by the directory that they live in.
 
     A log that is found is as good as its directory. A partition that is on no disk may have been in any of
-    them: its absence is believed only if every directory is. So one that was emptied, replaced or is offline
-    costs the ISRs of what may have been in it, and a new one that is added to others costs next to nothing.
+    them: its absence is believed only if every directory is. So one that was emptied, replaced, left out or
+    is offline costs the ISRs of what may have been in it, and a new one beside others next to nothing.
     """
 
     of_directories: Mapping[str, Trust]
-    """By path; one that is offline has NONE."""
+    """By path; one that is offline, or that the broker had once and was not given, has NONE."""
     home_of: Callable[[PartitionKey], str | None]
     """The path of the directory that a partition was found in; None where it is on no disk."""
     damaged: frozenset[PartitionKey]
@@ -158,6 +160,29 @@ def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[Partiti
     return frozenset(found)
 
 
+def siblings(data: DataDirectory) -> frozenset[str]:
+    """The paths of all data directories that the broker had in its last life, as far as this one knows. Does
+    file I/O."""
+    try:
+        note = data.read_note(_DIRECTORIES)
+        known = [] if note is None else json.loads(note)
+    except (StorageError, ValueError) as error:
+        log.error("%s: the other data directories of its last life are not known: %s", data.path, error)
+        return frozenset()
+    return frozenset(map(str, known)) if isinstance(known, list) else frozenset()
+
+
+def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
+    """Write down which data directories the broker has. Does file I/O. Raises StorageFailed."""
+    note = json.dumps(sorted(paths)).encode() + b"\n"
+    if data.read_note(_DIRECTORIES) == note:
+        return
+    try:
+        data.write_note(_DIRECTORIES, note)
+    except DiskFull as error:
+        log.warning("%s", error)
+
+
 async def look_at_disks(directories: LogDirectories, decisions: Decisions) -> Trusts:
     """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
     own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
@@ -165,34 +190,43 @@ async def look_at_disks(directories: LogDirectories, decisions: Decisions) -> Tr
     Called once at startup.
     """
 
-    def look_at(data: DataDirectory) -> tuple[Trust, frozenset[PartitionKey]]:
-        trust = assess(data)
+    def look_at(data: DataDirectory) -> tuple[Trust, frozenset[PartitionKey], frozenset[str]]:
+        trust, known = assess(data), siblings(data)
         try:
             if not data.was_closed_cleanly:
                 suspend(data)
         except StorageError as error:
             log.error("%s", error)
         damaged = damaged_logs(data, decisions)
-        return (NONE if data.failed else trust), damaged
+        return (NONE if data.failed else trust), damaged, known
 
     online = directories.online
     looked = await asyncio.gather(*(each.run(look_at, each.data) for each in online))
     trusts = dict.fromkeys((each.path for each in directories.all), NONE)
-    trusts |= {each.path: trust for each, (trust, _) in zip(online, looked, strict=True)}
+    for known in frozenset[str]().union(*(known for _, _, known in looked)) - trusts.keys():
+        log.error(
+            "%s was a data directory of this broker and is not given any more: what it held is fetched anew",
+            known,
+        )
+        trusts[known] = NONE
+    trusts |= {each.path: trust for each, (trust, _, _) in zip(online, looked, strict=True)}
 
     def home_of(key: PartitionKey) -> str | None:
         home = directories.home_of(key)
         return None if home is None else home.path
 
-    return Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged in looked)))
+    return Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged, _ in looked)))
 
 
 async def confirm_all(directories: LogDirectories) -> None:
     """Believe the logs from here on. A directory that fails at it is offline."""
 
+    paths = [each.path for each in directories.all]
+
     def try_to_confirm(data: DataDirectory) -> None:
         try:
             confirm(data)
+            note_siblings(data, paths)
         except StorageFailed as error:
             log.error("%s", error)
 

@@ -16,6 +16,7 @@ from hightide_broker.log_directories import NOWHERE, LogDirectories, LogDirector
 from hightide_broker.storage import (
     DataDirectory,
     DirectoryLocked,
+    DirectorySettings,
     Log,
     LogSettings,
     StorageFailed,
@@ -174,6 +175,15 @@ def test_a_partition_in_two_directories_is_served_from_neither_and_says_which(
         assert [len(list((tmp_path / name / "quarantine").iterdir())) for name in "ab"] == [1, 1]
 
     run(tmp_path, scenario)
+
+
+def test_two_directories_take_no_more_memory_and_files_than_one() -> None:
+    one = DirectorySettings()
+    half = one.share(2)
+    assert 2 * half.tail_bytes_max == one.tail_bytes_max
+    assert 2 * half.open_files_max == one.open_files_max
+    assert one.share(1) == one
+    assert one.share(100).tail_bytes_per_log_max <= one.share(100).tail_bytes_max
 
 
 # --- what a failure takes along ------------------------------------------------------------------

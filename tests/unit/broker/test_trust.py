@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from faulty_files import Fault, FaultyFiles
 from hightide_broker import trust
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
+from hightide_broker.log_directories import LogDirectories
 from hightide_broker.storage import DataDirectory, LogSettings
 from log_rig import KEY, LogRig
 
@@ -147,3 +150,44 @@ def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
     key = (PLAIN.topic_id, 0)
     trusts = trust.Trusts({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
     assert trusts.doubts(PLAIN, 0)
+
+
+def trusts_of(*paths: Path, decisions: Decisions = MINE) -> trust.Trusts:
+    """A life of a broker with these data directories: what it believes at its start."""
+
+    async def life() -> trust.Trusts:
+        directories = await LogDirectories.open(paths, "cluster", 1)
+        found = await trust.look_at_disks(directories, decisions)
+        await trust.confirm_all(directories)
+        await directories.close(clean=True)
+        return found
+
+    return asyncio.run(life())
+
+
+def test_a_directory_that_is_left_out_may_have_held_what_is_not_found(tmp_path: Path) -> None:
+    """Forgotten on the command line, or taken out for good: an absent log is not an empty one."""
+    (topic,) = MINE.topics
+    for _ in range(2):
+        both = trusts_of(tmp_path / "a", tmp_path / "b")
+    assert not both.doubts(topic, KEY[1])
+    assert trusts_of(tmp_path / "a").doubts(topic, KEY[1])
+    assert not trusts_of(tmp_path / "a").doubts(topic, KEY[1]), "the ISRs were left once, that is enough"
+
+
+def test_a_directory_that_came_back_empty_may_have_held_what_is_not_found(tmp_path: Path) -> None:
+    (topic,) = MINE.topics
+    for _ in range(2):
+        trusts_of(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "b")
+    assert trusts_of(tmp_path / "a", tmp_path / "b").doubts(topic, KEY[1])
+
+
+def test_what_is_found_twice_is_doubted(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(1)
+    rig.close()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    (topic,) = MINE.topics
+    for _ in range(2):
+        assert trusts_of(tmp_path / "data", tmp_path / "copy").doubts(topic, KEY[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 __all__ = ["DirectorySettings", "Flush", "LogSettings"]
@@ -58,3 +58,13 @@ class DirectorySettings:
         assert self.open_files_max > 0, self.open_files_max
         assert 0 <= self.tail_bytes_per_log_max <= self.tail_bytes_max, self.tail_bytes_max
         assert self.producers_per_log_max > 0, self.producers_per_log_max
+
+    def share(self, directories: int) -> DirectorySettings:
+        """What each of so many directories may take, so that together they take no more than one would."""
+        tail_bytes_max = self.tail_bytes_max // directories
+        return replace(
+            self,
+            open_files_max=max(1, self.open_files_max // directories),
+            tail_bytes_max=tail_bytes_max,
+            tail_bytes_per_log_max=min(self.tail_bytes_per_log_max, tail_bytes_max),
+        )
