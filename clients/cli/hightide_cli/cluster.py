@@ -3,10 +3,9 @@
 import click
 from hightide import ClusterDescription
 
+from hightide_cli.cluster_health import health
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.rendering import Json, json_line, properties, table
-
-EXIT_NOT_HEALTHY = 3
 
 
 @click.group()
@@ -15,6 +14,7 @@ def cluster() -> None:
 
 
 common_options(cluster)
+cluster.add_command(health)
 
 
 @common_options
@@ -45,50 +45,11 @@ def info(ctx: click.Context) -> None:
     click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
 
 
-@common_options
-@cluster.command()
-@click.pass_context
-def health(ctx: click.Context) -> None:
-    """Say whether all is well; exit code 0 if so, 3 if not, 1 where the cluster does not answer."""
-    described = _describe(ctx)
-    problems = problems_of(described)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"healthy": not problems, "problems": problems, **_counts(described)}))
-    else:
-        click.echo("\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy")
-    if problems:
-        ctx.exit(EXIT_NOT_HEALTHY)
-
-
-def problems_of(described: ClusterDescription) -> list[str]:
-    """Return what is not well, one sentence each, the worst first."""
-    dead = [str(each.broker_id) for each in described.brokers if not each.alive]
-    counted = [
-        (described.offline_partition_count, "without a leader"),
-        (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
-        (described.under_replicated_partition_count, "with a replica that is not in sync"),
-    ]
-    problems = [
-        f"{count} of {described.partition_count} partitions {what}" for count, what in counted if count
-    ]
-    return problems + ([f"broker {', '.join(dead)} is not alive"] if dead else [])
-
-
 def _describe(ctx: click.Context) -> ClusterDescription:
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx) as admin:
         return admin.describe_cluster()
-
-
-def _counts(described: ClusterDescription) -> dict[str, Json]:
-    return {
-        "topics": described.topic_count,
-        "partitions": described.partition_count,
-        "offline_partitions": described.offline_partition_count,
-        "under_replicated_partitions": described.under_replicated_partition_count,
-        "under_min_isr_partitions": described.under_min_isr_partition_count,
-    }
 
 
 def _document(described: ClusterDescription) -> dict[str, Json]:
@@ -110,5 +71,9 @@ def _document(described: ClusterDescription) -> dict[str, Json]:
             }
             for each in described.brokers
         ],
-        **_counts(described),
+        "topics": described.topic_count,
+        "partitions": described.partition_count,
+        "offline_partitions": described.offline_partition_count,
+        "under_replicated_partitions": described.under_replicated_partition_count,
+        "under_min_isr_partitions": described.under_min_isr_partition_count,
     }

@@ -9,6 +9,6 @@ from hightide_cli.options import choices
 ADMIN_TIMEOUT_MS = 10_000
 
 
-def open_admin(ctx: click.Context) -> Admin:
+def open_admin(ctx: click.Context, timeout_ms: int | None = None) -> Admin:
     """Return an admin client for the chosen cluster; use it as a with-block."""
-    return Admin(choices(ctx).address(), timeout_ms=ADMIN_TIMEOUT_MS)
+    return Admin(choices(ctx).address(), timeout_ms=timeout_ms or ADMIN_TIMEOUT_MS)

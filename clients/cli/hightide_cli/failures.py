@@ -9,6 +9,8 @@ _FOR_THE_USER = (
     ("hightide.batch.header", "BatchError"),
     ("hightide_local.errors", "ClusterError"),
     ("hightide_broker.storage.errors", "StorageError"),
+    ("hightide_cli.reassignment_file", "PlanFileError"),
+    ("hightide_cli.reassignment_plan", "PlanError"),
     ("hightide_cli.demonstration.flights", "FlightsMissingError"),
     ("hightide_cli.demonstration.run", "DemoRunsAlreadyError"),
     ("hightide_cli.demonstration.script", "ScriptError"),

@@ -14,7 +14,9 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
-    "topic": LazyCommand("hightide_cli.topic", "topic", "Create, list, describe, write and read topics."),
+    "topic": LazyCommand("hightide_cli.topic", "topic", "Create, change, delete, write, read topics."),
+    "reassign": LazyCommand("hightide_cli.reassign", "reassign", "Move partitions to other brokers."),
+    "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
     "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),

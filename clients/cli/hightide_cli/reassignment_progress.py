@@ -1,7 +1,7 @@
 """How far moves are, how fast they go, and how long they still take. Pure: looks and times come in."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,12 +82,13 @@ def progress_of(move: "Reassignment", replicas: Iterable["ReplicaDescription"]) 
 
 
 class Watched:
-    """What was seen of some moves, look by look. `only` are the partitions of interest; None: all."""
+    """What was seen of some moves, look by look. `only` are the partitions of interest, with where they go;
+    None: all that move."""
 
-    def __init__(self, only: Iterable["TopicPartition"] | None = None) -> None:
+    def __init__(self, only: Mapping["TopicPartition", tuple[int, ...]] | None = None) -> None:
         self._only = None if only is None else frozenset(only)
-        self._last: dict[TopicPartition, MoveProgress] = {}
-        self._finished: dict[TopicPartition, MoveProgress] = {}
+        self._targets = dict(only or {})
+        self._sizes: dict[TopicPartition, int] = {}
         self._looks: deque[tuple[float, int]] = deque(maxlen=LOOKS_REMEMBERED)
         self._moved_at_s: float | None = None
 
@@ -103,34 +104,32 @@ class Watched:
             for move in moves
             if self._only is None or move.partition in self._only
         }
-        for partition, last in self._last.items():
-            if partition not in current:
-                self._finished[partition] = last
-        for partition in current:
-            self._finished.pop(partition, None)
-        self._last = current
-        return self._progress(now_s)
+        for partition, seen in current.items():
+            self._targets[partition] = seen.move.target
+            self._sizes[partition] = seen.bytes_total
+        return self._progress(now_s, current)
 
-    def targets_of(self, partitions: Iterable["TopicPartition"]) -> dict["TopicPartition", tuple[int, ...]]:
-        """Where finished moves were to go, as last seen."""
-        return {each: self._finished[each].move.target for each in partitions}
+    def target_of(self, partition: "TopicPartition") -> tuple[int, ...]:
+        """Where a partition was to go, as last seen."""
+        return self._targets[partition]
 
-    def _progress(self, now_s: float) -> Progress:
-        ended = sum(each.bytes_total for each in self._finished.values())
-        done = ended + sum(each.bytes_done for each in self._last.values())
-        total = ended + sum(each.bytes_total for each in self._last.values())
-        if self._moved_at_s is None or not self._looks or done != self._looks[-1][1]:
+    def _progress(self, now_s: float, current: Mapping["TopicPartition", MoveProgress]) -> Progress:
+        finished = tuple(sorted(self._targets.keys() - current.keys()))
+        ended = sum(self._sizes.get(partition, 0) for partition in finished)
+        done = ended + sum(each.bytes_done for each in current.values())
+        total = ended + sum(each.bytes_total for each in current.values())
+        if self._moved_at_s is None or done != self._looks[-1][1]:
             self._moved_at_s = now_s
         self._looks.append((now_s, done))
         first_s, first_done = self._looks[0]
         pace = max(0.0, (done - first_done) / (now_s - first_s)) if now_s > first_s else None
         idle_s = now_s - self._moved_at_s
         return Progress(
-            moves=tuple(self._last[partition] for partition in sorted(self._last)),
-            finished=tuple(sorted(self._finished)),
+            moves=tuple(current[partition] for partition in sorted(current)),
+            finished=finished,
             bytes_done=done,
             bytes_total=total,
             bytes_per_s=pace,
             seconds_left=(total - done) / pace if pace else None,
-            stalled_s=idle_s if self._last and idle_s >= STALLED_AFTER_S else 0.0,
+            stalled_s=idle_s if current and idle_s >= STALLED_AFTER_S else 0.0,
         )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli import topic_changes
+from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.rendering import Json, json_line, table
 
@@ -17,10 +19,17 @@ REPLICAS_BY_DEFAULT = 3
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe, write and read topics."""
+    """Create, list, describe, change, delete, write and read topics."""
 
 
 common_options(topic)
+for _change in (
+    topic_changes.alter,
+    topic_changes.delete,
+    topic_changes.add_partitions,
+    topic_changes.remove_partitions,
+):
+    topic.add_command(_change)
 
 
 @common_options
@@ -30,7 +39,7 @@ common_options(topic)
 @click.option("-r", "--replicas", type=int, help="3 unless said, or as many as there are live brokers.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="May be given again.")
 @click.option(
-    "--assignment", metavar="1,2,3;2,3,1", help="The brokers of each partition, the preferred leader first."
+    "--assignment", metavar="1,2,3:2,3,1", help="The brokers of each partition, the preferred leader first."
 )
 @click.option("--if-not-exists", is_flag=True, help="Be content where the topic is there already.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
@@ -46,8 +55,8 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create a topic and wait until its partitions have leaders."""
-    settings = _pairs(configs, "--config")
-    brokers = None if assignment is None else _assignment(assignment)
+    settings = config_pairs(configs, "--config")
+    brokers = None if assignment is None else parse_assignment(assignment)
     from hightide.errors import TopicAlreadyExistsError
 
     from hightide_cli.connections import open_admin
@@ -183,7 +192,9 @@ def produce(
     form = LineForm(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else key_separator.encode(),
-        headers=tuple((header, value.encode()) for header, value in _pairs(headers, "--header").items()),
+        headers=tuple(
+            (header, value.encode()) for header, value in config_pairs(headers, "--header").items()
+        ),
         partition=partition,
         as_json=as_json,
     )
@@ -253,7 +264,8 @@ def _live_brokers(admin: "Admin") -> int:
     return max(min(REPLICAS_BY_DEFAULT, alive), 1)
 
 
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+def config_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Parse NAME=VALUE, given any number of times. Raises click.BadParameter."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -261,13 +273,6 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
         pairs[name] = value
     return pairs
-
-
-def _assignment(text: str) -> list[list[int]]:
-    try:
-        return [[int(broker) for broker in brokers.split(",")] for brokers in text.split(";")]
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not like 1,2,3;2,3,1", param_hint="--assignment") from error
 
 
 def _config_text(described: "TopicDescription") -> str | None:

@@ -55,7 +55,7 @@ def test_a_move_that_is_not_there_any_more_is_finished() -> None:
     found = watched.look(1.0, [move()], sizes)
     assert (found.finished, found.move_count) == ((THERE,), 2)
     assert (found.bytes_done, found.bytes_total) == (600, 1_500)
-    assert watched.targets_of(found.finished) == {THERE: (1, 3)}
+    assert watched.target_of(THERE) == (1, 3)
     assert watched.look(2.0, [], sizes).finished == (HERE, THERE)
 
 
@@ -67,7 +67,7 @@ def test_a_move_that_begins_anew_is_not_finished() -> None:
 
 
 def test_only_the_moves_of_interest_are_watched() -> None:
-    found = Watched([HERE]).look(0.0, [move(), move(THERE)], [])
+    found = Watched({HERE: (1, 3)}).look(0.0, [move(), move(THERE)], [])
     assert [each.move.partition for each in found.moves] == [HERE]
 
 
@@ -79,3 +79,10 @@ def test_it_is_said_when_nothing_has_moved_for_a_while() -> None:
     stalled = watched.look(20.0, [move()], sizes)
     assert (stalled.stalled_s, stalled.bytes_per_s, stalled.seconds_left) == (20.0, 0.0, None)
     assert watched.look(21.0, [move()], [replica(1, 1_000), replica(3, 200)]).stalled_s == 0
+
+
+def test_a_move_that_was_done_before_the_first_look_is_finished() -> None:
+    watched = Watched({HERE: (3, 1)})
+    found = watched.look(0.0, [], [])
+    assert (found.finished, found.moves, found.bytes_total) == ((HERE,), (), 0)
+    assert watched.target_of(HERE) == (3, 1)

@@ -45,8 +45,8 @@ _COMMIT_WAIT_S = 3.0
 _LOAD_GOES_ON_S = 1.0
 # A broker's flush.interval.ms, and a moment for its work to begin.
 _SYNCED_WITHIN_S = 32.0
-_QUIET_PERCENT = 10.0
-_QUIET_WINDOW_S = 2.0
+_QUIET_PERCENT = 5.0
+_QUIET_WINDOW_S = 4.0
 _QUIET_WAIT_S = 120.0
 # As often as a small cluster can bear; where thousands of partitions fail over, so that the load is no load.
 _INTERVAL_MS, _INTERVAL_OF_MANY_MS = 2.0, 10.0

@@ -1,0 +1,195 @@
+"""Following moves until they are done: a table that redraws itself on a terminal, else a line a look."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hightide_cli.options import OutputFormat, choices
+from hightide_cli.reassignment_progress import MoveProgress, Progress, Watched
+from hightide_cli.rendering import Json, json_line
+from hightide_cli.sizes import duration_text, size_text
+
+if TYPE_CHECKING:
+    from hightide import Admin, TopicPartition
+
+# A failover of the controller must not end the watching.
+WATCH_TIMEOUT_MS: Final = 60_000
+_ROWS_MAX: Final = 20
+_BAR_WIDTH: Final = 20
+_EXIT_INTERRUPTED: Final = 130
+
+
+def watch_moves(
+    ctx: click.Context,
+    admin: "Admin",
+    interval_s: float,
+    *,
+    only: Mapping["TopicPartition", tuple[int, ...]] | None,
+) -> None:
+    """Look every so often until nothing of interest is on the move, then say where everything ended up.
+    `only` are the partitions of interest with where they go; None: all that move.
+
+    Ctrl-C leaves the moves running, and says so. Raises HightideError.
+    """
+    watched = Watched(only)
+    as_json = choices(ctx).output is OutputFormat.JSON
+    try:
+        with _display(as_json) as live:
+            while True:
+                progress = _look(admin, watched)
+                _tell(progress, as_json, live)
+                if not progress.moves:
+                    break
+                time.sleep(interval_s)
+        _conclude(admin, watched, progress, as_json)
+    except KeyboardInterrupt:
+        click.echo(
+            "\nthe moves go on; `hightide reassign watch` follows them again, "
+            "`hightide reassign cancel` takes them back",
+            err=True,
+        )
+        ctx.exit(_EXIT_INTERRUPTED)
+
+
+def _look(admin: "Admin", watched: Watched) -> Progress:
+    moves = admin.list_reassignments().reassignments
+    topics = sorted({each.partition.topic for each in moves})
+    replicas = admin.describe_replicas(topics).replicas if topics else ()
+    return watched.look(time.monotonic(), moves, replicas)
+
+
+def _display(as_json: bool) -> Any:
+    """rich's Live on a terminal; None elsewhere. Imported here, since it costs more than most commands."""
+    if as_json or not sys.stdout.isatty():
+        return nullcontext()
+    from rich.console import Console
+    from rich.live import Live
+
+    return Live(console=Console(highlight=False), auto_refresh=False, transient=True)
+
+
+def _tell(progress: Progress, as_json: bool, live: Any) -> None:
+    if as_json:
+        click.echo(json_line(progress_document(progress)))
+    elif live is not None:
+        from rich.text import Text
+
+        lines = [*map(move_line, progress.moves[:_ROWS_MAX])]
+        if len(progress.moves) > _ROWS_MAX:
+            lines.append(f"… and {len(progress.moves) - _ROWS_MAX} more")
+        live.update(Text("\n".join([*lines, summary_line(progress)])), refresh=True)
+    elif progress.moves:
+        click.echo(summary_line(progress))
+
+
+def move_line(progress: MoveProgress) -> str:
+    """One partition on the move: a bar, bytes, and the offset of each new replica against the end."""
+    done, total = progress.bytes_done, progress.bytes_total
+    filled = _BAR_WIDTH if total == 0 else _BAR_WIDTH * done // total
+    bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    offsets = ", ".join(
+        f"{each.broker_id}: {'in sync' if each.in_sync else f'{each.offset:,} of {each.end_offset:,}'}"
+        for each in progress.copies
+    )
+    copied = f"{size_text(done):>8} of {size_text(total):>8}"
+    return f"{progress.move.partition!s:24} {bar} {copied}  {offsets}".rstrip()
+
+
+def summary_line(progress: Progress) -> str:
+    """All moves in one line: how many, how many bytes, how fast, how long still."""
+    parts = [
+        f"{len(progress.finished)} of {progress.move_count} moves done",
+        f"{size_text(progress.bytes_done)} of {size_text(progress.bytes_total)}",
+    ]
+    if progress.stalled_s:
+        parts.append(
+            f"nothing has moved for {duration_text(progress.stalled_s)}: see `hightide cluster health`"
+        )
+    elif progress.bytes_per_s is not None:
+        parts.append(f"{size_text(progress.bytes_per_s)}/s")
+        if progress.seconds_left is not None:
+            parts.append(f"{duration_text(progress.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def progress_document(progress: Progress) -> dict[str, Json]:
+    """One look as JSON."""
+    moves: list[Json] = [
+        {
+            "topic": each.move.partition.topic,
+            "partition": each.move.partition.partition,
+            "from": each.move.original,
+            "to": each.move.target,
+            "bytes_done": each.bytes_done,
+            "bytes_total": each.bytes_total,
+            "copies": [
+                {
+                    "broker": copy.broker_id,
+                    "bytes_done": copy.bytes_done,
+                    "bytes_total": copy.bytes_total,
+                    "offset": copy.offset,
+                    "end_offset": copy.end_offset,
+                    "in_sync": copy.in_sync,
+                }
+                for copy in each.copies
+            ],
+        }
+        for each in progress.moves
+    ]
+    return {
+        "moves": moves,
+        "moves_done": len(progress.finished),
+        "bytes_done": progress.bytes_done,
+        "bytes_total": progress.bytes_total,
+        "bytes_per_s": progress.bytes_per_s,
+        "seconds_left": progress.seconds_left,
+    }
+
+
+def _conclude(admin: "Admin", watched: Watched, progress: Progress, as_json: bool) -> None:
+    if not progress.finished:
+        if not as_json:
+            click.echo("nothing is on the move")
+        return
+    wanted = {each: watched.target_of(each) for each in progress.finished}
+    places = _places(admin, progress.finished)
+    astray = [each for each in progress.finished if places.get(each) != wanted[each]]
+    if as_json:
+        results: list[Json] = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "to": wanted[each],
+                "replicas": places.get(each),
+                "arrived": each not in astray,
+            }
+            for each in progress.finished
+        ]
+        click.echo(json_line({"finished": results}))
+        return
+    count = len(progress.finished) - len(astray)
+    click.echo(f"{count} of {len(progress.finished)} moves have arrived, {size_text(progress.bytes_total)}")
+    for each in astray[:_ROWS_MAX]:
+        now = places.get(each)
+        where = "is deleted" if now is None else f"was cancelled and is on brokers {','.join(map(str, now))}"
+        click.echo(f"{each} {where}")
+
+
+def _places(
+    admin: "Admin", partitions: Sequence["TopicPartition"]
+) -> dict["TopicPartition", tuple[int, ...]]:
+    from hightide import TopicPartition
+    from hightide.errors import UnknownTopicError
+
+    places: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in sorted({each.topic for each in partitions}):
+        try:
+            (described,) = admin.describe_topics([topic])
+        except UnknownTopicError:
+            continue
+        places.update((TopicPartition(topic, each.partition), each.replicas) for each in described.partitions)
+    return places
