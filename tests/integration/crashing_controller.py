@@ -1,6 +1,6 @@
 """The controller, with points at which a test makes its process die: its own main with another shell.
 
-Run as a program with the flags of `hightide-controller`. The file that CRASH_PLAN names holds one line: `before
+Run as a program with the flags of `hightide-controller`. The file that CRASH_PLAN names holds a line: `before
 KIND N` (the N-th effect or event of that kind from then on, about to be acted upon) or `after KIND N` (just
 acted upon). Whoever comes to that point takes the file away and is gone as by SIGKILL, so that of several
 controllers one dies, once. Without the file nobody does.
@@ -56,5 +56,5 @@ class CrashingShell(Shell):
 
 
 if __name__ == "__main__":
-    controller.Shell = CrashingShell  # type: ignore[attr-defined,misc]
+    controller.Shell = CrashingShell  # type: ignore[attr-defined]
     sys.exit(controller.main())
