@@ -63,7 +63,8 @@ TOLD_MAX = 12
 class Surroundings(Protocol):
     """What a node may do to the rest of the world."""
 
-    now_ms: int
+    @property
+    def now_ms(self) -> int: ...
 
     def call(self, source: int, target: int, body: Body, then: Reply) -> int: ...
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from sim.messages import REQUESTS, ZOOKEEPER, Body, CallFailed, Envelope
+from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Envelope
 
 
 class Node(Protocol):
@@ -30,7 +30,7 @@ class _Call:
     source: int
     life: int
     target: int
-    then: Callable[[Body], None]
+    then: Callable[[Any], None]
 
 
 class Network(ABC):
@@ -50,6 +50,10 @@ class Network(ABC):
         self._next_call = 1
         self._lives: dict[int, int] = dict.fromkeys(node_ids, 0)
 
+    def is_request(self, envelope: Envelope) -> bool:
+        """Whether it asks for something, and is not the answer."""
+        return isinstance(envelope.body, REQUESTS)
+
     @abstractmethod
     def at_zookeeper(self, envelope: Envelope) -> None:
         """A request reaches ZooKeeper."""
@@ -64,7 +68,7 @@ class Network(ABC):
 
     # --- what nodes may do -----------------------------------------------------------------------
 
-    def call(self, source: int, target: int, body: Body, then: Callable[[Body], None]) -> int:
+    def call(self, source: int, target: int, body: Any, then: Callable[[Any], None]) -> int:
         """Send a request; `then` gets the answer, or CallFailed, once, in this life of the caller."""
         call = self._next_call
         self._next_call += 1
@@ -72,7 +76,7 @@ class Network(ABC):
         self.pending.append(Envelope(source, target, call, body))
         return call
 
-    def answer(self, envelope: Envelope, body: Body) -> None:
+    def answer(self, envelope: Envelope, body: Any) -> None:
         """Answer a request."""
         self.pending.append(Envelope(envelope.target, envelope.source, envelope.call, body))
 
@@ -96,7 +100,7 @@ class Network(ABC):
         self.pending.remove(envelope)
         if envelope.target == ZOOKEEPER:
             self.at_zookeeper(envelope)
-        elif envelope.call and not isinstance(envelope.body, REQUESTS):
+        elif envelope.call and not self.is_request(envelope):
             self._finish(envelope)
         elif self.nodes[envelope.target].alive:
             self.nodes[envelope.target].receive(envelope)
@@ -139,7 +143,7 @@ class Network(ABC):
 
     def duplicate(self, envelope: Envelope) -> None:
         """The request arrives twice."""
-        assert isinstance(envelope.body, REQUESTS)
+        assert self.is_request(envelope)
         assert envelope.target != ZOOKEEPER
         self.story.append(f"duplicate {envelope}")
         self.pending.append(envelope)

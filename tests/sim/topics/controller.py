@@ -1,0 +1,259 @@
+"""A simulated controller process: the real shell and core, on simulated messages and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Protocol
+
+import grpc
+from google.rpc import status_pb2
+from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
+from hightide_controller.broker_link import BrokerLink, LinkDuties
+from hightide_controller.convert import Identity
+from hightide_controller.core import events as ev
+from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.mends import Mends
+from hightide_controller.core.outbox import Outbox
+from hightide_controller.fleet import Fleet
+from hightide_controller.settings import ControllerSettings
+from hightide_controller.shell import Shell
+from hightide_controller.store import ActiveController
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.telemetry import Telemetry
+from sim.messages import CallFailed, Envelope, ProcessDied
+from sim.topics.loop import SimLoop
+from sim.topics.messages import Body, Expired, Fired, Rpc, RpcAnswer
+from sim.topics.session import SimSession
+from sim.topics.tree import Client
+
+
+class Surroundings(Protocol):
+    """What a controller may do to the rest of the world."""
+
+    cluster_id: str
+
+    @property
+    def now_ms(self) -> int: ...
+
+    def call(self, source: int, target: int, body: Body, then: Callable[[Any], None]) -> int: ...
+
+    def open_session(self) -> int: ...
+
+    def connection_broken(self, client: Client) -> None: ...
+
+
+class _Clock:
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+
+    def monotonic_ms(self) -> int:
+        return self._world.now_ms
+
+    def wall_us(self) -> int:
+        return self._world.now_ms * 1000
+
+
+class _Channel:
+    """A gRPC channel to a broker, over the simulated network."""
+
+    def __init__(self, world: Surroundings, source: int, target: int) -> None:
+        self._world = world
+        self._source = source
+        self._target = target
+
+    def unary_unary(self, method: str, *_: Any, **__: Any) -> Callable[..., asyncio.Future[Any]]:
+        name = method.rpartition("/")[2]
+
+        def call(request: Any, timeout: float | None = None) -> asyncio.Future[Any]:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+            def answered(body: Any) -> None:
+                if future.cancelled():
+                    return
+                value = body.value if isinstance(body, RpcAnswer) else body
+                if isinstance(value, ServiceError):
+                    future.set_exception(rpc_error(value.status, value.to_rich_status()))
+                elif isinstance(value, CallFailed):
+                    future.set_exception(rpc_error(grpc.StatusCode.UNAVAILABLE, None))
+                else:
+                    future.set_result(value)
+
+            self._world.call(self._source, self._target, Rpc(name, request), answered)
+            return future
+
+        return call
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def rpc_error(code: grpc.StatusCode, status: status_pb2.Status | None) -> grpc.aio.AioRpcError:
+    """What a stub raises."""
+    trailing = grpc.aio.Metadata()
+    if status is not None:
+        trailing.add("grpc-status-details-bin", status.SerializeToString())
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, "" if status is None else status.message)
+
+
+class _Link(BrokerLink):
+    def __init__(self, broker: ev.Broker, duties: LinkDuties, channel: Any) -> None:
+        self.broker = broker
+        self._duties = duties
+        self._telemetry = Telemetry.off()
+        self._timeout_s = 5.0
+        self._outbox = Outbox()
+        self._filled = asyncio.Event()
+        self._channel = channel
+        self._stub = control_grpc.BrokerControlServiceStub(channel)
+        self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
+
+
+class _NoWatcher:
+    """Deaths are told by the world."""
+
+    def close(self) -> None: ...
+
+
+class _Fleet(Fleet):
+    def __init__(self, real: Fleet, channel_to: Callable[[int], _Channel]) -> None:
+        super().__init__(real._duties, real._on_death, real._telemetry, real._clock, 5_000)
+        self._channel_to = channel_to
+
+    def _open(self, broker: ev.Broker) -> None:
+        self._links[broker.broker_id] = _Link(broker, self._duties, self._channel_to(broker.broker_id))
+        self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
+
+
+class _Shell(Shell):
+    def __init__(self, world: Surroundings, controller_id: int, mends: Mends, session: Any) -> None:
+        settings = ControllerSettings.model_construct(
+            **{name: field.default for name, field in ControllerSettings.model_fields.items()}
+            | {"controller_id": controller_id, "refresh_interval_ms": 500}
+        )
+        identity = Identity(world.cluster_id, controller_id, f"controller{controller_id}", 9192)
+        super().__init__(settings, identity, session, Telemetry.off(), _Clock(world))
+        self.fault: Exception | None = None
+        """Of ours: what the shell died of."""
+        self.state = ClusterState(controller_id, mends=mends)
+        self._fleet = _Fleet(self._fleet, lambda broker_id: _Channel(world, controller_id, broker_id))
+
+    async def _controller_read(self, active: ActiveController | None) -> None:
+        if active is not None and active.is_mine and self.state.role is Role.STANDBY:
+            await self.store.abdicate()
+            self._watches.controller.mark()
+            return
+        self.active = active
+        if active is None:
+            self.put(ev.ControllerSeen(None))
+            return
+        self.put(ev.ControllerSeen(active.znode.controller_id, active.znode.controller_epoch))
+        own = HostPort(self.identity.host, self.identity.port)
+        if not active.is_mine and HostPort(active.znode.host, active.znode.port) == own:
+            znode = active.znode
+            self.put(ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True))
+
+    def _take(self, event: ev.Event) -> None:
+        try:
+            super()._take(event)
+        except Exception as error:
+            self.fault = error
+            raise
+
+    async def _unless_it_fails(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.fault = error
+            self.failed.set()
+
+    def put(self, event: ev.Event) -> None:
+        """Bring an event to the core."""
+        self._inbox.put_nowait(event)
+
+
+class SimControllerProcess:
+    """One controller process; two of them stand by for each other."""
+
+    def __init__(self, world: Surroundings, controller_id: int, mends: Mends) -> None:
+        self.world = world
+        self.controller_id = controller_id
+        self.mends = mends
+        self.alive = False
+        self.paused = False
+        self.lives = 0
+
+    def start(self) -> None:
+        """A new process: nothing survives but ZooKeeper."""
+        assert not self.alive
+        self.alive = True
+        self.lives += 1
+        self.loop = SimLoop(lambda: self.world.now_ms)
+        self.client = Client(self.controller_id, self.lives)
+        self.sim_session = SimSession(self.world, self.client, self.loop)
+        self.answers: dict[int, object] = {}
+        """Request id → the answer that a client got."""
+
+        async def begin() -> None:
+            self.shell = _Shell(self.world, self.controller_id, self.mends, self.sim_session)
+            self.shell.start()
+
+        self.loop.create_task(begin())
+        self.loop.settle()
+
+    @property
+    def session(self) -> int:
+        """The id of the ZooKeeper session of this life."""
+        return self.sim_session.session_id
+
+    def crash(self) -> None:
+        """The process dies."""
+        self.alive = False
+        self.paused = False
+        self.loop.end()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process believes to be the active controller."""
+        return self.alive and self.shell.state.role is Role.ACTIVE
+
+    def tick(self) -> None:
+        """Time passed: the shell has a timer of its own."""
+        if self.shell.failed.is_set():
+            raise AssertionError("the shell gave up") from self.shell.fault
+
+    def ask(self, event: Any, kind: Any) -> int:
+        """A client's request; its id."""
+        request_id = self.shell.take_request_id()
+
+        async def asked() -> None:
+            try:
+                self.answers[request_id] = await self.shell.ask(replace(event, request_id=request_id), kind)
+            except ServiceError as error:
+                self.answers[request_id] = error
+
+        self.loop.create_task(asked())
+        self.loop.settle()
+        return request_id
+
+    def tell(self, event: ev.Event) -> None:
+        """Something that a broker tells by an RPC of its own."""
+        self.shell.put(event)
+        self.loop.settle()
+
+    def receive(self, envelope: Envelope) -> None:
+        """A watch, a notice of ZooKeeper or of the failure detector."""
+        body: Any = envelope.body
+        match body:
+            case Fired(client, event) if client == self.client:
+                self.sim_session.fired(event)
+            case Expired(client, session) if client == self.client:
+                self.sim_session.expired(session)
+            case Fired() | Expired():
+                pass
+            case ProcessDied(broker_id, broker_epoch):
+                self.shell.put(ev.BrokerProcessDied(broker_id, broker_epoch))
+            case _:
+                raise AssertionError(envelope)

@@ -1,0 +1,328 @@
+"""A seeded random schedule over topics: operators and clients ask for everything at once, and things break.
+
+Rules of this file: everything comes from one `Random(seed)`. Each seed leaves some orders out altogether and
+gives others often (swarm testing). What cannot be done now is simply not done.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any, Final
+
+from hightide_controller.core import effects as ef
+from hightide_controller.core import events as ev
+from hightide_controller.core import requests as rq
+from hightide_controller.core.mends import Mends as ControllerMends
+from hightide_controller.core.partition import TopicPartition
+from hightide_runtime.admin_znodes import (
+    DeleteTopicZnode,
+    PartitionAddZnode,
+    PartitionRemoveZnode,
+    ReassignmentZnode,
+)
+from hightide_runtime.znodes import TopicZnode
+from sim.messages import ZOOKEEPER, CallFailed
+from sim.topics.broker import HostMends
+from sim.topics.messages import Asked, Rpc
+from sim.topics.world import BROKERS, CONTROLLERS, LAG_TIME_MAX_MS, Cluster, Settings
+
+ORDERS_MAX: Final = 200
+PARTITIONS_MAX: Final = 3
+NAMES: Final = ("ebb", "flow")
+LEVELS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
+
+OFTEN: Final = {
+    "deliver": 20.0,
+    "settle": 12.0,
+    "produce": 8.0,
+    "advance": 5.0,
+    "restart": 4.0,
+    "resume": 3.0,
+    "mend": 4.0,
+    "create": 3.0,
+}
+"""Always in it."""
+FAULTS: Final = {
+    "lose": 1.5,
+    "duplicate": 1.0,
+    "delay": 1.5,
+    "let_arrive": 2.0,
+    "crash": 0.8,
+    "detect": 1.5,
+    "expire": 0.8,
+    "pause": 0.6,
+    "cut": 0.7,
+    "time_out": 0.5,
+    "controller_crash": 0.8,
+    "fail_replica": 0.4,
+}
+WISHES: Final = {
+    "delete": 1.5,
+    "delete_by_hand": 0.5,
+    "take_topic_away": 0.2,
+    "add": 1.5,
+    "add_by_hand": 0.5,
+    "remove": 1.5,
+    "remove_by_hand": 0.5,
+    "move": 2.5,
+    "move_by_hand": 1.0,
+    "cancel": 0.8,
+    "elect": 1.0,
+    "unclean": 0.5,
+    "alter": 0.8,
+}
+
+
+class RandomWalk:
+    """One schedule."""
+
+    def __init__(
+        self,
+        seed: int,
+        host_mends: HostMends | None = None,
+        controller_mends: ControllerMends | None = None,
+    ) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        settings = Settings(
+            host_mends=host_mends or HostMends(), controller_mends=controller_mends or ControllerMends()
+        )
+        self.world = Cluster(settings)
+        drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
+        self.odds = {**OFTEN, **drawn}
+        self._deaths: list[tuple[int, int]] = []
+
+    def run(self) -> Cluster:
+        """The whole schedule: start, wishes and faults, healing. Raises Violation. The world is closed."""
+        world = self.world
+        try:
+            world.start()
+            self._create()
+            world.settle()
+            for name in self.rng.choices(list(self.odds), list(self.odds.values()), k=ORDERS_MAX):
+                getattr(self, f"_{name}")()
+            world.heal()
+            world.converge()
+            world.checkers.check_healed()
+            self._check_progress()
+        finally:
+            world.close()
+        return world
+
+    def _check_progress(self) -> None:
+        for name, topic in self.world.topics().items():
+            for partition in range(len(topic.partitions)):
+                assert self.world.produce_to(name, partition) is not None, (name, partition)
+        self.world.converge(2)
+        self.world.checkers.check_healed()
+
+    # --- the network and the processes -----------------------------------------------------------
+
+    def _deliver(self) -> None:
+        open_ones = [e for e in self.world.pending if self.world.is_open(e)]
+        if open_ones:
+            self.world.deliver(self.world.first_in_line(self.rng.choice(open_ones)))
+
+    def _settle(self) -> None:
+        for _ in range(self.rng.randint(1, 60)):
+            first = next((e for e in self.world.pending if self.world.is_open(e)), None)
+            if first is None:
+                return
+            self.world.deliver(first)
+
+    def _advance(self) -> None:
+        self.world.advance(self.rng.choice((20, 100, 300, LAG_TIME_MAX_MS + 1)))
+
+    def _lose(self) -> None:
+        lossy = [
+            e
+            for e in self.world.pending
+            if e.call and not isinstance(e.body, CallFailed) and self.world.first_in_line(e) is e
+        ]
+        if lossy:
+            self.world.lose(self.rng.choice(lossy))
+
+    def _duplicate(self) -> None:
+        commands: list[Any] = [e for e in self.world.pending if isinstance(e.body, Rpc)]
+        if commands:
+            self.world.duplicate(self.rng.choice(commands))
+
+    def _delay(self) -> None:
+        slow: list[Any] = [
+            e
+            for e in self.world.pending
+            if e.call and (isinstance(e.body, Rpc) or _is_write(e.body) or e.target != ZOOKEEPER != e.source)
+        ]
+        if slow:
+            self.world.delay(self.rng.choice(slow), give_up=self.rng.random() < 0.7)
+
+    def _let_arrive(self) -> None:
+        if self.world.late:
+            self.world.let_arrive(self.rng.choice(self.world.late))
+
+    def _crash(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive]
+        if len(running) > 1:
+            host = self.rng.choice(running)
+            self._deaths.append((host.broker_id, host.broker_epoch))
+            self.world.crash(host.broker_id)
+
+    def _detect(self) -> None:
+        if self._deaths:
+            self.world.detect_death(*self._deaths.pop(0))
+
+    def _restart(self) -> None:
+        down = [node_id for node_id, node in self.world.nodes.items() if not node.alive]
+        if down:
+            self.world.restart(self.rng.choice(down))
+
+    def _expire(self) -> None:
+        if self.rng.random() < 0.5:
+            self.world.expire_orphans()
+        else:
+            self.world.expire(self.rng.choice(list(self.world.nodes)))
+
+    def _pause(self) -> None:
+        self.world.pause(self.rng.choice(list(self.world.nodes)))
+
+    def _resume(self) -> None:
+        paused = [node_id for node_id, node in self.world.nodes.items() if node.paused]
+        if paused:
+            self.world.resume(self.rng.choice(paused))
+
+    def _cut(self) -> None:
+        self.world.cut(*self.rng.sample((ZOOKEEPER, *self.world.nodes), 2))
+
+    def _mend(self) -> None:
+        if self.world.cut_links:
+            self.world.mend_link(*self.rng.choice(sorted(self.world.cut_links)))
+
+    def _time_out(self) -> None:
+        self.world.time_out(self.rng.choice(list(self.world.nodes)))
+
+    def _controller_crash(self) -> None:
+        active = [n for n, each in self.world.controllers.items() if each.is_active]
+        controller_id = self.rng.choice(active or list(CONTROLLERS))
+        if self.world.nodes[controller_id].alive:
+            self.world.crash(controller_id)
+            if self.rng.random() < 0.7:
+                self.world.expire(controller_id)
+
+    def _fail_replica(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive and not host.paused]
+        found = [(host, key) for host in running for key in host.replicas if key not in host.failed]
+        if found:
+            host, key = self.rng.choice(found)
+            host.fail(key)
+            self.world.story.append(
+                f"the log directory of {key[0][:2].hex()}-{key[1]} at {host.broker_id} fails"
+            )
+            self._ask(ev.ReplicasFailed(host.broker_id, host.broker_epoch, ((key[0].hex(), key[1]),)), None)
+
+    def _produce(self) -> None:
+        leaders = [
+            (host.broker_id, key)
+            for host in self.world.hosts.values()
+            if host.alive and not host.paused
+            for key, replica in host.replicas.items()
+            if replica.state.is_leader
+        ]
+        if leaders:
+            self.world.produce(*self.rng.choice(leaders), acks_all=self.rng.random() < 0.9)
+
+    # --- what clients and operators wish -----------------------------------------------------------
+
+    def _ask(self, event: Any, kind: Any) -> None:
+        if kind is None:
+            self.world.tell(event)
+        else:
+            self.world.ask(event, kind)
+
+    def _replicas(self) -> tuple[int, ...]:
+        return tuple(self.rng.sample(BROKERS, self.rng.choice((1, 2, 3, 3))))
+
+    def _topic(self) -> tuple[str, TopicZnode] | None:
+        topics = list(self.world.topics().items())
+        return self.rng.choice(topics) if topics else None
+
+    def _partition(self) -> TopicPartition | None:
+        found = self._topic()
+        if found is None:
+            return None
+        return TopicPartition(found[0], self.rng.randrange(len(found[1].partitions)))
+
+    def _create(self) -> None:
+        name = self.rng.choice(NAMES)
+        assignment = tuple(self._replicas() for _ in range(self.rng.randint(1, 2)))
+        topic_id = self.rng.randbytes(16).hex()
+        event = ev.CreateTopicRequested(0, name, topic_id, 0, 0, assignment)
+        self._ask(event, ef.AnswerCreateTopic)
+
+    def _delete(self) -> None:
+        self._ask(rq.DeleteTopicRequested(0, self.rng.choice(NAMES)), ef.AnswerTopic)
+
+    def _delete_by_hand(self) -> None:
+        if (found := self._topic()) is not None:
+            self.world.by_hand(DeleteTopicZnode.path(found[0]))
+
+    def _take_topic_away(self) -> None:
+        """A hand deletes the topic's znodes, children first, as `deleteall` does."""
+        if (found := self._topic()) is not None:
+            self.world.take_away(TopicZnode.path(found[0]))
+
+    def _add(self) -> None:
+        if (found := self._topic()) is not None:
+            more = self.rng.randint(1, 2)
+            count = min(PARTITIONS_MAX, len(found[1].partitions) + more)
+            assignment = tuple(self._replicas() for _ in range(count - len(found[1].partitions)))
+            self._ask(rq.AddPartitionsRequested(0, found[0], count, assignment), ef.AnswerTopic)
+
+    def _add_by_hand(self) -> None:
+        if (found := self._topic()) is not None and len(found[1].partitions) < PARTITIONS_MAX:
+            path = PartitionAddZnode.path(found[0], len(found[1].partitions))
+            self.world.by_hand(path, json.dumps(self._replicas()).encode())
+
+    def _remove(self) -> None:
+        if (found := self._topic()) is not None:
+            count = self.rng.randint(1, len(found[1].partitions))
+            self._ask(rq.RemovePartitionsRequested(0, found[0], count), ef.AnswerTopic)
+
+    def _remove_by_hand(self) -> None:
+        if (found := self._topic()) is not None and len(found[1].partitions) > 1:
+            self.world.by_hand(PartitionRemoveZnode.path(found[0], len(found[1].partitions) - 1))
+
+    def _move(self) -> None:
+        if (name := self._partition()) is not None:
+            moves = (rq.Move(name, self._replicas()),)
+            self._ask(rq.ReassignmentsRequested(0, moves), ef.AnswerPartitions)
+
+    def _move_by_hand(self) -> None:
+        if (name := self._partition()) is not None:
+            path = ReassignmentZnode.path(*name)
+            if self.world.tree.read(path) is None:
+                self.world.by_hand(path, json.dumps({"replicas": self._replicas()}).encode())
+
+    def _cancel(self) -> None:
+        self._ask(rq.CancelReassignmentsRequested(0), ef.AnswerPartitions)
+
+    def _elect(self) -> None:
+        if (name := self._partition()) is not None:
+            kind = rq.ElectionKind.PREFERRED
+            self._ask(rq.ElectLeadersRequested(0, kind, (name,)), ef.AnswerElections)
+
+    def _unclean(self) -> None:
+        if (name := self._partition()) is not None:
+            self.world.checkers.unclean_asked.add((name.topic, name.partition))
+            kind = rq.ElectionKind.UNCLEAN
+            self._ask(rq.ElectLeadersRequested(0, kind, (name,)), ef.AnswerElections)
+
+    def _alter(self) -> None:
+        if (found := self._topic()) is not None:
+            minimum = self.rng.choice(("1", "2"))
+            event = rq.AlterTopicConfigRequested(0, found[0], {"min.insync.replicas": minimum})
+            self._ask(event, ef.AnswerTopic)
+
+
+def _is_write(body: object) -> bool:
+    return isinstance(body, Asked) and body.what == "multi"
