@@ -250,6 +250,23 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
     return Leading(pending, leading.progress, leading.epoch_start_offset, waiting), (store(replica, pending),)
 
 
+def leader_drop_unassigned(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to take out members that are not assigned any more, unless a write is under way.
+
+    The controller takes them out of the ISR when it takes them out of AR. A leader that found that version
+    of the znode by itself knows nothing of AR yet, and can let one back in before it is told.
+    """
+    state = leading.isr
+    if not isinstance(state, Committed):
+        return leading, ()
+    leaving = tuple(r for r in state.isr if r not in replica.decision.replicas)
+    if not leaving:
+        return leading, ()
+    pending = shrink(state, leaving)
+    waiting = tuple(r for r in leading.waiting if r not in leaving)
+    return Leading(pending, leading.progress, leading.epoch_start_offset, waiting), (store(replica, pending),)
+
+
 def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
     """The conditional write of an ISR, under the epochs of the decision that made this replica leader."""
     decision = replica.decision
@@ -412,7 +429,9 @@ def adopt_isr(replica: Replica, stored: Committed) -> Step:
         removed = tuple(sorted({*removed, *joining} - set(stored.isr)))
     waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
     leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
-    leading, effects = leader_expand_isr(replica, leading)
+    leading, effects = leader_drop_unassigned(replica, leading)
+    if not effects:
+        leading, effects = leader_expand_isr(replica, leading)
     adopted, advanced = leader_inc_high_watermark(replica, leading)
     return adopted, (*effects, *(AwaitFetch(r) for r in removed), *advanced)
 
