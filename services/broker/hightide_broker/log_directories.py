@@ -53,6 +53,8 @@ class LogDirectory:
         """Why it is offline; None where it is not."""
         self.executor = ThreadPoolExecutor(1, thread_name_prefix=f"disk-{number}")
         """Runs what waits for this disk (open, fsync, recovery, retention, quarantine), one at a time."""
+        self.putting_aside = asyncio.Lock()
+        """One partition at a time, so that an fsync round never stands behind thousands of them."""
         self._opened: DataDirectory | None = None
 
     def __str__(self) -> str:
@@ -85,7 +87,7 @@ class LogDirectories:
         self._unread = tuple(each for each in self.all if each.failure is not None)
         self._perhaps_unread: set[PartitionKey] = set()
         self._where: dict[PartitionKey, LogDirectory] = {}
-        self._twice: dict[PartitionKey, tuple[LogDirectory, LogDirectory]] = {}
+        self._twice: dict[PartitionKey, tuple[LogDirectory, ...]] = {}
         self._leaving: dict[PartitionKey, asyncio.Future[None]] = {}
         self._on_offline: Callable[[LogDirectory], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -97,7 +99,7 @@ class LogDirectories:
     def _found(self, key: PartitionKey, directory: LogDirectory) -> None:
         other = self._where.setdefault(key, directory)
         if other is not directory:
-            self._twice[key] = (other, directory)
+            self._twice[key] = (*self._twice.get(key, (other,)), directory)
             log.error("%s", _in_two(key, other, directory))
 
     @classmethod
@@ -188,7 +190,7 @@ class LogDirectories:
         """
         home = self._where[key]
         if key in self._twice:
-            raise StorageFailed(_in_two(key, *self._twice[key]))
+            raise StorageFailed(_in_two(key, *self._twice[key][:2]))
         _check_online(home, key, topic)
         opened = await home.run(home.data.log, *key, False, topic, settings)
         # Whoever hosts it from here on is told if it fails; of what failed meanwhile nobody would be.
@@ -241,7 +243,8 @@ class LogDirectories:
     async def _put_aside(self, key: PartitionKey, homes: Sequence[LogDirectory], now_us: int) -> None:
         for home in homes:
             _check_online(home, key, key[0].hex())
-            await home.run(home.data.quarantine, *key, now_us)
+            async with home.putting_aside:
+                await home.run(home.data.quarantine, *key, now_us)
 
     def _left(self, key: PartitionKey, homes: Sequence[LogDirectory], done: asyncio.Future[None]) -> None:
         del self._leaving[key]

@@ -412,6 +412,24 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
     run(tmp_path, scenario)
 
 
+def test_whoever_waits_for_the_disk_does_not_stand_behind_all_that_is_put_aside(tmp_path: Path) -> None:
+    async def scenario(opened: Opened) -> None:
+        log = await opened.create(0)
+        append(log)
+        for partition in range(1, 41):
+            append(await opened.create(partition))
+        leaving = [opened.directories.quarantine(key(partition), 7) for partition in range(1, 41)]
+        home = opened.directories.home_of(key(0))
+        assert home is not None
+        await asyncio.sleep(0)
+        assert await home.run(log.flush) == 1
+        assert sum(each.done() for each in leaving) < len(leaving) // 2
+        await asyncio.gather(*leaving)
+        assert opened.directories.partitions() == [key(0)]
+
+    run(tmp_path, scenario)
+
+
 def test_what_cannot_be_put_aside_is_still_here(tmp_path: Path) -> None:
     async def scenario(opened: Opened) -> None:
         append(await opened.create(0))
