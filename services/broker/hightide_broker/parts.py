@@ -108,6 +108,7 @@ class Parts:
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
         self._replica_server = ReplicaServer(cluster_id, clock, self._replicas, sessions, self._shell)
+        self._control.limit_moves = self._replica_server.limit_moves
         self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
         self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
         directories.tell_of_failures(self._went_offline)

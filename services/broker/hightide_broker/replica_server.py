@@ -5,13 +5,18 @@ this broker in. An append wakes it. A high watermark that moved does not: it rid
 answer, at the latest when the wait is over, since followers need it only when they are elected.
 A follower that begins to follow another partition sends its next round while the last is parked; the
 parked one is then answered at once, so that nothing waits for a timer.
+
+What goes to a replica that a move adds has a speed limit (`throttle`). Beyond it such partitions are held:
+left out of the answers, at no cost, until there is room for them again; the others go on in the same session.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
+from hightide.batch.errors import BatchError
 from hightide.batch.header import Buffer
 from hightide.batch.wire import ReplicaFetchPartitionResult, ReplicaFetchResponse
 from hightide.v1.errors_pb2 import ErrorCode
@@ -30,6 +35,9 @@ from hightide_broker.parking import ParkedFetch
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.shell import ReplicaShell, refusal_in
 from hightide_broker.storage import StorageError
+from hightide_broker.throttle import MoveLimit
+
+log = logging.getLogger(__name__)
 
 Result = ReplicaFetchPartitionResult[Sequence[Buffer]]
 Session = LeaderSession[PartitionKey]
@@ -54,6 +62,7 @@ class ReplicaServer:
         self._replicas = replicas
         self._sessions = sessions
         self._shell = shell
+        self._moves: MoveLimit[Session] = MoveLimit(clock, self._wake)
         self._closed = False
 
     async def fetch(self, call: ReplicaFetchCall) -> ReplicaFetchResponse[Sequence[Buffer]]:
@@ -77,9 +86,14 @@ class ReplicaServer:
         self._check_cluster(follower)
         return [self._epoch_end(question) for question in questions]
 
+    def limit_moves(self, bytes_per_s: int) -> None:
+        """Send replicas that moves add no more than this, all together; 0: no limit. Holds at once."""
+        self._moves.set_rate(bytes_per_s)
+
     def close(self) -> None:
         """Answer the rounds that wait, now: the broker stops."""
         self._closed = True
+        self._moves.close()
         for parked in tuple(self._shell.parked_rounds.values()):
             parked.wake()
 
@@ -133,7 +147,14 @@ class ReplicaServer:
                 now_ms,
                 follower.incarnation,
             )
-            refusal = refusal_in(self._shell.feed(replica, event))
+            try:
+                refusal = refusal_in(self._shell.feed(replica, event))
+            except Exception:
+                # As below, where answers are collected: one partition must not stop the others.
+                log.exception("%s: hearing of the position of broker %d failed", replica, follower.replica_id)
+                session.drop(key)
+                results.append(_refused(key, ErrorCode.ERROR_CODE_INTERNAL, replica))
+                continue
             if refusal is not None:
                 session.drop(key)
                 results.append(_refused(key, convert.error_code_of(refusal), replica))
@@ -150,9 +171,29 @@ class ReplicaServer:
                 key, leader_epoch=state.leader_epoch, log_end_offset=state.log_end_offset,
                 high_watermark=state.high_watermark,
             )  # fmt: skip
-            if answer is not None and (answer.has_batches or answer.leader_epoch != state.leader_epoch):
+            if answer is None:
+                continue
+            if answer.leader_epoch != state.leader_epoch:
                 return True
-        return False
+            if answer.has_batches:
+                if not self._is_limited(session, replica):
+                    return True
+                session.hold(key)
+        return session.is_holding and self._moves.allowed_bytes(session) > 0
+
+    @staticmethod
+    def _is_limited(session: Session, replica: HostedReplica) -> bool:
+        """Whether what this follower is sent of the partition counts against the speed limit of moves."""
+        if session.replica_id not in replica.adding_replicas:
+            return False
+        leading = replica.state.leading
+        return leading is not None and session.replica_id not in leading.isr.maximal
+
+    def _wake(self, session: Session) -> bool:
+        parked = self._shell.parked_rounds.get(session)
+        if parked is not None:
+            parked.wake()
+        return parked is not None
 
     async def _park(self, session: Session, call: ReplicaFetchCall) -> None:
         parked = ParkedFetch()
@@ -168,18 +209,41 @@ class ReplicaServer:
         """Add what is new, as long as there is room; what finds none stays for the next round."""
         room = whole = max(1, min(max_bytes, FETCH_BYTES_MAX))
         for key in session.touched():
-            if key not in session:
-                continue
-            replica = self._replicas.get(key)
-            if replica is None or not replica.state.is_leader:
-                session.drop(key)
-                results.append(_refused(key, ErrorCode.ERROR_CODE_NOT_LEADER, replica))
-                continue
-            room -= self._collect_one(session, replica, room, room < whole, results)
+            room -= self._collect_from(session, key, room, room < whole, results)
+        while session.is_holding and room > 0 and (allowed := self._moves.allowed_bytes(session)):
+            key = session.release()
+            room -= self._collect_from(session, key, room, room < whole, results, allowed)
+
+    def _collect_from(
+        self, session: Session, key: PartitionKey, room: int, must_fit: bool, results: list[Result],
+        allowed: int = 0,
+    ) -> int:  # fmt: skip
+        """Add what is new of one partition; the bytes that it took. `allowed` is within the speed limit of
+        moves: at 0 what is limited is held."""
+        if key not in session:
+            return 0
+        replica = self._replicas.get(key)
+        if replica is None or not replica.state.is_leader:
+            session.drop(key)
+            results.append(_refused(key, ErrorCode.ERROR_CODE_NOT_LEADER, replica))
+            return 0
+        try:
+            return self._collect_one(session, replica, room, must_fit, results, allowed)
+        except (StorageError, BatchError) as error:
+            log.error("%s: broker %d is not sent what it lacks: %s", replica, session.replica_id, error)
+            code = error.code
+        except Exception:
+            # Like the top of a task: a bug that one partition meets must not stop the others (KIP-461).
+            log.exception("%s: reading for broker %d failed", replica, session.replica_id)
+            code = ErrorCode.ERROR_CODE_INTERNAL
+        session.drop(key)
+        results.append(_refused(key, code, replica))
+        return 0
 
     def _collect_one(
-        self, session: Session, replica: HostedReplica, room: int, must_fit: bool, results: list[Result]
-    ) -> int:
+        self, session: Session, replica: HostedReplica, room: int, must_fit: bool, results: list[Result],
+        allowed: int,
+    ) -> int:  # fmt: skip
         state = replica.state
         answer = session.examine(
             replica.key, leader_epoch=state.leader_epoch, log_end_offset=state.log_end_offset,
@@ -192,13 +256,13 @@ class ReplicaServer:
             results.append(_refused(replica.key, ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH, replica))
             return 0
         batches = NO_BATCHES
+        is_limited = answer.has_batches and self._is_limited(session, replica)
+        if is_limited and not allowed:
+            session.hold(replica.key)
+            return 0
         if answer.has_batches:
-            try:
-                batches = replica.log.read(answer.fetch_offset, room, state.log_end_offset)
-            except StorageError as error:
-                session.drop(replica.key)
-                results.append(_refused(replica.key, error.code, replica))
-                return 0
+            size_max = min(room, allowed) if is_limited else room
+            batches = replica.log.read(answer.fetch_offset, size_max, state.log_end_offset)
             if must_fit and sum(map(len, batches)) > room:
                 # One batch larger than what is left: together they could be more than a message may be. It
                 # stays touched, and so it stands first in the next round.
@@ -210,7 +274,10 @@ class ReplicaServer:
             )
         )  # fmt: skip
         session.told(answer, state.high_watermark)
-        return sum(map(len, batches))
+        size_bytes = sum(map(len, batches))
+        if is_limited:
+            self._moves.spend(session, size_bytes)
+        return size_bytes
 
     def _epoch_end(self, question: EpochQuestion) -> EpochAnswer:
         replica = self._replicas.get(question.key)

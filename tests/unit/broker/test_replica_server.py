@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from adversary.batches import good_batch
+from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import iterate
+from hightide_broker.core.effects import StoreIsr
 from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions, Position, SessionRequest
 from hightide_broker.core.replica import Replica, ReplicaSettings
@@ -24,18 +27,187 @@ FOLLOWER = Follower("the-cluster", 2, 7)
 KEYS = ((TOPIC_ID, 0), (TOPIC_ID, 1))
 
 
-def leader(data: DataDirectory, shell: ReplicaShell, partition: int, value: bytes) -> HostedReplica:
-    """A leader that has one record, and broker 2 for a follower in its ISR."""
+def leader(
+    data: DataDirectory, shell: ReplicaShell, partition: int, value: bytes, isr: tuple[int, ...] = (1, 2)
+) -> HostedReplica:
+    """A leader that has one record, and broker 2 for a follower."""
     topic = TopicSettings()
     replica = HostedReplica(
         (TOPIC_ID, partition), "flights", topic, Replica.opened(ReplicaSettings(1)),
         data.log(TOPIC_ID, partition, True, "flights", topic.log),
     )  # fmt: skip
-    shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1, 2), replicas=(1, 2)))
-    batch = good_batch(TOPIC_ID, partition, (value,))
+    shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, isr, replicas=(1, 2)))
+    produce(shell, replica, value)
+    return replica
+
+
+def produce(shell: ReplicaShell, replica: HostedReplica, value: bytes) -> None:
+    """Append one record."""
+    batch = good_batch(TOPIC_ID, replica.key[1], (value,))
     headers = [header for _, header in iterate(batch)]
     shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
-    return replica
+
+
+class LeaderBroker:
+    """Broker 1, whose partitions broker 2 follows in one session: some in sync, some because of a move."""
+
+    def __init__(self, data: DataDirectory) -> None:
+        failures: list[Exception] = []
+        self._data = data
+        self.clock = SetClock()
+        sessions: LeaderSessions[tuple[bytes, int]] = LeaderSessions(1)
+        self.shell = ReplicaShell(self.clock, sessions, Telemetry.off(), failures.append)
+        self.shell.isr = NoZooKeeper()
+        self._hosted = HostedReplicas()
+        self.server = ReplicaServer("the-cluster", self.clock, self._hosted, sessions, self.shell)
+        self._session_id = 0
+        self._round = 0
+        self.replicas: list[HostedReplica] = []
+
+    def leads(self, *, moves: bool = False, value: bytes = b"x") -> None:
+        """Lead one more partition, with one record."""
+        replica = leader(self._data, self.shell, len(self.replicas), value, (1,) if moves else (1, 2))
+        if moves:
+            replica.adding_replicas = frozenset({2})
+        self.replicas.append(replica)
+        self._hosted.add(replica)
+
+    async def round(self, *moved: tuple[int, int], wait_ms: int = 0) -> dict[int, int]:
+        """One round, in which these partitions are at these offsets: the bytes sent of each that was sent."""
+        positions = tuple(((TOPIC_ID, partition), Position(1, offset)) for partition, offset in moved)
+        request = SessionRequest(self._session_id, self._round, positions, ())
+        answer = await self.server.fetch(ReplicaFetchCall(FOLLOWER, request, wait_ms, 1_000_000))
+        self._session_id, self._round = answer.session_id, self._round + 1
+        assert [each.error_code for each in answer.partitions if each.error_code] == []
+        return {each.partition: sum(map(len, each.batches)) for each in answer.partitions if each.batches}
+
+
+class SetClock:
+    """The time that a test says it is."""
+
+    now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_us(self) -> int:
+        return self.now_ms * 1000
+
+
+class NoZooKeeper:
+    """It never answers."""
+
+    def store(self, replica: HostedReplica, effect: StoreIsr) -> None: ...
+
+    def read(self, replica: HostedReplica) -> None: ...
+
+
+def lead(tmp_path: Path, story: Callable[[LeaderBroker], Awaitable[None]]) -> None:
+    data = DataDirectory.open(tmp_path, "the-cluster", 1)
+
+    async def scenario() -> None:
+        broker = LeaderBroker(data)
+        await story(broker)
+        broker.server.close()
+        broker.shell.close()
+
+    asyncio.run(scenario())
+    data.close()
+
+
+def test_the_speed_limit_of_moves_holds_back_no_partition_that_is_in_sync(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads(moves=True)
+        broker.leads()
+        broker.server.limit_moves(1000)
+        assert list(await broker.round((0, 0), (1, 0))) == [1]
+        assert list(await broker.round((1, 0))) == [1]
+        broker.clock.now_ms = 1000
+        assert list(await broker.round((1, 0))) == [1, 0]
+
+    lead(tmp_path, story)
+
+
+def test_a_replica_that_catches_up_without_being_moved_is_never_slowed(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads(moves=True)
+        broker.replicas[0].adding_replicas = frozenset({3})
+        broker.server.limit_moves(1)
+        assert list(await broker.round((0, 0))) == [0]
+
+    lead(tmp_path, story)
+
+
+def test_a_moved_replica_that_may_be_in_the_isr_is_not_slowed_any_more(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads(moves=True)
+        broker.server.limit_moves(1)
+        assert await broker.round((0, 0)) == {}
+        # It has everything, so its leader asks ZooKeeper to take it in; then comes one more record.
+        await broker.round((0, 1))
+        produce(broker.shell, broker.replicas[0], b"more")
+        assert list(await broker.round((0, 1))) == [0]
+
+    lead(tmp_path, story)
+
+
+def test_partitions_that_are_moved_take_turns_within_the_limit(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        for _ in range(3):
+            broker.leads(moves=True, value=bytes(2000))
+        broker.server.limit_moves(1000)
+        assert await broker.round((0, 0), (1, 0), (2, 0)) == {}
+        sent = []
+        for broker.clock.now_ms in range(5_000, 35_000, 5_000):
+            answered = list(await broker.round())
+            sent += answered
+            # The follower has them, and would have more of the same partition at once.
+            await broker.round(*((partition, 0) for partition in answered))
+        assert sent == [0, 1, 2, 0, 1, 2]
+
+    lead(tmp_path, story)
+
+
+def test_a_round_that_waits_for_the_limit_is_woken_when_it_is_lifted(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads(moves=True)
+        broker.server.limit_moves(1)
+        assert await broker.round((0, 0)) == {}
+        waiting = asyncio.create_task(broker.round(wait_ms=30_000))
+        await asyncio.sleep(0)
+        broker.server.limit_moves(0)
+        assert list(await asyncio.wait_for(waiting, 5)) == [0]
+
+    lead(tmp_path, story)
+
+
+def test_a_round_that_waits_for_the_limit_is_woken_when_there_is_room_again(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads(moves=True)
+        broker.server.limit_moves(1_000_000)
+        assert await broker.round((0, 0)) == {}
+        broker.clock.now_ms = 1000
+        assert list(await asyncio.wait_for(broker.round(wait_ms=30_000), 5)) == [0]
+
+    lead(tmp_path, story)
+
+
+def test_a_partition_whose_log_is_damaged_keeps_no_other_from_being_sent(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        broker.leads()
+
+        def read(offset: int, max_bytes: int, end_offset: int) -> list[bytes]:
+            raise CorruptBatch("the disk lost a bit")
+
+        broker.replicas[0].log.read = read  # type: ignore[method-assign, assignment]
+        positions = tuple((key, Position(1, 0)) for key in KEYS)
+        call = ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, positions, ()), 0, 1_000_000)
+        damaged, good = (await broker.server.fetch(call)).partitions
+        assert (damaged.partition, damaged.error_code) == (0, CorruptBatch.code)
+        assert good.batches
+
+    lead(tmp_path, story)
 
 
 def test_a_batch_that_does_not_fit_beside_the_others_comes_alone_in_the_next_round(tmp_path: Path) -> None:

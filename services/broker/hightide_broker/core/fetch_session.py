@@ -150,6 +150,7 @@ class LeaderSession(Generic[K]):
         self.next_round = 0
         self._watched: dict[K, _Watched] = {}
         self._touched: dict[K, None] = {}
+        self._held: dict[K, None] = {}
         self._wanted: dict[K, None] = {}
 
     def __len__(self) -> int:
@@ -179,6 +180,7 @@ class LeaderSession(Generic[K]):
                     watched.told_high_watermark = -1
                 watched.position = position
                 watched.quiet = False
+            self._held.pop(key, None)
             self._touched[key] = None
             self._wanted.pop(key, None)
         wanted = tuple((key, self._watched[key].position) for key in self._wanted if key in self._watched)
@@ -194,6 +196,26 @@ class LeaderSession(Generic[K]):
         """The partition leaves the session: forgotten, or refused (the follower will name it again)."""
         self._watched.pop(key, None)
         self._touched.pop(key, None)
+        self._held.pop(key, None)
+
+    def hold(self, key: K) -> None:
+        """What is new of a touched partition must not be answered yet: nothing more is asked about it until
+        it is released, so that it costs nothing while it waits."""
+        if key in self._touched:
+            del self._touched[key]
+            self._held[key] = None
+
+    def release(self) -> K:
+        """Let the partition that is held longest be answered; it is touched again."""
+        key = next(iter(self._held))
+        del self._held[key]
+        self._touched[key] = None
+        return key
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether any partition is held."""
+        return bool(self._held)
 
     def touch(self, key: K) -> bool:
         """The partition's log end, high watermark or leader epoch may have moved. True if it may be
@@ -202,7 +224,7 @@ class LeaderSession(Generic[K]):
         Called by the shell for every session after each append and each AdvanceHighWatermark; O(1).
         """
         watched = self._watched.get(key)
-        if watched is None or watched.quiet:
+        if watched is None or watched.quiet or key in self._held:
             return False
         self._touched[key] = None
         return True
