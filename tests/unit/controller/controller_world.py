@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
@@ -10,8 +12,9 @@ from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.invariants import check
 from hightide_controller.core.machine import step
 from hightide_controller.core.mends import ALL_MENDS, Mends
+from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.stores import BYTES_MAX, OPERATIONS_MAX
+from unit.controller.zookeeper_of_dictionaries import ZooKeeper
 
 TOPIC_ID = "0" * 31 + "1"
 FLIGHTS = TopicPartition("flights", 0)
@@ -39,12 +42,19 @@ class World:
     topics: dict[str, ev.Topic] = field(default_factory=dict)
     epoch_version: int = 7
     pending: list[ef.Effect] = field(default_factory=list)
+    writes: list[ef.StoreWrites] = field(default_factory=list)
+    stops: list[ef.SendStopReplica] = field(default_factory=list)
     told: list[ef.SendLeaderAndIsr] = field(default_factory=list)
     metadata: list[ef.SendUpdateMetadata] = field(default_factory=list)
     stores: list[ef.StoreLeaderAndIsr] = field(default_factory=list)
     answers: list[ef.Effect] = field(default_factory=list)
     last_sequence: int = 0
     others: list[ef.Effect] = field(default_factory=list)
+    zk: ZooKeeper = field(init=False)
+    lives: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.zk = ZooKeeper(self.zookeeper, self.topics)
 
     @classmethod
     def elected(
@@ -56,15 +66,25 @@ class World:
     ) -> World:
         """An active controller over these brokers, after everything it began with has been done."""
         world = cls(ClusterState(controller_id=1, mends=mends), dict(states or {}))
-        world.topics = {each.name: each for each in topics}
+        for each in topics:
+            world.zk.put(each)
         world.be_elected(*(broker(broker_id) for broker_id in brokers))
         world.settle()
         return world
 
     def be_elected(self, *brokers: ev.Broker, epoch: int = 1) -> None:
         self.send(ev.ControllerSeen(None))
-        snapshot = ev.Snapshot(brokers, tuple(self.topics.values()), dict(self.zookeeper))
-        self.send(ev.Elected(epoch, self.epoch_version, snapshot))
+        self.send(ev.Elected(epoch, self.epoch_version, self.zk.snapshot(*brokers)))
+
+    def take_over(self) -> None:
+        """The controller dies, with all that it had not done, and another one is elected."""
+        live = self.state.live_brokers()
+        epoch = self.state.controller_epoch + 1
+        self.epoch_version += 1
+        self.pending.clear()
+        self.state = ClusterState(controller_id=1)
+        self.last_sequence = 0
+        self.be_elected(*live, epoch=epoch)
 
     def send(self, event: ev.Event) -> None:
         """One event in; its effects wait until `settle`."""
@@ -76,7 +96,15 @@ class World:
                     self._check_limits(effect)
                     self.stores.append(effect)
                     self.pending.append(effect)
-                case ef.ReadStates() | ef.StoreTopic():
+                case ef.StoreWrites():
+                    self._check_topic_limits(effect)
+                    self.writes.append(effect)
+                    self.pending.append(effect)
+                case ef.SendStopReplica():
+                    self._check_sequence(effect.sequence)
+                    self._check_stopped(effect)
+                    self.stops.append(effect)
+                case ef.ReadStates() | ef.ReadTopics() | ef.StoreTopic():
                     self.pending.append(effect)
                 case ef.SendLeaderAndIsr():
                     self._check_sequence(effect.sequence)
@@ -85,7 +113,12 @@ class World:
                 case ef.SendUpdateMetadata():
                     self._check_sequence(effect.sequence)
                     self.metadata.append(effect)
-                case ef.AnswerCreateTopic() | ef.AnswerControlledShutdown() | ef.RefuseRequest():
+                case (
+                    ef.AnswerCreateTopic()
+                    | ef.AnswerControlledShutdown()
+                    | ef.AnswerTopic()
+                    | ef.RefuseRequest()
+                ):
                     self.answers.append(effect)
                 case _:
                     self.others.append(effect)
@@ -101,37 +134,33 @@ class World:
     def perform(self, effect: ef.Effect) -> None:
         """ZooKeeper does one thing and answers."""
         match effect:
-            case ef.StoreLeaderAndIsr():
+            case ef.StoreLeaderAndIsr() | ef.StoreWrites():
                 if effect.controller_epoch_version not in (None, self.epoch_version):
                     self.send(ev.Fenced())
                 elif self.try_apply(effect):
                     self.send(ev.StoreCommitted(effect.store_id))
                 else:
                     self.send(ev.StoreRefused(effect.store_id))
+            case ef.ReadTopics():
+                self.send(self.zk.read(effect.names, effect.cause))
             case ef.ReadStates():
                 self.send(ev.StatesRead({name: self.zookeeper.get(name) for name in effect.names}))
             case ef.StoreTopic():
                 if effect.topic.name in self.topics:
                     self.send(ev.TopicStoreRefused(effect.request_id, exists=True))
                 else:
-                    self.topics[effect.topic.name] = effect.topic
+                    self.zk.put(effect.topic)
                     self.send(ev.TopicStored(effect.request_id))
             case _:
                 raise AssertionError(effect)
 
-    def try_apply(self, effect: ef.StoreLeaderAndIsr) -> bool:
+    def try_apply(self, effect: ef.StoreLeaderAndIsr | ef.StoreWrites) -> bool:
         """What ZooKeeper does with a multi: all of it, or nothing."""
-        for change in effect.changes:
-            held = self.zookeeper.get(change.name)
-            if (None if held is None else held.partition_epoch) != change.expected_partition_epoch:
-                return False
-        for change in effect.changes:
-            self.zookeeper[change.name] = change.decided
-        return True
+        return self.zk.multi(effect.writes if isinstance(effect, ef.StoreWrites) else effect.changes)
 
     def apply_without_answer(self, effect: ef.Effect) -> None:
         """ZooKeeper commits a multi, but the connection breaks before it says so."""
-        assert isinstance(effect, ef.StoreLeaderAndIsr)
+        assert isinstance(effect, ef.StoreLeaderAndIsr | ef.StoreWrites)
         assert self.try_apply(effect)
         self.send(ev.StoreUnknown(effect.store_id))
 
@@ -152,6 +181,47 @@ class World:
     def decisions_told_to(self, broker_id: int) -> list[ef.Decision]:
         return [d for sent in self.told if sent.broker_id == broker_id for d in sent.decisions]
 
+    def stops_told_to(self, broker_id: int) -> list[ef.Stop]:
+        return [stop for sent in self.stops if sent.broker_id == broker_id for stop in sent.stops]
+
+    def put_topic(self, by_hand: ev.Topic) -> None:
+        """A hand creates a topic znode, and the watch tells."""
+        self.zk.put(by_hand)
+        found = self.zk.read_topic(by_hand.name)
+        assert found is not None
+        self.send(ev.TopicsChanged(added=(found,)))
+
+    def write_admin(self, admin: ev.Admin, cause: str = "") -> None:
+        """A hand creates or deletes znodes below /admin, and the watch tells."""
+        for held, written in (
+            (self.zk.moves, admin.reassignments),
+            (self.zk.additions, admin.additions),
+            (self.zk.removals, admin.removals),
+            (self.zk.deletions, admin.deletions),
+        ):
+            _write_all(held, written)
+        self.send(ev.AdminChanged(admin, cause))
+
+    def refusal(self) -> ef.RefuseRequest:
+        """The only answer so far."""
+        (answer,) = self.answers
+        assert isinstance(answer, ef.RefuseRequest)
+        return answer
+
+    def _check_topic_limits(self, effect: ef.StoreWrites) -> None:
+        costs = [cost_of(write) for write in effect.writes]
+        assert effect.writes
+        assert 1 + sum(operations for operations, _ in costs) <= OPERATIONS_MAX
+        assert sum(size_bytes for _, size_bytes in costs) <= BYTES_MAX + 100_000
+
+    def _check_stopped(self, effect: ef.SendStopReplica) -> None:
+        """A broker never stops a replica that ZooKeeper assigns to it."""
+        assert self.state.is_live(effect.broker_id)
+        for stop in effect.stops:
+            held = self.topics.get(stop.topic)
+            if held is not None and held.topic_id == stop.topic_id and stop.partition < len(held.assignment):
+                assert effect.broker_id not in held.assignment[stop.partition]
+
     def _check_limits(self, effect: ef.StoreLeaderAndIsr) -> None:
         operations = 1 + sum(1 if c.expected_partition_epoch is not None else 2 for c in effect.changes)
         assert effect.changes
@@ -170,5 +240,66 @@ class World:
         assert self.state.is_live(effect.broker_id)
         for decision in effect.decisions:
             held = self.zookeeper[TopicPartition(decision.topic, decision.partition)]
+            assert self.topics[decision.topic].topic_id == decision.topic_id
             assert decision.partition_epoch <= held.partition_epoch
             assert decision.leader_epoch <= held.leader_epoch
+
+
+def _write_all(held: dict[Any, Any], written: Mapping[Any, Any]) -> None:
+    for key, znode in written.items():
+        if znode is None:
+            del held[key]
+        else:
+            held[key] = znode
+
+
+def crashes(begin: Callable[[], World]) -> Iterator[World]:
+    """The worlds in which the controller dies after each thing that ZooKeeper does, answered or not.
+
+    `begin` makes a world in which something has just been asked for. Each world is handed out when the next
+    controller has done whatever it does.
+    """
+    for world in _after_each_step(begin):
+        for commits_unheard in (False, True):
+            interrupted = world()
+            if commits_unheard and isinstance(interrupted.pending[0], ef.StoreWrites | ef.StoreLeaderAndIsr):
+                interrupted.try_apply(interrupted.pending[0])
+            interrupted.take_over()
+            interrupted.settle()
+            yield interrupted
+
+
+def lost_answers(begin: Callable[[], World]) -> Iterator[World]:
+    """The worlds in which the outcome of one multi is unknown, whether it has happened or not."""
+    for world in _after_each_step(begin):
+        for commits in (False, True):
+            interrupted = world()
+            effect = interrupted.pending[0]
+            if isinstance(effect, ef.StoreWrites | ef.StoreLeaderAndIsr):
+                interrupted.pending.pop(0)
+                if commits:
+                    interrupted.try_apply(effect)
+                interrupted.send(ev.StoreUnknown(effect.store_id))
+                interrupted.settle()
+                yield interrupted
+
+
+def _after_each_step(begin: Callable[[], World]) -> Iterator[Callable[[], World]]:
+    steps = 0
+    while True:
+        world = begin()
+        for _ in range(steps):
+            if world.pending:
+                world.perform(world.pending.pop(0))
+        if not world.pending:
+            assert steps > 0, "nothing was asked for"
+            return
+
+        def again(steps: int = steps) -> World:
+            world = begin()
+            for _ in range(steps):
+                world.perform(world.pending.pop(0))
+            return world
+
+        yield again
+        steps += 1

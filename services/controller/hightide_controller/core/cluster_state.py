@@ -7,12 +7,11 @@ The indexes make a failure cost what it touches, never what exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
-from hightide_controller.core.effects import Change
-from hightide_controller.core.events import Broker, Topic
+from hightide_controller.core.events import Broker, ThrottleZnode, Topic
 from hightide_controller.core.mends import ALL_MENDS, Mends
 from hightide_controller.core.partition import (
     NO_LEADER,
@@ -22,8 +21,19 @@ from hightide_controller.core.partition import (
     PartitionState,
     TopicPartition,
 )
+from hightide_controller.core.purposes import Purpose
+from hightide_controller.core.topic_work import TopicWork
+from hightide_controller.core.writes import Change, Write
 
-__all__ = ["VALID_ROLE_PREDECESSORS", "ClusterState", "Role", "StoreInFlight", "Waiter"]
+__all__ = [
+    "VALID_ROLE_PREDECESSORS",
+    "Alteration",
+    "ClusterState",
+    "Role",
+    "StoreInFlight",
+    "TopicStoreInFlight",
+    "Waiter",
+]
 
 
 class Role(Enum):
@@ -54,23 +64,48 @@ class StoreInFlight:
     cause: str
     bounced: frozenset[int]
     """The brokers that the decisions in it took for bounced."""
+    topic_ids: dict[str, str]
+    """Which topics are meant: another one may bear a name when it is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStoreInFlight:
+    """A multi about one topic (topic_writes.py) that was handed to ZooKeeper and not answered yet."""
+
+    topic_name: str
+    writes: tuple[Write, ...]
+    partitions: tuple[TopicPartition, ...]
+    """Those whose znodes it writes; nothing else is written about them meanwhile."""
+    cause: str
+    request_ids: tuple[int, ...]
+    """The requests whose wishes it carries: they wait for what brokers are told of it."""
 
 
 @dataclass(slots=True)
 class Waiter:
-    """A request that is answered when its partitions are decided, stored and acknowledged."""
+    """A request that is answered when what it asks for is decided, stored and acknowledged."""
 
     request_id: int
     cause: str
     """What its effects are told to follow from."""
-    topic: Topic | None
-    """The topic being created; None for a controlled shutdown."""
-    broker_id: int | None
-    """The broker that shuts down; None for a topic."""
-    undecided: set[TopicPartition]
+    purpose: Purpose
+    undecided: set[TopicPartition] = field(default_factory=set)
     """Partitions that are not settled: not known yet, being written, or being read again."""
+    is_unwritten: bool = False
+    """Whether ZooKeeper does not hold yet what it asks for."""
     unacknowledged: dict[int, int] = field(default_factory=dict)
     """Broker id to the sequence that it must acknowledge."""
+
+
+@dataclass(slots=True)
+class Alteration:
+    """What became of a topic's partitions when its znode was written or read."""
+
+    added: list[TopicPartition] = field(default_factory=list)
+    removed: list[Partition] = field(default_factory=list)
+    """As they were."""
+    moved: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    """Those with another AR, and the replicas that are not in it any more."""
 
 
 @dataclass(slots=True)
@@ -100,7 +135,15 @@ class ClusterState:
     """NEW and OFFLINE partitions."""
     under_replicated: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions whose ISR is smaller than AR, in the order in which they are read again."""
-    stores: dict[int, StoreInFlight] = field(default_factory=dict)
+    work: dict[str, TopicWork] = field(default_factory=dict)
+    """By topic name, also of topics that do not exist: what is to be done about them."""
+    due_topics: dict[str, str] = field(default_factory=dict)
+    """Topics whose work may go on, and why: decided at the end of the step."""
+    throttle: ThrottleZnode | None = None
+    """The speed limit of moves."""
+    complaints: dict[str, str] = field(default_factory=dict)
+    """What an operator should look at: subject (mostly a path) to sentence."""
+    stores: dict[int, StoreInFlight | TopicStoreInFlight] = field(default_factory=dict)
     """By store id."""
     storing: set[TopicPartition] = field(default_factory=set)
     """Partitions with a write under way."""
@@ -135,33 +178,95 @@ class ClusterState:
         assert self.role in VALID_ROLE_PREDECESSORS[role], (self.role, role)
         self.role = role
 
+    def work_of(self, topic_name: str) -> TopicWork:
+        """What is to be done about a topic; made where there was nothing."""
+        return self.work.setdefault(topic_name, TopicWork())
+
+    def mark_due(self, topic_name: str, cause: str) -> None:
+        """Something about a topic changed: decide at the end of this step how its work goes on."""
+        if topic_name in self.work:
+            self.due_topics[topic_name] = cause or self.due_topics.get(topic_name, "")
+
+    def mark_all_due(self, cause: str) -> None:
+        """Brokers came or went: what could not be done about topics may be possible now."""
+        for topic_name in self.work:
+            self.mark_due(topic_name, cause)
+
+    def is_being_deleted(self, topic_name: str) -> bool:
+        """Whether a topic is on its way out: nobody is elected for it any more."""
+        work = self.work.get(topic_name)
+        return work is not None and work.deletion is not None
+
     def add_topic(self, topic: Topic) -> tuple[TopicPartition, ...]:
         """Take a topic in with all its partitions NEW; its name must not be known."""
         assert topic.name not in self.topics, topic.name
+        assert topic.topic_id, topic.name
+        assert topic.has_marker, topic.name
+        assert not topic.is_bare, topic.name
         self.topics[topic.name] = topic
-        added = []
+        return tuple(
+            self._add_partition(TopicPartition(topic.name, number), replicas)
+            for number, replicas in enumerate(topic.assignment)
+        )
+
+    def alter_topic(self, topic: Topic) -> Alteration:
+        """Take over what the znode of a known topic holds: partitions come, go, and get other replicas."""
+        before = self.topics[topic.name]
+        assert before.topic_id == topic.topic_id, topic.name
+        self.topics[topic.name] = topic
+        altered = Alteration()
+        if before.assignment == topic.assignment:
+            return altered
         for number, replicas in enumerate(topic.assignment):
             name = TopicPartition(topic.name, number)
-            self.partitions[name] = Partition(name, replicas, PartitionState.NEW, None)
-            self.unled.add(name)
-            for broker_id in replicas:
-                self.replicas_on.setdefault(broker_id, set()).add(name)
-            added.append(name)
-        return tuple(added)
+            if number >= len(before.assignment):
+                altered.added.append(self._add_partition(name, replicas))
+            elif replicas != before.assignment[number]:
+                altered.moved[name] = tuple(r for r in before.assignment[number] if r not in replicas)
+                self._replace_replicas(name, replicas)
+        for number in range(len(topic.assignment), len(before.assignment)):
+            altered.removed.append(self._drop_partition(TopicPartition(topic.name, number)))
+        return altered
 
-    def forget_topic(self, topic_name: str) -> Topic:
-        """Drop a topic and everything known of its partitions."""
+    def forget_topic(self, topic_name: str) -> tuple[Topic, list[Partition]]:
+        """Drop a topic and everything known of its partitions; hands both back as they were."""
         topic = self.topics.pop(topic_name)
-        for number in range(len(topic.assignment)):
-            name = TopicPartition(topic_name, number)
-            partition = self.partitions.pop(name)
-            assert partition.state in VALID_PREDECESSORS[PartitionState.NON_EXISTENT]
-            self._unindex(partition)
-            for broker_id in partition.replicas:
-                self.replicas_on[broker_id].discard(name)
-            self.unled.discard(name)
-            self.again.pop(name, None)
-        return topic
+        return topic, [
+            self._drop_partition(TopicPartition(topic_name, number))
+            for number in range(len(topic.assignment))
+        ]
+
+    def _add_partition(self, name: TopicPartition, replicas: tuple[int, ...]) -> TopicPartition:
+        self.partitions[name] = Partition(name, replicas, PartitionState.NEW, None)
+        self.unled.add(name)
+        for broker_id in replicas:
+            self.replicas_on.setdefault(broker_id, set()).add(name)
+        return name
+
+    def _drop_partition(self, name: TopicPartition) -> Partition:
+        partition = self.partitions.pop(name)
+        assert partition.state in VALID_PREDECESSORS[PartitionState.NON_EXISTENT]
+        self._unindex(partition)
+        for broker_id in partition.replicas:
+            self.replicas_on[broker_id].discard(name)
+        self.unled.discard(name)
+        self.again.pop(name, None)
+        self.rereading.discard(name)
+        self.doubtful.pop(name, None)
+        return partition
+
+    def _replace_replicas(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
+        partition = self.partitions[name]
+        for broker_id in partition.replicas:
+            self.replicas_on[broker_id].discard(name)
+        for broker_id in replicas:
+            self.replicas_on.setdefault(broker_id, set()).add(name)
+        known = partition.leader_and_isr
+        self.partitions[name] = replace(partition, replicas=replicas)
+        if known is not None and len(known.isr) < len(replicas):
+            self.under_replicated.setdefault(name, None)
+        else:
+            self.under_replicated.pop(name, None)
 
     def record(self, name: TopicPartition, leader_and_isr: LeaderAndIsr | None) -> Partition:
         """Take over what ZooKeeper holds for a partition, and keep the indexes true."""
@@ -177,6 +282,7 @@ class ClusterState:
         self._unindex(before)
         after = Partition(name, before.replicas, state, leader_and_isr)
         self.partitions[name] = after
+        self.note_progress(name)
         if leader_and_isr is None:
             self.unled.add(name)
             return after
@@ -190,6 +296,14 @@ class ClusterState:
         if len(leader_and_isr.isr) < len(before.replicas):
             self.under_replicated[name] = None
         return after
+
+    def note_progress(self, name: TopicPartition) -> None:
+        """A partition changed, or is free to be written again: what waits for that may go on."""
+        work = self.work.get(name.topic)
+        if work is not None:
+            if name.partition in work.moves:
+                work.due_moves[name.partition] = None
+            self.due_topics.setdefault(name.topic, "")
 
     def _unindex(self, partition: Partition) -> None:
         known = partition.leader_and_isr

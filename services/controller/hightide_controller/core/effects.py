@@ -110,7 +110,7 @@ class ReadStates:
 
 @dataclass(frozen=True, slots=True)
 class StoreTopic:
-    """One multi: check /controller_epoch, create the topic znode, its id marker and, with settings, its config.
+    """One multi: check /controller_epoch, create the topic znode, its id marker and its settings if any.
 
     The versions of what is created are 0.
     """

@@ -29,17 +29,25 @@ class Candidates:
 
 
 def decide(
-    partition: Partition, candidates: Candidates, controller_epoch: int, mends: Mends, unclean: bool
+    partition: Partition,
+    candidates: Candidates,
+    controller_epoch: int,
+    mends: Mends,
+    unclean: bool,
+    first_leader_epoch: int = 0,
 ) -> LeaderAndIsr | None:
-    """What to write for this partition, or None. `unclean`: the topic allows an unclean election."""
+    """What to write for this partition, or None. `unclean`: the topic allows an unclean election.
+
+    A NEW partition begins with `first_leader_epoch`: its number may have been in use before.
+    """
     known = partition.leader_and_isr
     if known is None:
-        return _initialise(partition, candidates, controller_epoch, leader_epoch=0, partition_epoch=0)
+        return _initialise(partition, candidates, controller_epoch, first_leader_epoch, partition_epoch=0)
     if known.leader == NO_LEADER and not mends.new_is_not_offline:
         return _initialise(
             partition, candidates, controller_epoch, known.leader_epoch + 1, known.partition_epoch + 1
         )
-    isr = _isr_that_stays(known.isr, candidates)
+    isr = _isr_that_stays(partition.replicas, known.isr, candidates)
     leader = known.leader
     if not isr:
         leader, isr = _without_isr(partition, known, candidates, mends, unclean)
@@ -69,9 +77,14 @@ def _initialise(
     return LeaderAndIsr(isr[0], leader_epoch, isr, controller_epoch, partition_epoch)
 
 
-def _isr_that_stays(isr: tuple[int, ...], candidates: Candidates) -> tuple[int, ...]:
-    """The live part of the ISR, without those that leave or bounced as long as anyone else is left."""
-    live = tuple(broker_id for broker_id in isr if broker_id in candidates.live)
+def _isr_that_stays(
+    replicas: tuple[int, ...], isr: tuple[int, ...], candidates: Candidates
+) -> tuple[int, ...]:
+    """The live part of the ISR, without those that leave or bounced as long as anyone else is left.
+
+    Nobody stays who is not in AR any more, as after a hand has written the topic znode (KAFKA-9672).
+    """
+    live = tuple(broker_id for broker_id in isr if broker_id in candidates.live and broker_id in replicas)
     staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
     steady = tuple(broker_id for broker_id in staying if broker_id not in candidates.bounced)
     return steady or staying or live

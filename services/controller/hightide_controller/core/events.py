@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.requests import (
+    AddPartitionsRequested,
+    AlterTopicConfigRequested,
+    DeleteTopicRequested,
+    RemovePartitionsRequested,
+)
 
 __all__ = [
     "AdditionZnode",
@@ -63,7 +69,8 @@ class Broker:
 class Topic:
     """A topic znode with its settings; `assignment` holds AR of each partition, by partition number.
 
-    `topic_id` is 32 hexadecimal digits; empty where a hand wrote the znode as V3 describes it.
+    `topic_id` is 32 hexadecimal digits. Where a hand wrote the znode as V3 describes it, without an id, the
+    store has made one up (`is_bare`), which holds when it is written.
     """
 
     name: str
@@ -77,7 +84,9 @@ class Topic:
     first_leader_epochs: dict[int, int] = field(default_factory=dict)
     """Partition → the leader epoch that it begins with, where its number was used and removed before."""
     has_marker: bool = True
-    """Whether /brokers/topic_ids/[topic id] exists."""
+    """Whether /brokers/topic_ids/[topic id] exists and names this topic."""
+    is_bare: bool = False
+    """Whether the znode holds no id: `topic_id` was made up by who read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +123,10 @@ class DeletionZnode:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleZnode:
-    """What /config/reassignment holds."""
+    """What /config/reassignment holds; `version` None: it does not exist."""
 
     throttle_bytes_per_s: int
-    version: int
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +169,18 @@ class ConfigsChanged:
 class TopicsRead:
     """The answer to ReadTopics: all that ZooKeeper holds about these topics. None: there is no such topic.
 
-    `states` holds the partitions of these topics, None where there is no leaderAndISR; `admin` what stands
-    below /admin about them, None where there is nothing.
+    `unreadable` are those that cannot be understood; they are complained about in `admin`. `states` holds
+    the partitions of these topics, None where there is no leaderAndISR, absent where it cannot be understood;
+    `admin` is all that stands below /admin about these topics: what is absent there is not there.
+    `leftovers`: znodes below the topic that belong to no partition of AR, or have no leaderAndISR below
+    them, with the partition epoch of the leaderAndISR; None: the parent stands alone.
     """
 
     topics: dict[str, Topic | None]
     states: dict[TopicPartition, LeaderAndIsr | None]
     admin: Admin
+    leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
     cause: str = ""
 
 
@@ -190,7 +204,11 @@ class BalanceDue:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a new controller reads from ZooKeeper (V3 D.3); a NEW partition has no state."""
+    """Everything that a new controller reads from ZooKeeper (V3 D.3); a NEW partition has no state.
+
+    What cannot be understood is left out, and complained about in `admin.complaints`; a topic whose settings
+    alone cannot be is in, without them.
+    """
 
     brokers: tuple[Broker, ...]
     topics: tuple[Topic, ...]
@@ -259,7 +277,11 @@ class BrokerProcessDied:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The children of /brokers/topics changed: topics that are new to this controller, and names gone."""
+    """The children of /brokers/topics changed: topics that are new to this controller, and names gone.
+
+    A topic that was deleted and created again between two reads is in `added`, with its new id. What is
+    about a topic that this controller knows already is a hint, and looked at by ReadTopics.
+    """
 
     added: tuple[Topic, ...] = ()
     removed: tuple[str, ...] = ()
@@ -268,7 +290,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class StoreCommitted:
-    """The multi of a StoreLeaderAndIsr committed as a whole."""
+    """The multi of a StoreLeaderAndIsr or StoreWrites committed as a whole."""
 
     store_id: int
 
@@ -380,6 +402,9 @@ Event = (
     | BrokersChanged
     | BrokerProcessDied
     | TopicsChanged
+    | TopicsRead
+    | AdminChanged
+    | ConfigsChanged
     | StoreCommitted
     | StoreRefused
     | StoreUnknown
@@ -387,6 +412,10 @@ Event = (
     | BrokerAcknowledged
     | LeadershipDeclined
     | CreateTopicRequested
+    | DeleteTopicRequested
+    | AddPartitionsRequested
+    | RemovePartitionsRequested
+    | AlterTopicConfigRequested
     | TopicStored
     | TopicStoreRefused
     | ControlledShutdownRequested

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.cluster_state import ClusterState, Role, StoreInFlight
 from hightide_controller.core.partition import NO_LEADER, PartitionState, TopicPartition
+from hightide_controller.core.purposes import ShutsDown
 
 __all__ = ["check"]
 
@@ -17,6 +18,7 @@ def check(state: ClusterState) -> None:
     _check_partitions(state)
     _check_indexes(state)
     _check_stores(state)
+    _check_work(state)
     for broker_id in (*state.dead, *state.shutting_down):
         assert broker_id in state.brokers, f"{broker_id} is marked but not registered"
 
@@ -31,6 +33,7 @@ def _check_partitions(state: ClusterState) -> None:
             assert partition.state is PartitionState.NEW
             continue
         assert len(set(known.isr)) == len(known.isr), f"{name} has a broker twice in its ISR"
+        assert set(known.isr) <= set(partition.replicas), f"{name} has a stranger in its ISR"
         offline = known.leader == NO_LEADER
         assert (partition.state is PartitionState.OFFLINE) == offline, name
         if not offline:
@@ -68,8 +71,30 @@ def _check_indexes(state: ClusterState) -> None:
 
 
 def _check_stores(state: ClusterState) -> None:
-    in_stores = [change.name for store in state.stores.values() for change in store.changes]
+    in_stores: list[TopicPartition] = []
+    for store_id, store in state.stores.items():
+        if isinstance(store, StoreInFlight):
+            in_stores += [change.name for change in store.changes]
+        else:
+            in_stores += store.partitions
+            assert state.work[store.topic_name].store_id == store_id, "a topic has two writes under way"
     assert len(set(in_stores)) == len(in_stores), "a partition has two writes under way"
     assert state.storing == set(in_stores)
     assert not state.storing & state.rereading
     assert set(state.again) <= state.storing | state.rereading, "a partition waits for nothing"
+
+
+def _check_work(state: ClusterState) -> None:
+    assert not state.due_topics, "what is due is decided in the same step"
+    for topic_name, work in state.work.items():
+        assert not work.is_idle, f"{topic_name} has work that is none"
+        assert work.store_id is None or work.store_id in state.stores
+        assert not (work.store_id is not None and work.is_reading), "it is read while it is written"
+        assert not (work.newcomer is not None and topic_name in state.topics)
+        assert work.deletion is None or topic_name in state.topics
+        assert work.unsure <= state.rereading
+        assert set(work.complaints.items()) <= set(state.complaints.items()) or len(state.complaints) >= 1_000
+    for waiter in state.waiters.values():
+        if waiter.is_unwritten and not isinstance(waiter.purpose, ShutsDown):
+            topic_name = waiter.purpose.topic.name
+            assert topic_name in state.work, f"nothing is done for request {waiter.request_id}"

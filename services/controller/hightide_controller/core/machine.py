@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core import requests as rq
+from hightide_controller.core.admin import on_admin_changed
+from hightide_controller.core.cluster_state import ClusterState, Role, StoreInFlight, TopicStoreInFlight
+from hightide_controller.core.deletion import on_delete_topic
 from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
 from hightide_controller.core.membership import (
     on_broker_process_died,
@@ -20,6 +23,14 @@ from hightide_controller.core.membership import (
 from hightide_controller.core.refresh import on_ticked
 from hightide_controller.core.stores import on_committed, on_failed, on_states_read
 from hightide_controller.core.takeover import on_campaign_lost, on_controller_seen, on_elected, resign
+from hightide_controller.core.topic_news import on_topic_committed, on_topics_read
+from hightide_controller.core.topic_requests import (
+    on_add_partitions,
+    on_alter_topic_config,
+    on_remove_partitions,
+)
+from hightide_controller.core.topic_settings import on_configs_changed
+from hightide_controller.core.topic_writes import decide_due, on_topic_failed, wake_resting
 from hightide_controller.core.topics import (
     on_create_topic,
     on_topic_store_refused,
@@ -36,8 +47,30 @@ from hightide_controller.core.waiters import (
 __all__ = ["step"]
 
 _ROLE_EVENTS: Final = (ev.ControllerSeen, ev.Elected, ev.CampaignLost, ev.Fenced, ev.SessionLost)
-_REQUESTS: Final = (ev.CreateTopicRequested, ev.ControlledShutdownRequested)
+_REQUESTS: Final = (
+    ev.CreateTopicRequested,
+    ev.ControlledShutdownRequested,
+    rq.DeleteTopicRequested,
+    rq.AddPartitionsRequested,
+    rq.RemovePartitionsRequested,
+    rq.AlterTopicConfigRequested,
+)
 _STORE_OUTCOMES: Final = (ev.StoreCommitted, ev.StoreRefused, ev.StoreUnknown)
+
+_AboutTopics = (
+    ev.TopicsChanged
+    | ev.TopicsRead
+    | ev.AdminChanged
+    | ev.ConfigsChanged
+    | ev.StatesRead
+    | ev.CreateTopicRequested
+    | ev.TopicStored
+    | ev.TopicStoreRefused
+    | rq.DeleteTopicRequested
+    | rq.AddPartitionsRequested
+    | rq.RemovePartitionsRequested
+    | rq.AlterTopicConfigRequested
+)
 
 
 def step(state: ClusterState, event: ev.Event) -> tuple[ClusterState, tuple[Effect, ...]]:
@@ -51,6 +84,7 @@ def step(state: ClusterState, event: ev.Event) -> tuple[ClusterState, tuple[Effe
     if isinstance(event, _STORE_OUTCOMES) and event.store_id not in state.stores:
         return state, ()
     effects = _dispatch(state, event)
+    effects += decide_due(state)
     return state, (*effects, *answer_settled(state))
 
 
@@ -67,32 +101,71 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
         case ev.SessionLost():
             return resign(state, "ZooKeeper expired the session")
         case ev.BrokersChanged():
+            state.mark_all_due(event.cause)
             return on_brokers_changed(state, event)
         case ev.BrokerProcessDied():
+            state.mark_all_due(event.cause)
             return on_broker_process_died(state, event)
-        case ev.TopicsChanged():
-            return on_topics_changed(state, event)
-        case ev.StoreCommitted():
-            return on_committed(state, event)
-        case ev.StoreRefused() | ev.StoreUnknown():
-            return on_failed(state, event)
-        case ev.StatesRead():
-            return on_states_read(state, event)
+        case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown():
+            return _on_store_answered(state, event)
         case ev.BrokerAcknowledged():
             return on_broker_acknowledged(state, event)
         case ev.LeadershipDeclined():
             return on_leadership_declined(state, event)
-        case ev.CreateTopicRequested():
-            return on_create_topic(state, event)
-        case ev.TopicStored():
-            return on_topic_stored(state, event)
-        case ev.TopicStoreRefused():
-            return on_topic_store_refused(state, event)
         case ev.ControlledShutdownRequested():
             return on_controlled_shutdown(state, event)
         case ev.WaitExpired():
             return on_wait_expired(state, event)
         case ev.Ticked():
+            wake_resting(state)
             return on_ticked(state)
         case _:
+            return _dispatch_about_topics(state, event)
+
+
+def _dispatch_about_topics(state: ClusterState, event: _AboutTopics) -> list[Effect]:
+    match event:
+        case ev.TopicsChanged():
+            return on_topics_changed(state, event)
+        case ev.TopicsRead():
+            return on_topics_read(state, event)
+        case ev.AdminChanged():
+            return on_admin_changed(state, event)
+        case ev.ConfigsChanged():
+            return on_configs_changed(state, event)
+        case ev.StatesRead():
+            return on_states_read(state, event)
+        case ev.CreateTopicRequested():
+            return on_create_topic(state, event)
+        case rq.DeleteTopicRequested():
+            return on_delete_topic(state, event)
+        case rq.AddPartitionsRequested():
+            return on_add_partitions(state, event)
+        case rq.RemovePartitionsRequested():
+            return on_remove_partitions(state, event)
+        case rq.AlterTopicConfigRequested():
+            return on_alter_topic_config(state, event)
+        case ev.TopicStored():
+            return on_topic_stored(state, event)
+        case ev.TopicStoreRefused():
+            return on_topic_store_refused(state, event)
+        case _:
             assert_never(event)
+
+
+def _on_store_answered(
+    state: ClusterState, event: ev.StoreCommitted | ev.StoreRefused | ev.StoreUnknown
+) -> list[Effect]:
+    store = state.stores.pop(event.store_id)
+    is_unknown = isinstance(event, ev.StoreUnknown)
+    match store:
+        case StoreInFlight():
+            if isinstance(event, ev.StoreCommitted):
+                return on_committed(state, store)
+            return on_failed(state, store, is_unknown=is_unknown)
+        case TopicStoreInFlight():
+            if isinstance(event, ev.StoreCommitted):
+                return on_topic_committed(state, store)
+            return on_topic_failed(state, store, is_unknown=is_unknown)
+        case _:
+            assert_never(store)

@@ -26,14 +26,17 @@ from hightide_controller.core.effects import (
     StoreLeaderAndIsr,
 )
 from hightide_controller.core.elections import Candidates, decide
-from hightide_controller.core.events import StatesRead, StoreCommitted, StoreRefused, StoreUnknown
+from hightide_controller.core.events import StatesRead
+from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from hightide_controller.core.purposes import ShutsDown
 from hightide_controller.core.topic_configs import allows_unclean
 
 __all__ = [
-    "OPERATIONS_MAX",
     "READS_MAX",
     "candidates_of",
+    "decide_again",
+    "decision_of",
     "on_committed",
     "on_failed",
     "on_states_read",
@@ -43,13 +46,7 @@ __all__ = [
     "send_metadata",
 ]
 
-OPERATIONS_MAX: Final = 1_000
-"""Of one multi, the epoch check included. Beyond the packet limit ZooKeeper drops the connection."""
-BYTES_MAX: Final = 400_000
 READS_MAX: Final = 1_000
-_BYTES_BESIDE_NAMES: Final = 330
-"""Of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
-_BYTES_A_REPLICA: Final = 11
 
 
 def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) -> Candidates:
@@ -69,7 +66,8 @@ def reconsider(
 ) -> list[Effect]:
     """Decide about each partition and store what changes; the busy ones are decided later.
 
-    Elections come before mere shrinks, because clients wait for the former.
+    Elections come before mere shrinks, because clients wait for the former. Nobody is elected for a topic
+    that is being deleted.
     """
     candidates = candidates_of(state, bounced)
     elections: list[Change] = []
@@ -79,9 +77,18 @@ def reconsider(
         if name in state.storing or name in state.rereading:
             state.again[name] = state.again.get(name, frozenset()) | bounced
             continue
+        if state.is_being_deleted(name.topic):
+            continue
         partition = state.partitions[name]
-        unclean = allows_unclean(state.topics[name.topic].configs)
-        decided = decide(partition, candidates, state.controller_epoch, state.mends, unclean)
+        topic = state.topics[name.topic]
+        decided = decide(
+            partition,
+            candidates,
+            state.controller_epoch,
+            state.mends,
+            unclean=allows_unclean(topic.configs),
+            first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
+        )
         if decided is None:
             continue
         known = partition.leader_and_isr
@@ -113,11 +120,7 @@ def _store(
     operations = 1
     size_bytes = 0
     for change in changes:
-        # A create needs the partition's own znode as a parent: two operations.
-        cost = 1 if change.expected_partition_epoch is not None else 2
-        weight = cost * (
-            _BYTES_BESIDE_NAMES + len(change.name.topic) + _BYTES_A_REPLICA * len(change.decided.isr)
-        )
+        cost, weight = cost_of(change)
         if chunk and (operations + cost > OPERATIONS_MAX or size_bytes + weight > BYTES_MAX):
             yield _multi(state, chunk, cause, bounced)
             chunk, operations, size_bytes = [], 1, 0
@@ -134,7 +137,8 @@ def _multi(
     store_id = state.next_store_id
     state.next_store_id += 1
     changes = tuple(chunk)
-    state.stores[store_id] = StoreInFlight(changes, cause, bounced)
+    topic_ids = {change.name.topic: state.topics[change.name.topic].topic_id for change in changes}
+    state.stores[store_id] = StoreInFlight(changes, cause, bounced, topic_ids)
     for change in changes:
         assert change.name not in state.storing
         state.storing.add(change.name)
@@ -142,32 +146,42 @@ def _multi(
     return StoreLeaderAndIsr(store_id, version, changes, cause)
 
 
-def on_committed(state: ClusterState, event: StoreCommitted) -> list[Effect]:
+def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
     """The decisions are the truth now: brokers hear of them at once, without waiting for other multis."""
-    store = state.stores.pop(event.store_id)
     names = []
+    replaced = []
     for change in store.changes:
         state.storing.discard(change.name)
-        if change.name in state.partitions:
+        if change.name not in state.partitions:
+            continue
+        if state.topics[change.name.topic].topic_id == store.topic_ids[change.name.topic]:
             state.record(change.name, change.decided)
             names.append(change.name)
+        else:
+            # It was about an earlier topic of this name, which a hand has taken away meanwhile.
+            replaced.append(change.name)
     effects = send_decisions(state, names, store.cause)
     effects += send_metadata(state, names, store.cause)
-    return effects + _decide_again(state, names, store.cause)
+    effects += decide_again(state, names, store.cause)
+    return effects + _reread(state, replaced, store)
 
 
-def on_failed(state: ClusterState, event: StoreRefused | StoreUnknown) -> list[Effect]:
+def on_failed(state: ClusterState, store: StoreInFlight, *, is_unknown: bool) -> list[Effect]:
     """Nothing of the multi holds, or nobody knows: read what ZooKeeper holds before anything is decided."""
-    store = state.stores.pop(event.store_id)
     names = []
     for change in store.changes:
         state.storing.discard(change.name)
         if change.name in state.partitions:
-            state.rereading.add(change.name)
-            if isinstance(event, StoreUnknown) and change.expected_partition_epoch is not None:
+            if is_unknown and change.expected_partition_epoch is not None:
                 state.doubtful[change.name] = change.expected_partition_epoch
-            state.again[change.name] = state.again.get(change.name, frozenset()) | store.bounced
             names.append(change.name)
+    return _reread(state, names, store)
+
+
+def _reread(state: ClusterState, names: list[TopicPartition], store: StoreInFlight) -> list[Effect]:
+    for name in names:
+        state.rereading.add(name)
+        state.again[name] = state.again.get(name, frozenset()) | store.bounced
     return read_again(names, store.cause)
 
 
@@ -198,6 +212,7 @@ def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
         if name not in state.rereading and not _is_newer(read, known):
             continue
         state.rereading.discard(name)
+        state.note_progress(name)
         decidable.append(name)
         if read != known:
             state.record(name, read)
@@ -205,7 +220,7 @@ def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
                 changed.append(name)
     effects = send_decisions(state, changed, event.cause)
     effects += send_metadata(state, changed, event.cause)
-    effects += _decide_again(state, decidable, event.cause)
+    effects += decide_again(state, decidable, event.cause)
     effects += reconsider(state, [n for n in decidable if n not in state.storing], event.cause)
     return effects + _settle_doubts(state, decidable, event.cause)
 
@@ -236,7 +251,7 @@ def _is_newer(read: LeaderAndIsr | None, known: LeaderAndIsr | None) -> bool:
     return read.partition_epoch > known.partition_epoch
 
 
-def _decide_again(state: ClusterState, names: list[TopicPartition], cause: str) -> list[Effect]:
+def decide_again(state: ClusterState, names: Iterable[TopicPartition], cause: str) -> list[Effect]:
     """Decide what waited for these partitions to become free."""
     waiting: dict[frozenset[int], list[TopicPartition]] = {}
     for name in names:
@@ -254,9 +269,13 @@ def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
     partition = state.partitions[name]
     known = partition.leader_and_isr
     assert known is not None, name
+    topic = state.topics[name.topic]
+    work = state.work.get(name.topic)
+    move = None if work is None else work.moves.get(name.partition)
+    adding = () if move is None or not move.original else move.target
     return Decision(
         topic=name.topic,
-        topic_id=state.topics[name.topic].topic_id,
+        topic_id=topic.topic_id,
         partition=name.partition,
         leader=known.leader,
         leader_epoch=known.leader_epoch,
@@ -264,6 +283,8 @@ def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
         replicas=partition.replicas,
         partition_epoch=known.partition_epoch,
         controller_epoch=known.controller_epoch,
+        first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
+        adding_replicas=tuple(r for r in adding if move is not None and r not in move.original),
     )
 
 
@@ -301,8 +322,8 @@ def send_metadata(state: ClusterState, names: Collection[TopicPartition], cause:
         return []
     sequence = state.take_sequence()
     for waiter in state.waiters.values():
-        if waiter.topic is not None and not waiter.undecided.isdisjoint(names):
-            # Whoever creates a topic asks any broker for it next, and its leaders first of all.
+        if not isinstance(waiter.purpose, ShutsDown) and not waiter.undecided.isdisjoint(names):
+            # Whoever creates or grows a topic asks any broker for it next, and its leaders first of all.
             for broker_id in waiter.unacknowledged:
                 waiter.unacknowledged[broker_id] = sequence
     return [SendUpdateMetadata(receivers, sequence, tuple(names), cause=cause)]

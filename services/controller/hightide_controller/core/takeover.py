@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hightide_controller.core.admin import take_admin
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import (
     AnswerControlledShutdown,
@@ -65,19 +66,21 @@ def on_elected(state: ClusterState, event: Elected) -> list[Effect]:
     assert event.controller_epoch > state.controller_epoch, "a controller epoch never comes twice"
     state.controller_epoch = event.controller_epoch
     state.controller_epoch_version = event.controller_epoch_version
-    effects = _take_in(state, event.snapshot)
+    effects = _take_in(state, event.snapshot, event.cause)
     effects += tell_everything(state, list(state.live_brokers()), event.cause)
     acts = reconsider(state, state.partitions.keys(), event.cause)
     steady = [
         name
         for name, partition in state.partitions.items()
-        if partition.leader_and_isr is not None and name not in state.storing
+        if partition.leader_and_isr is not None
+        and name not in state.storing
+        and not state.is_being_deleted(name.topic)
     ]
     effects += send_decisions(state, steady, event.cause)
     return effects + acts
 
 
-def _take_in(state: ClusterState, snapshot: Snapshot) -> list[Effect]:
+def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect]:
     assert not state.topics
     assert not state.brokers
     state.brokers = {broker.broker_id: broker for broker in snapshot.brokers}
@@ -85,7 +88,7 @@ def _take_in(state: ClusterState, snapshot: Snapshot) -> list[Effect]:
     for name, leader_and_isr in snapshot.states.items():
         if TopicPartition(*name) in state.partitions:
             state.record(name, leader_and_isr)
-    return effects
+    return effects + take_admin(state, snapshot.admin, cause)
 
 
 def resign(state: ClusterState, reason: str) -> list[Effect]:
@@ -118,6 +121,10 @@ _FORGOTTEN: Final = (
     "in_sync_on",
     "unled",
     "under_replicated",
+    "work",
+    "due_topics",
+    "throttle",
+    "complaints",
     "stores",
     "storing",
     "rereading",

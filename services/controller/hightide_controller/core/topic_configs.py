@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["FLUSH", "MIN_INSYNC_REPLICAS", "UNCLEAN_LEADER_ELECTION", "allows_unclean", "config_fault"]
+__all__ = [
+    "FLUSH",
+    "MIN_INSYNC_REPLICAS",
+    "UNCLEAN_LEADER_ELECTION",
+    "allows_unclean",
+    "config_fault",
+    "sensible_part",
+    "unknown_setting",
+]
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
@@ -61,20 +69,38 @@ _RULES: Final[dict[str, _Whole | _OneOf]] = {
 def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | None:
     """What is wrong with these settings, as a sentence; None where nothing is."""
     for name, value in sorted(configs.items()):
-        rule = _RULES.get(name)
-        if rule is None:
-            near = get_close_matches(name, _RULES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
-            return f"there is no topic setting {name!r}; {hint}"
-        fault = rule.fault(value)
-        if fault is not None:
-            return f"{name}={value!r}: {fault}"
+        if (fault := _setting_fault(name, value)) is not None:
+            return fault
     if int(configs.get(MIN_INSYNC_REPLICAS, "1")) > replication_factor:
         return (
             f"{MIN_INSYNC_REPLICAS}={configs[MIN_INSYNC_REPLICAS]} can never be met by "
             f"{replication_factor} replicas"
         )
     return None
+
+
+def unknown_setting(name: str) -> str | None:
+    """What is wrong with a setting's name; None where topics have it."""
+    if name in _RULES:
+        return None
+    near = get_close_matches(name, _RULES, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
+    return f"there is no topic setting {name!r}; {hint}"
+
+
+def sensible_part(configs: Mapping[str, str], replication_factor: int) -> dict[str, str]:
+    """The settings that make sense by themselves; min.insync.replicas is as strict as can be met."""
+    kept = {name: value for name, value in configs.items() if _setting_fault(name, value) is None}
+    if int(kept.get(MIN_INSYNC_REPLICAS, "1")) > replication_factor:
+        kept[MIN_INSYNC_REPLICAS] = str(replication_factor)
+    return kept
+
+
+def _setting_fault(name: str, value: str) -> str | None:
+    if (fault := unknown_setting(name)) is not None:
+        return fault
+    fault = _RULES[name].fault(value)
+    return None if fault is None else f"{name}={value!r}: {fault}"
 
 
 def allows_unclean(configs: Mapping[str, str]) -> bool:

@@ -10,10 +10,19 @@ from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.topic_configs import config_fault
 
-__all__ = ["PARTITIONS_PER_TOPIC_MAX", "assignment_fault", "name_fault", "request_fault", "size_fault"]
+__all__ = [
+    "ASSIGNMENT_BYTES_MAX",
+    "PARTITIONS_PER_TOPIC_MAX",
+    "Fault",
+    "assignment_fault",
+    "name_fault",
+    "partition_bytes",
+    "request_fault",
+    "size_fault",
+]
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
-_ASSIGNMENT_BYTES_MAX: Final = 350_000
+ASSIGNMENT_BYTES_MAX: Final = 350_000
 """Of the topic znode: it is written in one operation, and ZooKeeper refuses what is larger than 1 MiB."""
 
 Fault = tuple[Refusal, str]
@@ -26,12 +35,15 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def assignment_fault(assignment: Sequence[Sequence[int]], known: Collection[int] | None) -> str | None:
+def assignment_fault(
+    assignment: Sequence[Sequence[int]], known: Collection[int] | None, first: int = 0
+) -> str | None:
     """Whether the replicas are ones that partitions can have; `known` None: any broker id will do.
 
-    A topic that was put into ZooKeeper by hand may name brokers that are not there at the moment.
+    `first`: the number of the first partition in `assignment`. A topic that a hand put into ZooKeeper may
+    name brokers that are not there at the moment.
     """
-    for partition, replicas in enumerate(assignment):
+    for partition, replicas in enumerate(assignment, first):
         if not replicas:
             return f"partition {partition} is assigned to no broker"
         if len(set(replicas)) != len(replicas):
@@ -43,17 +55,18 @@ def assignment_fault(assignment: Sequence[Sequence[int]], known: Collection[int]
     return None
 
 
+def partition_bytes(partition: int, replicas: Sequence[int]) -> int:
+    """What one partition adds to the topic znode: "1234":[1,2,3] and a comma."""
+    return len(str(partition)) + 6 + sum(len(str(broker_id)) + 1 for broker_id in replicas)
+
+
 def size_fault(assignment: Sequence[Sequence[int]]) -> str | None:
     """Whether the assignment fits into the topic znode."""
-    # Each partition is written as "1234":[1,2,3] and a comma.
-    size_bytes = sum(
-        len(str(partition)) + 6 + sum(len(str(broker_id)) + 1 for broker_id in replicas)
-        for partition, replicas in enumerate(assignment)
-    )
-    if size_bytes > _ASSIGNMENT_BYTES_MAX:
+    size_bytes = sum(partition_bytes(partition, replicas) for partition, replicas in enumerate(assignment))
+    if size_bytes > ASSIGNMENT_BYTES_MAX:
         return (
             f"{len(assignment)} partitions with so many replicas take {size_bytes:,} bytes in ZooKeeper; "
-            f"{_ASSIGNMENT_BYTES_MAX:,} is the most: use fewer of either"
+            f"{ASSIGNMENT_BYTES_MAX:,} is the most: use fewer of either"
         )
     return None
 

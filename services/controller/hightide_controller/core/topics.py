@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+
+from hightide_runtime.admin_znodes import DeleteTopicZnode
+from hightide_runtime.znodes import TOPICS, TopicConfigZnode
 
 from hightide_controller.core.assignment import assign
 from hightide_controller.core.cluster_state import ClusterState, Waiter
+from hightide_controller.core.complaints import complain, withdraw
+from hightide_controller.core.deletion import heed_intent
 from hightide_controller.core.effects import (
     AnswerCreateTopic,
     Effect,
     Refusal,
     RefuseRequest,
-    Report,
-    SendUpdateMetadata,
     StoreTopic,
 )
 from hightide_controller.core.events import (
@@ -23,8 +26,8 @@ from hightide_controller.core.events import (
     TopicStoreRefused,
 )
 from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.purposes import CreatesTopic
 from hightide_controller.core.stores import reconsider
-from hightide_controller.core.topic_configs import config_fault
 from hightide_controller.core.topic_rules import (
     PARTITIONS_PER_TOPIC_MAX,
     assignment_fault,
@@ -32,9 +35,10 @@ from hightide_controller.core.topic_rules import (
     request_fault,
     size_fault,
 )
+from hightide_controller.core.topic_settings import sensible_settings
+from hightide_controller.core.waiters import overloaded
 
 __all__ = [
-    "REQUESTS_MAX",
     "add_topics",
     "on_create_topic",
     "on_topic_store_refused",
@@ -42,15 +46,11 @@ __all__ = [
     "on_topics_changed",
 ]
 
-REQUESTS_MAX: Final = 100
-"""Requests that may wait at the same time; more are refused as OVERLOADED."""
-
 
 def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Effect]:
     """Check everything, then store the topic znode; leaders follow once it is there."""
-    if event.name in state.topics:
-        message = f"topic {event.name!r} exists already"
-        return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
+    if (taken := _taken(state, event.name)) is not None:
+        return [RefuseRequest(event.request_id, *taken)]
     eligible = [b.broker_id for b in state.live_brokers() if b.broker_id not in state.shutting_down]
     fault = request_fault(
         event.name,
@@ -67,36 +67,55 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     )
     if (too_large := size_fault(assignment)) is not None:
         return [RefuseRequest(event.request_id, Refusal.INVALID_PARTITION_COUNT, too_large)]
-    topic = Topic(event.name, event.topic_id, assignment, event.configs)
+    config_version = 0 if event.configs else None
+    topic = Topic(event.name, event.topic_id, assignment, event.configs, config_version=config_version)
     if event.validate_only:
         return [AnswerCreateTopic(event.request_id, topic)]
-    if len(state.waiters) >= REQUESTS_MAX:
-        message = f"{REQUESTS_MAX} requests are waiting already; try again after a pause"
-        return [RefuseRequest(event.request_id, Refusal.OVERLOADED, message)]
+    if refused := overloaded(state, event.request_id):
+        return refused
     # The next topic goes on where this one stopped, so that many small topics are balanced too.
     state.seed += len(assignment)
     names = {TopicPartition(event.name, number) for number in range(len(assignment))}
-    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, topic, None, names)
+    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, CreatesTopic(topic), names)
     version = state.controller_epoch_version if state.mends.fenced_writes else None
     return [StoreTopic(event.request_id, version, topic, event.cause)]
+
+
+def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
+    """Why a name cannot be given to a topic just now, if it can otherwise."""
+    work = state.work.get(topic_name)
+    if state.is_being_deleted(topic_name):
+        return (
+            Refusal.TOPIC_BEING_DELETED,
+            f"topic {topic_name!r} is being deleted; try again when it is gone",
+        )
+    if topic_name in state.topics or (work is not None and work.newcomer is not None):
+        return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} exists already"
+    if work is not None and work.intent is not None:
+        message = (
+            f"{DeleteTopicZnode.path(topic_name)} stands in ZooKeeper and would delete it; "
+            "take that away first"
+        )
+        return Refusal.TOPIC_BEING_DELETED, message
+    return None
 
 
 def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
     """B.1.1: the topic znode is there, so its partitions get their first leaders."""
     waiter = state.waiters.get(event.request_id)
     # The request's time may have run out meanwhile; the topics watch then brings the topic.
-    if waiter is None or waiter.topic is None:
+    if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
-    names, effects = add_topics(state, (waiter.topic,))
+    names, effects = add_topics(state, (waiter.purpose.topic,))
     return effects + reconsider(state, names, waiter.cause)
 
 
 def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> list[Effect]:
     """Somebody else created the topic, or the connection broke: the topics watch tells which."""
     waiter = state.waiters.pop(event.request_id, None)
-    if waiter is None or waiter.topic is None:
+    if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
-    name = waiter.topic.name
+    name = waiter.purpose.topic.name
     if event.exists:
         message = f"topic {name!r} exists already"
         return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
@@ -105,28 +124,58 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
 
 
 def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]:
-    """B.1 for topics that an administrator put into ZooKeeper, and what is gone from there."""
-    deleted = tuple(state.forget_topic(name).topic_id for name in event.removed if name in state.topics)
-    names, effects = add_topics(state, event.added)
-    receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
-    if deleted and receivers:
-        sequence = state.take_sequence()
-        effects.append(SendUpdateMetadata(receivers, sequence, deleted_topic_ids=deleted, cause=event.cause))
+    """B.1 for topics that an administrator put into ZooKeeper, and what is gone from there.
+
+    The news may be older than what is known: a topic that was deleted, and created again under its name,
+    looks like one that is gone. So what is about a topic that is known is read once more before anything is done.
+    """
+    fresh: list[Topic] = []
+    for topic in event.added:
+        known = state.topics.get(topic.name)
+        work = state.work.get(topic.name)
+        if known is None and (work is None or not (work.newcomer or work.is_busy)):
+            fresh.append(topic)
+        elif known is None or known.topic_id != topic.topic_id:
+            _look_at(state, topic.name, event.cause)
+    for topic_name in event.removed:
+        withdraw(state, f"{TOPICS}/{topic_name[:260]}")
+        if topic_name in state.topics or (topic_name in state.work and state.work[topic_name].newcomer):
+            _look_at(state, topic_name, event.cause)
+    names, effects = add_topics(state, fresh)
     return effects + reconsider(state, names, event.cause)
 
 
-def add_topics(state: ClusterState, topics: tuple[Topic, ...]) -> tuple[list[TopicPartition], list[Effect]]:
-    """Take topics in, except for those known already and those that cannot be led as they are."""
+def _look_at(state: ClusterState, topic_name: str, cause: str) -> None:
+    state.work_of(topic_name).read_cause = cause
+    state.mark_due(topic_name, cause)
+
+
+def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[TopicPartition], list[Effect]]:
+    """Take topics in, except for those known already and those that cannot be led as they are.
+
+    Topics without an id or a marker get it first (adoption.py).
+    """
     names: list[TopicPartition] = []
     effects: list[Effect] = []
     for topic in topics:
         if topic.name in state.topics:
             continue
-        fault = _fault_of(topic)
-        if fault is None:
-            names += state.add_topic(topic)
+        subject = f"{TOPICS}/{topic.name[:260]}"
+        if (fault := _fault_of(topic)) is not None:
+            effects += complain(state, subject, f"this topic is left alone: {fault}")
+            continue
+        withdraw(state, subject)
+        sensible, fault = sensible_settings(topic)
+        if fault is not None:
+            message = f"{fault}; such settings of the topic do not hold"
+            effects += complain(state, TopicConfigZnode.path(topic.name), message)
+        if topic.is_bare or not topic.has_marker:
+            state.work_of(topic.name).newcomer = sensible
         else:
-            effects.append(Report(f"topic {topic.name[:260]!r} in ZooKeeper is left alone: {fault}"))
+            names += state.add_topic(sensible)
+        if topic.name in state.work:
+            heed_intent(state, topic.name)
+            state.mark_due(topic.name, "")
     return names, effects
 
 
@@ -136,6 +185,4 @@ def _fault_of(topic: Topic) -> str | None:
         return fault
     if not 1 <= len(topic.assignment) <= PARTITIONS_PER_TOPIC_MAX:
         return f"{len(topic.assignment)} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX:,}"
-    if (fault := assignment_fault(topic.assignment, known=None)) is not None:
-        return fault
-    return config_fault(topic.configs, min(len(replicas) for replicas in topic.assignment))
+    return assignment_fault(topic.assignment, known=None)

@@ -2,19 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final, assert_never
+
 from hightide_controller.core.cluster_state import ClusterState, Waiter
 from hightide_controller.core.effects import (
     AnswerControlledShutdown,
     AnswerCreateTopic,
+    AnswerTopic,
     Effect,
     Refusal,
     RefuseRequest,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
 )
 from hightide_controller.core.events import BrokerAcknowledged, ControlledShutdownRequested, WaitExpired
+from hightide_controller.core.purposes import AltersTopic, CreatesTopic, DeletesTopic, ShutsDown
 from hightide_controller.core.stores import reconsider
-from hightide_controller.core.topics import REQUESTS_MAX
 
-__all__ = ["answer_settled", "on_broker_acknowledged", "on_controlled_shutdown", "on_wait_expired"]
+__all__ = [
+    "REQUESTS_MAX",
+    "answer_settled",
+    "on_broker_acknowledged",
+    "on_controlled_shutdown",
+    "on_wait_expired",
+    "overloaded",
+    "refuse",
+    "satisfy",
+    "wait_for_acknowledgement",
+]
+
+REQUESTS_MAX: Final = 100
+"""Requests that may wait at the same time; more are refused as OVERLOADED."""
+
+
+def overloaded(state: ClusterState, request_id: int) -> list[Effect]:
+    """The refusal of one request too many; nothing where there is room for it."""
+    if len(state.waiters) < REQUESTS_MAX:
+        return []
+    message = f"{REQUESTS_MAX} requests are waiting already; try again after a pause"
+    return [RefuseRequest(request_id, Refusal.OVERLOADED, message)]
+
+
+def refuse(state: ClusterState, request_id: int, refusal: Refusal, message: str) -> list[Effect]:
+    """End a request that waits; nothing where its time has run out already."""
+    if state.waiters.pop(request_id, None) is None:
+        return []
+    return [RefuseRequest(request_id, refusal, message)]
+
+
+def satisfy(state: ClusterState, request_id: int) -> None:
+    """ZooKeeper holds what a request asks for; only brokers have to be heard yet."""
+    waiter = state.waiters.get(request_id)
+    if waiter is not None:
+        waiter.is_unwritten = False
+
+
+def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
+    """The request is answered when the brokers that are told of it by these effects have acknowledged.
+
+    Of those that only get metadata nobody is waited for.
+    """
+    for effect in effects:
+        if isinstance(effect, SendLeaderAndIsr | SendStopReplica):
+            waiter.unacknowledged[effect.broker_id] = effect.sequence
+    for effect in effects:
+        if isinstance(effect, SendUpdateMetadata):
+            for broker_id, _ in effect.brokers:
+                if broker_id in waiter.unacknowledged:
+                    sequence = max(waiter.unacknowledged[broker_id], effect.sequence)
+                    waiter.unacknowledged[broker_id] = sequence
 
 
 def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequested) -> list[Effect]:
@@ -32,13 +90,12 @@ def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequest
             f"not {event.broker_epoch}"
         )
         return [RefuseRequest(event.request_id, Refusal.STALE_BROKER_EPOCH, message)]
-    if len(state.waiters) >= REQUESTS_MAX:
-        message = f"{REQUESTS_MAX} requests are waiting already; try again after a pause"
-        return [RefuseRequest(event.request_id, Refusal.OVERLOADED, message)]
+    if refused := overloaded(state, event.request_id):
+        return refused
     state.shutting_down[event.broker_id] = event.broker_epoch
     touched = state.led_by.get(event.broker_id, set()) | state.in_sync_on.get(event.broker_id, set())
     touched |= state.replicas_on.get(event.broker_id, set()) & (state.storing | state.rereading)
-    waiter = Waiter(event.request_id, event.cause, None, event.broker_id, set(touched))
+    waiter = Waiter(event.request_id, event.cause, ShutsDown(event.broker_id), set(touched))
     state.waiters[event.request_id] = waiter
     return reconsider(state, touched, event.cause)
 
@@ -61,13 +118,17 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
         return []
     _drop_settled(state, waiter)
     del state.waiters[event.request_id]
-    if waiter.topic is None or not waiter.undecided:
+    purpose = waiter.purpose
+    if isinstance(purpose, ShutsDown) or not (waiter.undecided or waiter.is_unwritten):
         # A broker that does not acknowledge is retried; the decisions themselves stand.
         return [_answer(state, waiter)]
-    message = (
-        f"topic {waiter.topic.name!r}: {len(waiter.undecided)} of {len(waiter.topic.assignment)} partitions "
-        "have no leader yet; it may still be created, describe it to see"
-    )
+    if isinstance(purpose, CreatesTopic):
+        message = (
+            f"topic {purpose.topic.name!r}: {len(waiter.undecided)} of {len(purpose.topic.assignment)} "
+            "partitions have no leader yet; it may still be created, describe it to see"
+        )
+    else:
+        message = f"topic {purpose.topic.name!r}: this is not done yet, but may still be; describe it to see"
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
 
 
@@ -76,7 +137,7 @@ def answer_settled(state: ClusterState) -> list[Effect]:
     answered: list[Waiter] = []
     for waiter in state.waiters.values():
         _drop_settled(state, waiter)
-        if not waiter.undecided and not waiter.unacknowledged:
+        if not (waiter.undecided or waiter.unacknowledged or waiter.is_unwritten):
             answered.append(waiter)
     for waiter in answered:
         del state.waiters[waiter.request_id]
@@ -85,7 +146,7 @@ def answer_settled(state: ClusterState) -> list[Effect]:
 
 def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
     # A partition that is not known is settled for a shutdown (its topic is gone), but not for a creation.
-    creating = waiter.topic is not None
+    creating = isinstance(waiter.purpose, CreatesTopic)
     waiter.undecided = {
         name
         for name in waiter.undecided
@@ -99,8 +160,14 @@ def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
 
 
 def _answer(state: ClusterState, waiter: Waiter) -> Effect:
-    if waiter.topic is not None:
-        return AnswerCreateTopic(waiter.request_id, waiter.topic)
-    assert waiter.broker_id is not None
-    remaining = len(state.led_by.get(waiter.broker_id, ()))
-    return AnswerControlledShutdown(waiter.request_id, remaining)
+    match waiter.purpose:
+        case CreatesTopic(topic):
+            return AnswerCreateTopic(waiter.request_id, topic)
+        case AltersTopic(topic):
+            return AnswerTopic(waiter.request_id, state.topics.get(topic.name, topic))
+        case DeletesTopic(topic, absent_brokers):
+            return AnswerTopic(waiter.request_id, topic, absent_brokers)
+        case ShutsDown(broker_id):
+            return AnswerControlledShutdown(waiter.request_id, len(state.led_by.get(broker_id, ())))
+        case _:
+            assert_never(waiter.purpose)

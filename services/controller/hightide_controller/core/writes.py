@@ -57,8 +57,8 @@ class TopicWrite:
 class TopicRemoved:
     """Delete the topic znode, its id marker where `topic.has_marker`, and its settings where it has any.
 
-    Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`; None: it has none. The
-    empty parents /admin/*/[topic] go too where they stand, which store.py sees to (after the multi, best).
+    Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`; None: it has none.
+    The empty parents /admin/*/[topic] go too where they stand, which store.py sees to after the multi.
     """
 
     topic: Topic
@@ -93,8 +93,8 @@ class ConfigWrite:
 class PartitionRemoved:
     """Delete a partition's leaderAndISR at this partition epoch (None: it has none), and its parent.
 
-    Where it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not; store.py knows
-    from its last read (and where it is wrong the multi is refused, and all is read again).
+    Where it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not; store.py
+    knows from its last read (and where it is wrong the multi is refused, and all is read again).
     """
 
     name: TopicPartition
@@ -165,9 +165,9 @@ class StoreWrites:
     """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and `writes`.
 
     Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced;
-    every znode that is not as expected (BadVersion, NodeExists, NoNode, NotEmpty) means StoreRefused. An effect
-    of the core (effects.py), here because its writes are. What is set has then the expected version plus one,
-    what is created version 0.
+    every znode that is not as expected (BadVersion, NodeExists, NoNode, NotEmpty) means StoreRefused. What is
+    set has then the expected version plus one, what is created version 0. An effect of the core (effects.py),
+    here because its writes are.
     """
 
     store_id: int

@@ -1,0 +1,268 @@
+"""What ZooKeeper holds about a topic by now, from a multi that committed or a read, and who must hear of it.
+
+Both are taken over in the same way, so that a multi whose answer was lost ends like one that was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from hightide_controller.core.admin import clear_admin, take_admin
+from hightide_controller.core.cluster_state import Alteration, ClusterState, TopicStoreInFlight
+from hightide_controller.core.complaints import withdraw
+from hightide_controller.core.deletion import tell_deleted
+from hightide_controller.core.effects import Effect, Stop
+from hightide_controller.core.events import (
+    DeletionZnode,
+    ReassignmentZnode,
+    StatesRead,
+    Topic,
+    TopicsRead,
+)
+from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.stops import send_stops
+from hightide_controller.core.stores import (
+    decide_again,
+    on_states_read,
+    reconsider,
+    send_decisions,
+    send_metadata,
+)
+from hightide_controller.core.topic_settings import take_settings
+from hightide_controller.core.topic_work import TopicWork
+from hightide_controller.core.topics import add_topics
+from hightide_controller.core.waiters import wait_for_acknowledgement
+from hightide_controller.core.writes import (
+    AdditionDone,
+    Change,
+    ConfigWrite,
+    DeletionAdopted,
+    DeletionDone,
+    MarkerCreated,
+    MarkerRemoved,
+    PartitionRemoved,
+    ReassignmentDone,
+    ReassignmentWrite,
+    RemovalDone,
+    ThrottleWrite,
+    TopicRemoved,
+    TopicWrite,
+    Write,
+)
+
+__all__ = ["on_topic_committed", "on_topics_read"]
+
+
+_States = dict[TopicPartition, LeaderAndIsr | None]
+
+
+@dataclass(slots=True)
+class _News:
+    """What became known about one topic, until it is told."""
+
+    cause: str
+    decided: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions of which brokers get a LeaderAndISR, where they have a leaderAndISR."""
+    altered: Alteration = field(default_factory=Alteration)
+    effects: list[Effect] = field(default_factory=list)
+    """What does not go with the rest."""
+
+
+def on_topic_committed(state: ClusterState, store: TopicStoreInFlight) -> list[Effect]:
+    """All writes of the multi hold: remember it, tell brokers, and go on."""
+    work = state.work[store.topic_name]
+    work.store_id = None
+    work.refusals = 0
+    withdraw(state, f"topic {store.topic_name}")
+    for name in store.partitions:
+        state.storing.discard(name)
+    state.mark_due(store.topic_name, store.cause)
+    news = _News(store.cause)
+    for write in store.writes:
+        _take_write(state, store.topic_name, work, write, news)
+    effects = _told(state, store.topic_name, news)
+    for request_id in store.request_ids:
+        waiter = state.waiters.get(request_id)
+        if waiter is not None:
+            waiter.undecided.update(news.altered.added)
+            wait_for_acknowledgement(waiter, effects)
+    free = [name for name in store.partitions if name in state.partitions]
+    effects += decide_again(state, free, store.cause)
+    return effects + reconsider(state, _known(state, news.altered.added), store.cause)
+
+
+def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Write, news: _News) -> None:
+    match write:
+        case TopicWrite(topic, expected_version):
+            if topic_name in state.topics:
+                known = state.topics[topic_name]
+                written = replace(
+                    topic,
+                    version=expected_version + 1,
+                    has_marker=known.has_marker,
+                    configs=known.configs,
+                    config_version=known.config_version,
+                )
+                news.altered = state.alter_topic(written)
+        case MarkerCreated():
+            _take_marker(state, topic_name, work, news)
+        case Change(name, _, decided):
+            state.record(name, decided)
+            news.decided[name] = None
+        case ConfigWrite(_, configs, expected_version):
+            version = 0 if expected_version is None else expected_version + 1
+            news.effects += take_settings(state, topic_name, configs, version, news.cause)
+        case PartitionRemoved(name, _):
+            work.leftovers.pop(name, None)
+            if name in state.partitions:
+                state.record(name, None)
+        case TopicRemoved():
+            topic, partitions = state.forget_topic(topic_name)
+            news.effects += tell_deleted(state, topic, partitions, news.cause)
+            work.deletion = None
+            work.is_gone = True
+        case _:
+            _take_admin_write(work, write)
+
+
+def _take_marker(state: ClusterState, topic_name: str, work: TopicWork, news: _News) -> None:
+    known = state.topics.get(topic_name)
+    if known is not None:
+        state.topics[topic_name] = replace(known, has_marker=True)
+    elif work.newcomer is not None:
+        # It is adopted: what is below it is read, and it is acted on like any other.
+        work.newcomer = None
+        work.read_cause = news.cause
+
+
+def _take_admin_write(work: TopicWork, write: Write) -> None:
+    match write:
+        case ReassignmentWrite(name, target, original, expected_version):
+            version = 0 if expected_version is None else expected_version + 1
+            work.moves[name.partition] = ReassignmentZnode(target, original, version)
+        case ReassignmentDone(name, _):
+            work.moves.pop(name.partition, None)
+        case AdditionDone(name, _):
+            work.additions.pop(name.partition, None)
+        case RemovalDone(name, _):
+            work.removals.pop(name.partition, None)
+        case DeletionAdopted(_, topic_id, expected_version):
+            work.intent = DeletionZnode(topic_id, 0 if expected_version is None else expected_version + 1)
+        case DeletionDone():
+            work.intent = None
+        case MarkerRemoved():
+            work.orphan_marker = ""
+        case ThrottleWrite():
+            raise AssertionError("the speed limit is no topic's")
+        case TopicWrite() | MarkerCreated() | Change() | ConfigWrite() | PartitionRemoved() | TopicRemoved():
+            raise AssertionError(write)
+        case _:
+            assert_never(write)
+
+
+def _told(state: ClusterState, topic_name: str, news: _News) -> list[Effect]:
+    """LeaderAndISR to who holds a replica, StopReplica to who does not any more, UpdateMetadata to all."""
+    names = dict.fromkeys((*news.altered.moved, *news.decided))
+    present = _known(state, names)
+    decided = [name for name in present if state.partitions[name].leader_and_isr is not None]
+    effects = send_decisions(state, decided, news.cause)
+    effects += send_stops(state, _stops_of(state, topic_name, news.altered), news.cause)
+    gone = [partition.name for partition in news.altered.removed]
+    return effects + send_metadata(state, (*present, *gone), news.cause) + news.effects
+
+
+def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict[int, list[Stop]]:
+    topic = state.topics.get(topic_name)
+    stops: dict[int, list[Stop]] = {}
+    if topic is None:
+        return stops
+    for name, left in altered.moved.items():
+        known = state.partitions[name].leader_and_isr
+        for broker_id in left:
+            epochs = (0, None) if known is None else (known.leader_epoch, known.partition_epoch)
+            stop = Stop(topic.name, topic.topic_id, name.partition, *epochs)
+            stops.setdefault(broker_id, []).append(stop)
+    for partition in altered.removed:
+        # What it had last is one less than what it would begin with if it came back.
+        next_epoch = topic.first_leader_epochs.get(partition.name.partition, 1)
+        stop = Stop(topic.name, topic.topic_id, partition.name.partition, max(0, next_epoch - 1), None)
+        for broker_id in partition.replicas:
+            stops.setdefault(broker_id, []).append(stop)
+    return stops
+
+
+def on_topics_read(state: ClusterState, event: TopicsRead) -> list[Effect]:
+    """The truth about some topics, whatever was thought of them before."""
+    asked = (*event.topics, *event.unreadable)
+    for topic_name in asked:
+        clear_admin(state, topic_name)
+    effects = take_admin(state, event.admin, event.cause)
+    states: dict[str, _States] = {topic_name: {} for topic_name in asked}
+    for name, leader_and_isr in event.states.items():
+        states[name.topic][name] = leader_and_isr
+    leftovers: dict[str, dict[TopicPartition, int | None]] = {}
+    for name, partition_epoch in event.leftovers.items():
+        leftovers.setdefault(name.topic, {})[name] = partition_epoch
+    for topic_name in asked:
+        work = state.work[topic_name]
+        work.is_reading = False
+        work.leftovers = leftovers.get(topic_name, {})
+        state.mark_due(topic_name, event.cause)
+        unsure, work.unsure = work.unsure, set()
+        if topic_name in event.topics:
+            sure = {
+                n: read for n, read in states[topic_name].items() if n in unsure or n not in state.rereading
+            }
+            effects += _take_read(state, work, topic_name, event.topics[topic_name], sure, event.cause)
+        for name in unsure & state.rereading:
+            # What cannot be understood is left alone.
+            state.rereading.discard(name)
+            state.again.pop(name, None)
+    return effects
+
+
+def _take_read(
+    state: ClusterState, work: TopicWork, topic_name: str, read: Topic | None, states: _States, cause: str
+) -> list[Effect]:
+    effects: list[Effect] = []
+    known = state.topics.get(topic_name)
+    work.is_gone = read is None
+    work.newcomer = None
+    if known is not None and (read is None or read.topic_id != known.topic_id):
+        # A hand took it away, or this controller did in a multi whose answer was lost.
+        effects += tell_deleted(state, *state.forget_topic(topic_name), cause)
+        work.orphan_marker = known.topic_id
+        work.deletion = None
+        known = None
+    news = _News(cause)
+    if read is None:
+        return effects
+    if known is None:
+        news.altered.added, more = add_topics(state, (read,))
+        effects += more
+    else:
+        if work.deletion is not None:
+            work.deletion.is_read = True
+        settled = replace(read, configs=known.configs, config_version=known.config_version)
+        news.altered = state.alter_topic(settled)
+        if (read.configs, read.config_version) != (known.configs, known.config_version):
+            effects += take_settings(state, topic_name, read.configs, read.config_version, cause)
+        present = {name: found for name, found in states.items() if name in state.partitions}
+        effects += on_states_read(state, StatesRead(present, cause))
+    for name in news.altered.added:
+        if (found := states.get(name)) is not None:
+            state.record(name, found)
+            news.decided[name] = None
+    effects += _told(state, topic_name, news)
+    for wish in work.wishes:
+        waiter = state.waiters.get(wish.request_id)
+        if wish.is_begun and waiter is not None:
+            waiter.undecided.update(news.altered.added)
+            wait_for_acknowledgement(waiter, effects)
+    return effects + reconsider(state, news.altered.added, cause)
+
+
+def _known(state: ClusterState, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+    return [name for name in names if name in state.partitions]
