@@ -77,9 +77,11 @@ class Leader:
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         self._make = make
-        self._rounds = 0
+        self._next_round = asyncio.Event()
 
     async def fetch(self, request: bytes, context: object) -> bytes:
+        self._next_round.set()
+        self._next_round = next_round = asyncio.Event()
         asked = replica_pb2.ReplicaFetchRequest.FromString(request)
         answer = replica_pb2.ReplicaFetchResponse(session_id=7)
         for each in asked.moved:
@@ -91,7 +93,7 @@ class Leader:
                 high_watermark=each.fetch_offset, batches=make(each.fetch_offset),
             )  # fmt: skip
         if not answer.partitions and asked.round > 0:
-            await asyncio.sleep(0.05)
+            await next_round.wait()
         return answer.SerializeToString()
 
 
