@@ -10,6 +10,8 @@ import pytest
 from control_rig import ME, TOPIC_ID, Rig, codes, decision, request, run, stamp, stop, until_settled
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker import convert, refused
+from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import Position
 from hightide_broker.core.replica import Role
 from hightide_broker.metadata import (
@@ -20,6 +22,7 @@ from hightide_broker.metadata import (
     TopicView,
 )
 from hightide_broker.parking import ParkedFetch, ParkedProduce
+from hightide_broker.replica_descriptions import ReplicaDescriptions
 
 OK = ErrorCode.ERROR_CODE_UNSPECIFIED
 FENCED = ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH
@@ -476,5 +479,64 @@ def test_a_startup_that_takes_over_leaves_what_is_not_assigned_for_the_search_fo
         assert held is not None
         assert await rig.control.let_go(held)
         assert rig.quarantined() == [ON_DISK]
+
+    run(tmp_path, scenario)
+
+
+# --- describing ------------------------------------------------------------------------------------
+
+
+def test_what_is_held_is_described_by_topic_and_partition(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision(1, leader=2), decision(0))
+        rig.produce(0)
+        await rig.control.leader_and_isr(stamp(), request(decision(), topic="airports", topic_id=OTHER_ID))
+        descriptions = ReplicaDescriptions(rig.replicas, rig.metadata, rig.directories)
+        everything = await descriptions.describe(())
+        assert [(each.topic, each.key[1], each.is_leader) for each in everything] == [
+            ("airports", 0, True),
+            ("flights", 0, True),
+            ("flights", 1, False),
+        ]
+        leader = everything[1]
+        assert (leader.log_end_offset, leader.high_watermark, leader.log_directory) == (1, 0, 0)
+        assert leader.size_bytes > 0
+        assert [each.topic for each in await descriptions.describe(["airports", "nope"])] == ["airports"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_replica_whose_directory_failed_is_described_as_such(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision())
+        rig.produce()
+        rig.shell.feed(rig.replica(), StorageFailed())
+        (described,) = await ReplicaDescriptions(rig.replicas, rig.metadata, rig.directories).describe(())
+        assert described.failed
+        (told,) = convert.replicas_out(ME, [described]).replicas
+        assert (told.error_code, told.log_end_offset) == (ErrorCode.ERROR_CODE_STORAGE_FAILED, 1)
+
+    run(tmp_path, scenario)
+
+
+# --- what clients hear -----------------------------------------------------------------------------
+
+
+def test_clients_hear_of_a_deleted_topic_by_its_old_id_that_it_is_unknown(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.control.update_metadata(stamp(), update(described((1, 2))))
+        await rig.control.update_metadata(stamp(), update(described((1, 2), topic_id=OTHER_ID)))
+        refusal = refused.not_hosted(ME, rig.metadata, (TOPIC_ID, 0))
+        assert refusal.code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
+        assert "topic flights of the id" in refusal.message
+
+    run(tmp_path, scenario)
+
+
+def test_a_partition_that_this_broker_leads_on_paper_only_is_tried_again(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.control.update_metadata(stamp(), update(described((ME, 2))))
+        refusal = refused.not_hosted(ME, rig.metadata, (TOPIC_ID, 0))
+        assert (refusal.code, refusal.current_leader) == (ErrorCode.ERROR_CODE_NOT_LEADER, -1)
 
     run(tmp_path, scenario)

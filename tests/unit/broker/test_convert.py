@@ -12,7 +12,7 @@ from hightide_broker import convert
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.metadata import MetadataCache
+from hightide_broker.metadata import MetadataCache, RemovedPartitions
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_runtime.errors import ServiceError
 
@@ -53,13 +53,25 @@ def decision(
     leader_epoch: int = 0,
     isr: tuple[int, ...] = (1, 2),
     replicas: tuple[int, ...] = (1, 2, 3),
+    first_leader_epoch: int = 0,
+    adding_replicas: tuple[int, ...] = (),
 ) -> control_pb2.LeaderAndISRRequest:
     decided = control_pb2.LeaderAndISRPartition(
-        partition=partition, leader=leader, leader_epoch=leader_epoch, isr=isr, replicas=replicas
+        partition=partition,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        replicas=replicas,
+        first_leader_epoch=first_leader_epoch,
+        adding_replicas=adding_replicas,
     )
     return control_pb2.LeaderAndISRRequest(
         topics=[control_pb2.LeaderAndISRTopic(topic=topic, topic_id=topic_id, partitions=[decided])]
     )
+
+
+def twice(request: control_pb2.LeaderAndISRRequest) -> control_pb2.LeaderAndISRRequest:
+    return control_pb2.LeaderAndISRRequest(topics=[*request.topics, *request.topics])
 
 
 @pytest.mark.parametrize(
@@ -79,6 +91,10 @@ def decision(
         decision(replicas=()),
         decision(replicas=(1, 2, 2)),
         decision(replicas=(-1, 1, 2)),
+        decision(first_leader_epoch=-1),
+        decision(leader_epoch=3, first_leader_epoch=4),
+        decision(adding_replicas=(4,)),
+        twice(decision()),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
@@ -86,6 +102,90 @@ def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
 ) -> None:
     with pytest.raises(ServiceError):
         convert.decisions_in(request_)
+
+
+def test_a_decision_tells_how_the_partition_began_and_whom_a_move_adds() -> None:
+    asked = decision(leader_epoch=5, first_leader_epoch=4, adding_replicas=(3,))
+    (decided,) = convert.decisions_in(asked).topics[0].partitions
+    assert (decided.first_leader_epoch, decided.adding_replicas, decided.is_first) == (4, (3,), False)
+
+
+def stops(*partitions: control_pb2.StopReplicaPartition) -> control_pb2.StopReplicaRequest:
+    return control_pb2.StopReplicaRequest(partitions=partitions)
+
+
+def stop(
+    partition: int = 0, topic_id: bytes = TOPIC_ID, leader_epoch: int = 1, partition_epoch: int | None = None
+) -> control_pb2.StopReplicaPartition:
+    return control_pb2.StopReplicaPartition(
+        topic="flights", topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, delete=True,
+        partition_epoch=partition_epoch,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        stops(stop(partition=-1)),
+        stops(stop(topic_id=b"short")),
+        stops(stop(leader_epoch=-2)),
+        stops(stop(partition_epoch=-1)),
+        stops(stop(), stop()),
+    ],
+)
+def test_a_stop_that_makes_no_sense_is_refused_as_a_whole(request_: control_pb2.StopReplicaRequest) -> None:
+    with pytest.raises(ServiceError):
+        convert.stops_in(request_)
+
+
+def test_a_stop_of_what_is_gone_for_good_names_no_partition_epoch() -> None:
+    gone, moved = convert.stops_in(stops(stop(0), stop(1, partition_epoch=0)))
+    assert (gone.partition_epoch, moved.partition_epoch) == (None, 0)
+
+
+def described(
+    *partitions: int, topic: str = "flights", topic_id: bytes = TOPIC_ID, error_code: int = 0
+) -> metadata_pb2.TopicMetadata:
+    return metadata_pb2.TopicMetadata(
+        topic=topic,
+        topic_id=topic_id,
+        error_code=ErrorCode.ValueType(error_code),
+        partitions=[metadata_pb2.PartitionMetadata(partition=number) for number in partitions],
+    )
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        control_pb2.UpdateMetadataRequest(topics=[described(-1)]),
+        control_pb2.UpdateMetadataRequest(topics=[described(0, 0)]),
+        control_pb2.UpdateMetadataRequest(topics=[described(topic="../x")]),
+        control_pb2.UpdateMetadataRequest(topics=[described(topic_id=b"short")]),
+        control_pb2.UpdateMetadataRequest(topics=[described(error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)]),
+        control_pb2.UpdateMetadataRequest(
+            topics=[described(0, 1, error_code=ErrorCode.ERROR_CODE_UNKNOWN_PARTITION)]
+        ),
+        control_pb2.UpdateMetadataRequest(deleted_topic_ids=[b"short"]),
+        control_pb2.UpdateMetadataRequest(reassignment_throttle_bytes_per_s=-1),
+    ],
+)
+def test_an_update_that_makes_no_sense_is_refused_as_a_whole(
+    update: control_pb2.UpdateMetadataRequest,
+) -> None:
+    with pytest.raises(ServiceError):
+        convert.metadata_update_in(update)
+
+
+def test_an_update_tells_removed_partitions_from_others() -> None:
+    update = convert.metadata_update_in(
+        control_pb2.UpdateMetadataRequest(
+            topics=[described(4, 5, error_code=ErrorCode.ERROR_CODE_UNKNOWN_PARTITION), described(0)],
+            reassignment_throttle_bytes_per_s=7,
+        )
+    )
+    assert update.removed == (RemovedPartitions(TOPIC_ID, (4, 5)),)
+    assert [[view.partition for view in topic.partitions] for topic in update.topics] == [[0]]
+    assert update.reassignment_throttle_bytes_per_s == 7
 
 
 def test_a_partition_without_a_leader_keeps_its_isr() -> None:

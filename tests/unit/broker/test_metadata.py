@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hightide_broker.metadata import EndpointView, MetadataCache, MetadataUpdate, PartitionView, TopicView
+from dataclasses import replace
+
+from hightide_broker.metadata import (
+    DELETED_IDS_MAX,
+    EndpointView,
+    MetadataCache,
+    MetadataUpdate,
+    PartitionView,
+    RemovedPartitions,
+    TopicView,
+)
 
 ONE, OTHER = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
@@ -79,3 +89,40 @@ def test_partitions_are_found_by_number_also_where_numbers_have_gaps() -> None:
     assert held.leader == 2
     assert known.partition(ONE, 0) is None
     assert known.partition(OTHER, 0) is None
+
+
+def test_an_update_that_names_fewer_partitions_takes_none_away() -> None:
+    known = cache(update(topic(partition(0), partition(1))), update(topic(partition(0, leader=2, epoch=1))))
+    assert known.partition(ONE, 1) is not None
+
+
+def test_removed_partitions_vanish_and_can_come_back() -> None:
+    known = cache(update(topic(partition(0), partition(1, epoch=3, version=9), partition(2))))
+    known.apply(replace(update(), removed=(RemovedPartitions(ONE, (1, 2)), RemovedPartitions(OTHER, (1,)))))
+    assert (held := known.topic("flights")) is not None
+    assert [view.partition for view in held.partitions] == [0]
+    known.apply(update(topic(partition(1, epoch=4, version=0))))
+    assert known.partition(ONE, 1) is not None
+
+
+def test_who_is_forgotten_is_told() -> None:
+    known = cache(update(topic(partition()), topic(partition(), name="gone", topic_id=OTHER)))
+    again = bytes(15) + b"\x03"
+    assert known.apply(update(topic(partition(), topic_id=again), deleted=(OTHER,))) == (OTHER, ONE)
+    assert known.apply(update(full=True)) == (again,)
+    assert [known.name_of_deleted(each) for each in (ONE, OTHER, again)] == ["flights", "gone", "flights"]
+
+
+def test_a_late_decision_does_not_bring_a_deleted_topic_back() -> None:
+    known = cache(update(topic(partition())), update(topic(partition(), topic_id=OTHER)))
+    known.note_decisions("flights", ONE, [partition(epoch=9)])
+    assert (held := known.topic("flights")) is not None
+    assert held.topic_id == OTHER
+
+
+def test_so_many_deleted_topics_are_remembered_and_no_more() -> None:
+    known = cache(update(deleted=tuple(number.to_bytes(16, "big") for number in range(DELETED_IDS_MAX + 5))))
+    known.apply(update(topic(partition(), topic_id=(7).to_bytes(16, "big"))))
+    known.apply(update(deleted=((7).to_bytes(16, "big"),)))
+    assert known.name_of_deleted((7).to_bytes(16, "big")) == "flights"
+    assert known.name_of_deleted((0).to_bytes(16, "big")) == ""
