@@ -24,7 +24,13 @@ from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.convert import reason_of_failure
-from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.effects import (
+    Decision,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    Stop,
+)
 from hightide_controller.core.events import Broker
 from hightide_controller.core.outbox import Delivery, Outbox
 from hightide_controller.core.partition import TopicPartition
@@ -58,6 +64,7 @@ class LinkDuties:
 
     leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
     """From the broker epoch and a delivery."""
+    stop_replica: Callable[[int, Delivery], control_pb2.StopReplicaRequest]
     update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
     obeyed: Callable[[int, Iterable[Decision]], None]
     """The broker with this id has acted on a LeaderAndISR with these decisions."""
@@ -67,6 +74,8 @@ class LinkDuties:
     """The broker has heard of a newer controller."""
     declined: Callable[[Broker, Decision], None]
     """The broker cannot lead in the epoch of this decision."""
+    failed: Callable[[Broker, tuple[Decision, ...]], None]
+    """The broker cannot hold the replicas of these decisions: their log directory failed."""
     traceparent_of: Callable[[str], str]
     """Of a cause; empty where it is not traced."""
 
@@ -85,7 +94,7 @@ class BrokerLink:
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
 
-    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Take an effect in; it goes out with whatever else waits then."""
         self._outbox.put(effect)
         self._filled.set()
@@ -139,19 +148,26 @@ class BrokerLink:
     async def _deliver(self, delivery: Delivery) -> bool:
         epoch = self.broker.broker_epoch
         repeated: dict[TopicPartition, None] = {}
+        unstopped: dict[tuple[str, int], Stop] = {}
         if delivery.decisions:
             request = self._duties.leader_and_isr(epoch, delivery)
             response = await self._stub.LeaderAndISR(request, timeout=self._timeout_s)
             self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
             repeated = self._refused(delivery, response)
+        if delivery.stops:
+            stop = self._duties.stop_replica(epoch, delivery)
+            unstopped = self._not_stopped(
+                delivery, await self._stub.StopReplica(stop, timeout=self._timeout_s)
+            )
         if delivery.has_metadata:
             update = self._duties.update_metadata(epoch, delivery)
             await self._stub.UpdateMetadata(update, timeout=self._timeout_s)
-        if not repeated:
+        if not repeated and not unstopped:
             return True
         self._outbox.put_back(
             Delivery(
                 decisions={name: delivery.decisions[name] for name in repeated},
+                stops=unstopped,
                 metadata={},
                 deleted_topic_ids=(),
                 has_metadata=False,
@@ -165,7 +181,7 @@ class BrokerLink:
     def _refused(
         self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
     ) -> dict[TopicPartition, None]:
-        """The decisions to repeat. What a broker cannot do at all (its disk failed) is only logged."""
+        """The decisions to repeat; what a broker cannot do because its disk failed is decided anew."""
         refused = [result for result in response.partitions if result.error_code not in _HARMLESS]
         if not refused:
             return {}
@@ -174,6 +190,7 @@ class BrokerLink:
             for name, decision in delivery.decisions.items()
         }
         repeated: dict[TopicPartition, None] = {}
+        failed: list[Decision] = []
         for result in refused:
             name = names.get((result.topic_id, result.partition))
             if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
@@ -189,7 +206,33 @@ class BrokerLink:
                 )
                 if result.error_code in _WORTH_REPEATING:
                     repeated[name] = None
+                elif result.error_code == ErrorCode.ERROR_CODE_STORAGE_FAILED:
+                    failed.append(delivery.decisions[name])
+        if failed:
+            self._duties.failed(self.broker, tuple(failed))
         return repeated
+
+    def _not_stopped(
+        self, delivery: Delivery, response: control_pb2.StopReplicaResponse
+    ) -> dict[tuple[str, int], Stop]:
+        """The stops to repeat. What was assigned again since, or lies on a failed disk, is let be."""
+        unstopped: dict[tuple[str, int], Stop] = {}
+        for result in response.partitions:
+            if result.error_code in _HARMLESS:
+                continue
+            if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
+                self._duties.fenced()
+                continue
+            stop = delivery.stops.get((result.topic_id.hex(), result.partition))
+            if stop is None:
+                continue
+            _log.warning(
+                "broker %d does not stop %s-%d: %s",
+                *(self.broker.broker_id, stop.topic, stop.partition, reason_of(result.error_code)),
+            )
+            if result.error_code in _WORTH_REPEATING:
+                unstopped[stop.topic_id, stop.partition] = stop
+        return unstopped
 
     def _explain(self, error: grpc.aio.AioRpcError) -> None:
         reason = reason_of_failure(error)

@@ -16,7 +16,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import DOMAIN, ServiceError
 
 from hightide_controller.core.cluster_state import ClusterState
-from hightide_controller.core.effects import Decision, Refusal, RefuseRequest
+from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, Stop
 from hightide_controller.core.events import Broker, CreateTopicRequested, Topic
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 
@@ -97,6 +97,11 @@ class ClusterSummary:
     offline_partition_count: int = 0
     under_replicated_partition_count: int = 0
     under_min_isr_partition_count: int = 0
+    not_preferred_leader_count: int = 0
+    reassignment_count: int = 0
+    throttle_bytes_per_s: int = 0
+    complaints: tuple[tuple[str, str], ...] = ()
+    """(subject, message), bounded by the core."""
 
 
 def create_topic_in(
@@ -164,6 +169,8 @@ def leader_and_isr_out(
                 replicas=decision.replicas,
                 partition_epoch=decision.partition_epoch,
                 controller_epoch=decision.controller_epoch,
+                first_leader_epoch=decision.first_leader_epoch,
+                adding_replicas=decision.adding_replicas,
             )
         )
     topics = []
@@ -182,6 +189,26 @@ def leader_and_isr_out(
     )
 
 
+def stop_replica_out(
+    state: ClusterState, identity: Identity, broker_epoch: int, stops: Iterable[Stop]
+) -> control_pb2.StopReplicaRequest:
+    """StopReplica."""
+    return control_pb2.StopReplicaRequest(
+        stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
+        partitions=[
+            control_pb2.StopReplicaPartition(
+                topic=stop.topic,
+                topic_id=bytes.fromhex(stop.topic_id),
+                partition=stop.partition,
+                leader_epoch=stop.leader_epoch,
+                delete=stop.delete,
+                partition_epoch=stop.partition_epoch,
+            )
+            for stop in stops
+        ],
+    )
+
+
 def update_metadata_out(
     state: ClusterState,
     identity: Identity,
@@ -191,28 +218,45 @@ def update_metadata_out(
 ) -> control_pb2.UpdateMetadataRequest:
     """UpdateMetadata about these partitions as they are now; `names` None: about everything."""
     by_topic: dict[str, list[int]] = {}
+    removed: dict[str, list[int]] = {}
     if names is None:
         by_topic = {topic.name: list(range(len(topic.assignment))) for topic in state.topics.values()}
     else:
         for name in names:
             if name in state.partitions:
                 by_topic.setdefault(name.topic, []).append(name.partition)
+            elif name.topic in state.topics:
+                removed.setdefault(name.topic, []).append(name.partition)
+    topics = [
+        topic_metadata_out(
+            state.topics[topic],
+            {number: state.partitions[TopicPartition(topic, number)].leader_and_isr for number in numbers},
+        )
+        for topic, numbers in by_topic.items()
+    ]
+    topics += [_removed_out(state.topics[topic], numbers) for topic, numbers in removed.items()]
     return control_pb2.UpdateMetadataRequest(
         stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
         brokers=[endpoint_of(broker) for broker in state.live_brokers()],
         controller=identity.endpoint(),
-        topics=[
-            topic_metadata_out(
-                state.topics[topic],
-                {
-                    number: state.partitions[TopicPartition(topic, number)].leader_and_isr
-                    for number in numbers
-                },
-            )
-            for topic, numbers in by_topic.items()
-        ],
+        topics=topics,
         deleted_topic_ids=[bytes.fromhex(topic_id) for topic_id in deleted_topic_ids],
         full=names is None,
+        reassignment_throttle_bytes_per_s=(
+            0 if state.throttle is None else state.throttle.throttle_bytes_per_s
+        ),
+    )
+
+
+def _removed_out(topic: Topic, numbers: Iterable[int]) -> metadata_pb2.TopicMetadata:
+    """Partitions that a topic does not have any more."""
+    return metadata_pb2.TopicMetadata(
+        topic=topic.name,
+        topic_id=bytes.fromhex(topic.topic_id),
+        error_code=ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+        partitions=[
+            metadata_pb2.PartitionMetadata(partition=number, leader=NO_LEADER) for number in sorted(numbers)
+        ],
     )
 
 
@@ -273,6 +317,13 @@ def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterRespon
         offline_partition_count=summary.offline_partition_count,
         under_replicated_partition_count=summary.under_replicated_partition_count,
         under_min_isr_partition_count=summary.under_min_isr_partition_count,
+        not_preferred_leader_count=summary.not_preferred_leader_count,
+        reassignment_count=summary.reassignment_count,
+        reassignment_throttle_bytes_per_s=summary.throttle_bytes_per_s,
+        complaints=[
+            controller_pb2.Complaint(subject=subject, message=message)
+            for subject, message in summary.complaints
+        ],
     )
 
 

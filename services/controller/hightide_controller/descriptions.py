@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
 
+from hightide_controller.admin_reader import AdminReader
 from hightide_controller.convert import (
     BrokerSummary,
     ClusterSummary,
@@ -13,12 +15,13 @@ from hightide_controller.convert import (
     topic_metadata_out,
     unknown_topic_out,
 )
+from hightide_controller.convert_requests import name_out
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from hightide_controller.core.topic_configs import MIN_INSYNC_REPLICAS
 from hightide_controller.store import ControllerStore
 
-__all__ = ["described_topics", "summary_of"]
+__all__ = ["described_topics", "listed_reassignments", "summary_of"]
 
 
 async def described_topics(store: ControllerStore, names: Sequence[str]) -> list[metadata_pb2.TopicMetadata]:
@@ -47,7 +50,7 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
     """DescribeCluster. Raises ZooKeeperError."""
     epoch = state.controller_epoch
     states = await store.read_states(list(state.partitions))
-    offline = under_replicated = under_min_isr = 0
+    offline = under_replicated = under_min_isr = not_preferred = 0
     for name, known in states.items():
         partition = state.partitions.get(name)
         if partition is None:
@@ -57,6 +60,9 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
         offline += known is None or known.leader == NO_LEADER
         under_replicated += in_sync < len(partition.replicas)
         under_min_isr += in_sync < int(configured)
+        preferred = partition.replicas[0]
+        if known is not None and known.leader not in (NO_LEADER, preferred):
+            not_preferred += preferred in known.isr and state.is_live(preferred)
     assigned = {broker_id for broker_id, names in state.replicas_on.items() if names}
     return ClusterSummary(
         identity=identity,
@@ -76,9 +82,49 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
         offline_partition_count=offline,
         under_replicated_partition_count=under_replicated,
         under_min_isr_partition_count=under_min_isr,
+        not_preferred_leader_count=not_preferred,
+        reassignment_count=sum(len(work.moves) for work in state.work.values()),
+        throttle_bytes_per_s=0 if state.throttle is None else state.throttle.throttle_bytes_per_s,
+        complaints=tuple(sorted(state.complaints.items())),
     )
 
 
 def _live_in_sync(known: LeaderAndIsr | None) -> int:
     """How many replicas are in sync; the ISR of an offline partition only says who was."""
     return 0 if known is None or known.leader == NO_LEADER else len(known.isr)
+
+
+async def listed_reassignments(
+    store: ControllerStore,
+    admin: AdminReader,
+    state: ClusterState,
+    asked: Collection[TopicPartition],
+) -> controller_pb2.ListReassignmentsResponse:
+    """ListReassignments: what stands below /admin, with who is in sync now. Raises ZooKeeperError."""
+    read = (await admin.read_moves()).admin
+    moves = {
+        name: move
+        for name, move in sorted(read.reassignments.items())
+        if move is not None and name in state.partitions and (not asked or name in asked)
+    }
+    states = await store.read_states(moves)
+    listed = []
+    for name, move in moves.items():
+        partition, stored = state.partitions.get(name), states.get(name)
+        if partition is None:
+            continue
+        listed.append(
+            controller_pb2.Reassignment(
+                partition=name_out(name),
+                topic_id=bytes.fromhex(state.topics[name.topic].topic_id),
+                original=move.original or partition.replicas,
+                target=move.target,
+                replicas=partition.replicas,
+                isr=() if stored is None else stored.isr,
+                leader=NO_LEADER if stored is None else stored.leader,
+            )
+        )
+    return controller_pb2.ListReassignmentsResponse(
+        reassignments=listed,
+        throttle_bytes_per_s=0 if read.throttle is None else read.throttle.throttle_bytes_per_s,
+    )

@@ -9,7 +9,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.broker_link import BrokerLink, LinkDuties
-from hightide_controller.core.effects import SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from hightide_controller.core.events import Broker
 from hightide_controller.detector import ProcessWatcher
 
@@ -61,12 +61,12 @@ class Fleet:
             lambda broke_at_us: self._on_death(broker, broke_at_us),
         )
 
-    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
         receivers = (
-            ((effect.broker_id, effect.broker_epoch),)
-            if isinstance(effect, SendLeaderAndIsr)
-            else effect.brokers
+            effect.brokers
+            if isinstance(effect, SendUpdateMetadata)
+            else ((effect.broker_id, effect.broker_epoch),)
         )
         for broker_id, broker_epoch in receivers:
             link = self._links.get(broker_id)

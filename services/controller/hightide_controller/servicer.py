@@ -8,8 +8,9 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.zookeeper import ZooKeeperError
 
-from hightide_controller import convert
-from hightide_controller.descriptions import described_topics, summary_of
+from hightide_controller import convert, convert_requests
+from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
+from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.shell import Shell, zookeeper_unavailable
 
 __all__ = ["ControllerServicer"]
@@ -56,3 +57,96 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Move leadership away from a broker that is about to stop."""
         remaining = await self._shell.controlled_shutdown(request.broker_id, request.broker_epoch)
         return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
+
+    async def DeleteTopic(
+        self, request: controller_pb2.DeleteTopicRequest, context: Any
+    ) -> controller_pb2.DeleteTopicResponse:
+        """Delete a topic and its data, and wait until its name is free."""
+        event = convert_requests.delete_topic_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerTopic)
+        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        return controller_pb2.DeleteTopicResponse(topic=topic, absent_brokers=answer.absent_brokers)
+
+    async def AddPartitions(
+        self, request: controller_pb2.AddPartitionsRequest, context: Any
+    ) -> controller_pb2.AddPartitionsResponse:
+        """Grow a topic and wait until the new partitions have leaders."""
+        event = convert_requests.add_partitions_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerTopic)
+        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        return controller_pb2.AddPartitionsResponse(topic=topic)
+
+    async def RemovePartitions(
+        self, request: controller_pb2.RemovePartitionsRequest, context: Any
+    ) -> controller_pb2.RemovePartitionsResponse:
+        """Shrink a topic: the partitions with the highest numbers go."""
+        event = convert_requests.remove_partitions_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerTopic)
+        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        return controller_pb2.RemovePartitionsResponse(topic=topic)
+
+    async def AlterTopicConfig(
+        self, request: controller_pb2.AlterTopicConfigRequest, context: Any
+    ) -> controller_pb2.AlterTopicConfigResponse:
+        """Change settings of a topic, and wait until its brokers hold them."""
+        event = convert_requests.alter_config_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerTopic)
+        return controller_pb2.AlterTopicConfigResponse(configs=answer.topic.configs)
+
+    async def ReassignPartitions(
+        self, request: controller_pb2.ReassignPartitionsRequest, context: Any
+    ) -> controller_pb2.ReassignPartitionsResponse:
+        """Move partitions to other brokers."""
+        event = convert_requests.reassign_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerPartitions)
+        results = map(convert_requests.result_out, answer.outcomes)
+        return controller_pb2.ReassignPartitionsResponse(results=results)
+
+    async def CancelReassignments(
+        self, request: controller_pb2.CancelReassignmentsRequest, context: Any
+    ) -> controller_pb2.CancelReassignmentsResponse:
+        """Take moves back."""
+        event = convert_requests.cancel_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerPartitions)
+        results = map(convert_requests.result_out, answer.outcomes)
+        return controller_pb2.CancelReassignmentsResponse(results=results)
+
+    async def ListReassignments(
+        self, request: controller_pb2.ListReassignmentsRequest, context: Any
+    ) -> controller_pb2.ListReassignmentsResponse:
+        """Tell the moves that are not finished."""
+        self._shell.require_active()
+        try:
+            return await listed_reassignments(
+                self._shell.store,
+                self._shell.admin_reader,
+                self._shell.state,
+                frozenset(convert_requests.names_in(request.partitions)),
+            )
+        except ZooKeeperError as error:
+            raise zookeeper_unavailable(error) from error
+
+    async def AlterReassignmentThrottle(
+        self, request: controller_pb2.AlterReassignmentThrottleRequest, context: Any
+    ) -> controller_pb2.AlterReassignmentThrottleResponse:
+        """Change the speed limit of moves."""
+        event = convert_requests.throttle_in(request, self._shell.take_request_id())
+        await self._shell.ask(event, AnswerDone)
+        return controller_pb2.AlterReassignmentThrottleResponse()
+
+    async def ElectLeaders(
+        self, request: controller_pb2.ElectLeadersRequest, context: Any
+    ) -> controller_pb2.ElectLeadersResponse:
+        """Elect leaders by hand."""
+        event = convert_requests.elect_in(request, self._shell.take_request_id())
+        answer = await self._shell.ask(event, AnswerElections)
+        return controller_pb2.ElectLeadersResponse(
+            elections=map(convert_requests.election_out, answer.elections)
+        )
+
+    async def ReportFailedReplicas(
+        self, request: controller_pb2.ReportFailedReplicasRequest, context: Any
+    ) -> controller_pb2.ReportFailedReplicasResponse:
+        """Hear that replicas of a broker cannot be used any more in this life of it."""
+        self._shell.replicas_failed(convert_requests.failed_replicas_in(request))
+        return controller_pb2.ReportFailedReplicasResponse()

@@ -22,9 +22,23 @@ class ControllerSettings(
     create_topic_timeout_ms: int = Field(
         10_000, ge=100, description="how long CreateTopic waits for the leaders of a topic"
     )
+    request_timeout_ms: int = Field(
+        25_000, ge=100, description="how long other requests wait until they are carried out"
+    )
     controlled_shutdown_timeout_ms: int = Field(
         1_000, ge=10, description="how long ControlledShutdown waits for brokers to acknowledge"
     )
     refresh_interval_ms: int = Field(
         1_000, ge=10, description="how often partitions that are not fully in sync are read again"
+    )
+    leader_rebalance_interval_ms: int = Field(
+        300_000,
+        ge=0,
+        description="how often leadership is given back to preferred replicas; 0: only by hand",
+    )
+    leader_imbalance_percent: int = Field(
+        10,
+        ge=0,
+        le=100,
+        description="share of a broker's preferred partitions led elsewhere from which it is given back",
     )

@@ -13,7 +13,7 @@ import secrets
 import uuid
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
@@ -24,6 +24,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
 from hightide_controller import convert
+from hightide_controller.admin_reader import AdminRead, AdminReader
 from hightide_controller.broker_link import LinkDuties
 from hightide_controller.convert import Identity
 from hightide_controller.core import effects as ef
@@ -32,9 +33,11 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
 from hightide_controller.core.outbox import Delivery
 from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.writes import StoreWrites
 from hightide_controller.detector import ProcessWatcher
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
+from hightide_controller.requests import Answer, RequestEvent, Requests
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.store import ActiveController, ControllerStore
 from hightide_controller.watches import ZooKeeperWatches
@@ -46,7 +49,7 @@ _log = logging.getLogger(__name__)
 CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
 _PAUSE_S: Final = 0.2
 
-Answer = ef.AnswerCreateTopic | ef.AnswerControlledShutdown
+A = TypeVar("A", bound=Answer)
 
 
 class Shell:
@@ -70,19 +73,20 @@ class Shell:
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
         self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
-        self._requests: dict[int, asyncio.Future[Answer]] = {}
-        self._next_request_id = 1
+        self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
         self._traces = FailoverTraces(telemetry, clock)
         self._fleet = Fleet(
             LinkDuties(
                 leader_and_isr=self._leader_and_isr,
+                stop_replica=self._stop_replica,
                 update_metadata=self._update_metadata,
                 obeyed=self._traces.obeyed,
                 acknowledged=self._acknowledged,
                 fenced=lambda: self._inbox.put_nowait(ev.Fenced()),
                 declined=self._declined,
+                failed=self._failed_there,
                 traceparent_of=self._traces.traceparent_of,
             ),
             self._broker_died,
@@ -95,15 +99,23 @@ class Shell:
             self.store,
             on_controller=self._controller_read,
             on_brokers=self._brokers_read,
-            on_topics=self._inbox.put_nowait,
+            on_topics=self._topics_read,
+            on_admin=self._admin_read,
+            on_states=lambda names: self._spawn(self._read_states(ef.ReadStates(tuple(sorted(names))))),
             on_session_lost=lambda: self._inbox.put_nowait(ev.SessionLost()),
         )
+
+    @property
+    def admin_reader(self) -> AdminReader:
+        """Reads what stands below /admin."""
+        return self._watches.admin_reader
 
     def start(self) -> None:
         """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
         self._watches.start()
         self._spawn(self._run())
         self._spawn(self._tick())
+        self._spawn(self._balance())
 
     async def close(self) -> None:
         """Stop everything; the session is closed afterwards by whoever opened it."""
@@ -157,9 +169,30 @@ class Shell:
             if self._watches.connected.is_set():
                 self._inbox.put_nowait(ev.Ticked())
 
+    async def _balance(self) -> None:
+        """Look at leadership from time to time; V3 says of the preferred replica only that there is one."""
+        while self._settings.leader_rebalance_interval_ms:
+            await asyncio.sleep(self._settings.leader_rebalance_interval_ms / 1000)
+            self._inbox.put_nowait(ev.BalanceDue())
+
     def _brokers_read(self, event: ev.BrokersChanged) -> None:
         cause = self._traces.expect("session_ended", self._clock.wall_us())
         self._inbox.put_nowait(replace(event, cause=cause))
+        self._complain()
+
+    def _topics_read(self, event: ev.TopicsChanged) -> None:
+        self._inbox.put_nowait(event)
+        self._complain()
+
+    def _admin_read(self, read: AdminRead) -> None:
+        self._inbox.put_nowait(ev.AdminChanged(read.admin))
+        if read.configs:
+            self._inbox.put_nowait(ev.ConfigsChanged(read.configs))
+
+    def _complain(self) -> None:
+        """Bring to the core what the store could not understand, for the operators to see."""
+        if complaints := self.store.take_complaints():
+            self._inbox.put_nowait(ev.AdminChanged(ev.Admin(complaints=complaints)))
 
     def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
         cause = self._traces.expect("process_died", broke_at_us)
@@ -214,6 +247,11 @@ class Shell:
             ev.LeadershipDeclined(name, broker.broker_id, broker.broker_epoch, decision.leader_epoch)
         )
 
+    def _failed_there(self, broker: ev.Broker, decisions: tuple[ef.Decision, ...]) -> None:
+        replicas = tuple((decision.topic_id, decision.partition) for decision in decisions)
+        cause = self._traces.expect("replicas_failed", self._clock.wall_us())
+        self._inbox.put_nowait(ev.ReplicasFailed(broker.broker_id, broker.broker_epoch, replicas, cause))
+
     # ---- effects out
 
     def _perform(self, effect: ef.Effect) -> None:
@@ -223,8 +261,14 @@ class Shell:
             case ef.SendLeaderAndIsr():
                 self._traces.informing(effect)
                 self._fleet.put(effect)
-            case ef.SendUpdateMetadata():
+            case ef.SendUpdateMetadata() | ef.SendStopReplica():
                 self._fleet.put(effect)
+            case StoreWrites():
+                self._spawn(self._store_writes(effect))
+            case ef.ReadTopics():
+                self._spawn(self._read_topics(effect))
+            case ef.WatchStates():
+                self._watches.watch_states(effect.names)
             case ef.ReadStates():
                 self._spawn(self._read_states(effect))
             case ef.StoreTopic():
@@ -236,12 +280,17 @@ class Shell:
                 self._watches.deactivate()
             case ef.Report():
                 _log.warning("%s", effect.message)
-            case ef.AnswerCreateTopic() | ef.AnswerControlledShutdown():
-                future = self._requests.pop(effect.request_id, None)
-                if future is not None and not future.done():
-                    future.set_result(effect)
+            case (
+                ef.AnswerCreateTopic()
+                | ef.AnswerControlledShutdown()
+                | ef.AnswerTopic()
+                | ef.AnswerPartitions()
+                | ef.AnswerElections()
+                | ef.AnswerDone()
+            ):
+                self._requests.answer(effect)
             case ef.RefuseRequest():
-                self._refuse(effect)
+                self._requests.refuse(effect)
 
     def _store_leader_and_isr(self, effect: ef.StoreLeaderAndIsr) -> None:
         self._traces.multi_submitted(effect)
@@ -267,8 +316,27 @@ class Shell:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._inbox.put_nowait(ev.StatesRead(states, effect.cause))
+            self._complain()
             return
         self._traces.read_given_up(effect.cause)
+
+    async def _store_writes(self, effect: StoreWrites) -> None:
+        event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
+        self._inbox.put_nowait(event)
+
+    async def _read_topics(self, effect: ef.ReadTopics) -> None:
+        epoch = self.state.controller_epoch
+        while self.state.role is Role.ACTIVE and self.state.controller_epoch == epoch:
+            await self._watches.connected.wait()
+            try:
+                event = await self.store.read_everything_about(effect.names, self.admin_reader)
+            except ZooKeeperError as error:
+                _log.warning("reading %d topics is tried again: %s", len(effect.names), error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self._inbox.put_nowait(replace(event, cause=effect.cause))
+            self._complain()
+            return
 
     async def _store_topic(self, effect: ef.StoreTopic) -> None:
         try:
@@ -297,13 +365,16 @@ class Shell:
         epoch = await self.store.elect(me.controller_id, me.host, me.port, effect.stale_controller_epoch)
         if epoch is None:
             return None
-        snapshot = await self.store.read_snapshot()
+        snapshot = await self.store.read_snapshot(self.admin_reader)
         return ev.Elected(epoch.controller_epoch, epoch.version, snapshot, effect.cause)
 
     def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
         return convert.leader_and_isr_out(
             self.state, self.identity, broker_epoch, delivery.decisions.values()
         )
+
+    def _stop_replica(self, broker_epoch: int, delivery: Delivery) -> Any:
+        return convert.stop_replica_out(self.state, self.identity, broker_epoch, delivery.stops.values())
 
     def _update_metadata(self, broker_epoch: int, delivery: Delivery) -> Any:
         names = None if delivery.full else delivery.metadata
@@ -315,53 +386,37 @@ class Shell:
 
     async def create_topic(self, request: Any) -> ef.AnswerCreateTopic:
         """CreateTopic, from the servicer. Raises ServiceError."""
-        event = convert.create_topic_in(request, self._take_request_id(), uuid.uuid4().hex)
-        answer = await self._ask(event, self._settings.create_topic_timeout_ms)
-        assert isinstance(answer, ef.AnswerCreateTopic)
-        return answer
+        event = convert.create_topic_in(request, self.take_request_id(), uuid.uuid4().hex)
+        return await self.ask(event, ef.AnswerCreateTopic, self._settings.create_topic_timeout_ms)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> int:
         """ControlledShutdown: how many partitions the broker still leads. Raises ServiceError."""
         cause = self._traces.expect("controlled_shutdown", self._clock.wall_us())
-        event = ev.ControlledShutdownRequested(self._take_request_id(), broker_id, broker_epoch, cause)
-        answer = await self._ask(event, self._settings.controlled_shutdown_timeout_ms)
-        assert isinstance(answer, ef.AnswerControlledShutdown)
-        return answer.remaining_leader_count
+        event = ev.ControlledShutdownRequested(self.take_request_id(), broker_id, broker_epoch, cause)
+        timeout_ms = self._settings.controlled_shutdown_timeout_ms
+        return (await self.ask(event, ef.AnswerControlledShutdown, timeout_ms)).remaining_leader_count
+
+    def replicas_failed(self, event: ev.ReplicasFailed) -> None:
+        """ReportFailedReplicas, and what brokers answer to LeaderAndISR. Raises ServiceError."""
+        self.require_active()
+        cause = self._traces.expect("replicas_failed", self._clock.wall_us())
+        self._inbox.put_nowait(replace(event, cause=cause))
 
     def require_active(self) -> None:
         """Raise NOT_CONTROLLER, naming who is, unless this controller is the active one."""
         if self.state.role is not Role.ACTIVE:
-            raise convert.not_controller(self._active_endpoint())
+            raise convert.not_controller(self._active_elsewhere())
 
-    def _take_request_id(self) -> int:
-        self._next_request_id += 1
-        return self._next_request_id
+    def take_request_id(self) -> int:
+        """The id of the next request to the core."""
+        return self._requests.take_id()
 
-    async def _ask(
-        self, event: ev.CreateTopicRequested | ev.ControlledShutdownRequested, timeout_ms: int
-    ) -> Answer:
+    async def ask(self, event: RequestEvent, kind: type[A], timeout_ms: int | None = None) -> A:
+        """Put a request to the core and wait for its answer of this kind. Raises ServiceError."""
         self.require_active()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        self._requests[event.request_id] = future
-        self._inbox.put_nowait(event)
-        # Not cancelled with the caller: the core must hear that the waiting is over.
-        loop.call_later(timeout_ms / 1000, self._inbox.put_nowait, ev.WaitExpired(event.request_id))
-        try:
-            return await future
-        finally:
-            self._requests.pop(event.request_id, None)
+        return await self._requests.ask(event, kind, timeout_ms or self._settings.request_timeout_ms)
 
-    def _refuse(self, effect: ef.RefuseRequest) -> None:
-        future = self._requests.pop(effect.request_id, None)
-        if future is None or future.done():
-            return
-        if effect.refusal is ef.Refusal.NOT_CONTROLLER:
-            future.set_exception(convert.not_controller(self._active_endpoint()))
-        else:
-            future.set_exception(convert.error_of(effect))
-
-    def _active_endpoint(self) -> metadata_pb2.Endpoint | None:
+    def _active_elsewhere(self) -> metadata_pb2.Endpoint | None:
         if self.active is None or self.active.is_mine or self.active.znode.controller_id < 0:
             return None
         znode = self.active.znode

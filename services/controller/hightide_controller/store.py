@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hightide_runtime import znodes
+from hightide_runtime.admin_znodes import PartitionAddZnode, PartitionRemoveZnode, ReassignmentZnode
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
     BrokerZnode,
@@ -21,6 +23,7 @@ from hightide_runtime.znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
     TopicConfigZnode,
+    TopicIdZnode,
     TopicZnode,
     ZnodeGarbage,
 )
@@ -32,6 +35,7 @@ from hightide_runtime.zookeeper import (
     Delete,
     NodeExists,
     NoNode,
+    NotEmpty,
     Operation,
     SessionExpired,
     SetData,
@@ -40,8 +44,10 @@ from hightide_runtime.zookeeper import (
     ZooKeeperSession,
 )
 
-from hightide_controller.core.effects import Change, StoreLeaderAndIsr, StoreTopic
+from hightide_controller.admin_reader import AdminReader
+from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
 from hightide_controller.core.events import (
+    Admin,
     Broker,
     Event,
     Fenced,
@@ -50,15 +56,28 @@ from hightide_controller.core.events import (
     StoreRefused,
     StoreUnknown,
     Topic,
+    TopicsRead,
     TopicStored,
     TopicStoreRefused,
 )
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.writes import (
+    AdditionDone,
+    PartitionRemoved,
+    ReassignmentDone,
+    ReassignmentWrite,
+    RemovalDone,
+    StoreWrites,
+    TopicRemoved,
+    Write,
+)
+from hightide_controller.write_operations import change_operations, operations_of, topic_znode
 
 __all__ = ["ActiveController", "ControllerStore", "Epoch"]
 
 _log = logging.getLogger(__name__)
 
+_ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
 
 
@@ -86,6 +105,7 @@ class ControllerStore:
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._parents_without_state: set[TopicPartition] = set()
+        self._complaints: dict[str, str | None] = {}
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
@@ -179,7 +199,7 @@ class ControllerStore:
             except _CONDITION_FAILED:
                 return
 
-    async def read_snapshot(self) -> Snapshot:
+    async def read_snapshot(self, admin: AdminReader) -> Snapshot:
         """Everything (V3 D.3), in as few round trips as there are thousands of znodes."""
         brokers = await self.read_brokers()
         topics = await self.read_topics(await self.topic_names())
@@ -194,6 +214,7 @@ class ControllerStore:
             brokers,
             tuple(topic for topic in topics if topic.name not in unreadable),
             {name: state for name, state in states.items() if state is not None},
+            self._with_complaints((await admin.read_all()).admin),
         )
 
     async def read_brokers(self, *, watch: bool = False) -> tuple[Broker, ...]:
@@ -204,7 +225,7 @@ class ControllerStore:
             try:
                 broker_id = BrokerZnode.broker_id_of(name)
             except ZnodeGarbage as error:
-                _log.error("%s; it is left alone", error)
+                self._complain(f"{znodes.BROKER_IDS}/{name[:260]}", error.reason)
                 continue
             ids[BrokerZnode.path(broker_id)] = broker_id
         brokers = []
@@ -212,35 +233,101 @@ class ControllerStore:
             try:
                 znode = BrokerZnode.decode(found.data)
             except ZnodeGarbage as error:
-                _log.error("%s (%s); it is left alone", error, path)
+                self._complain(path, error.reason)
                 continue
+            self._complaints[path] = None
             brokers.append(Broker(ids[path], found.czxid, znode.host, znode.port))
         return tuple(brokers)
 
-    async def topic_names(self, *, watch: bool = False) -> list[str]:
+    async def topic_names(self) -> list[str]:
         """The children of /brokers/topics, legal or not."""
-        return await self._session.children(znodes.TOPICS, watch=watch)
+        return await self._session.children(znodes.TOPICS)
+
+    async def watch_topic_names(self) -> tuple[list[str], int]:
+        """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
+        return await self._session.children_and_changes(znodes.TOPICS, watch=True)
+
+    async def topics_with_configs(self) -> list[str]:
+        """The children of /config/topics, legal or not."""
+        return await self._session.children(znodes.TOPIC_CONFIGS)
 
     async def read_topics(self, names: Collection[str]) -> tuple[Topic, ...]:
-        """These topics with their settings; those that cannot be understood are logged and left out."""
+        """These topics with their settings; those that cannot be understood are complained about."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
-            _log.error("%r below %s is no topic name; it is left alone", name[:260], znodes.TOPICS)
+            self._complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         paths = [TopicZnode.path(name) for name in legal]
         found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in legal])
-        topics = []
+        topics: list[Topic] = []
         for name, path in zip(legal, paths, strict=True):
             if path not in found:
+                self._complaints[path] = None
                 continue
-            config = found.get(TopicConfigZnode.path(name))
             try:
-                znode = TopicZnode.decode(found[path].data)
-                configs = {} if config is None else dict(TopicConfigZnode.decode(config.data).configs)
+                topics.append(_topic_of(name, found[path], found.get(TopicConfigZnode.path(name))))
+                self._complaints[path] = None
             except ZnodeGarbage as error:
-                _log.error("topic %s is left alone: %s", name, error)
+                self._complain(path, error.reason)
+        markers = {_marker_path(topic) for topic in topics if topic.topic_id}
+        standing = await self._session.multi_read(markers)
+        return tuple(
+            replace(topic, has_marker=_names(standing.get(_marker_path(topic)), topic))
+            if topic.topic_id
+            else replace(topic, topic_id=uuid.uuid4().hex, has_marker=False, is_bare=True)
+            for topic in topics
+        )
+
+    async def read_everything_about(self, names: Collection[str], admin: AdminReader) -> TopicsRead:
+        """The answer to ReadTopics: topic znodes, settings, states, and what is asked for below /admin."""
+        topics = {topic.name: topic for topic in await self.read_topics(names)}
+        states = await self.read_states(
+            TopicPartition(topic.name, partition)
+            for topic in topics.values()
+            for partition in range(len(topic.assignment))
+        )
+        leftovers: dict[TopicPartition, int | None] = {}
+        for topic in topics.values():
+            leftovers |= await self._leftovers(topic, states)
+        read = await admin.read_about(names)
+        unreadable = tuple(
+            name for name in names if name not in topics and self._complaints.get(TopicZnode.path(name))
+        )
+        found = {name: topics.get(name) for name in names if name not in unreadable}
+        return TopicsRead(found, states, self._with_complaints(read.admin), leftovers, unreadable)
+
+    async def _leftovers(
+        self, topic: Topic, states: Mapping[TopicPartition, LeaderAndIsr | None]
+    ) -> dict[TopicPartition, int | None]:
+        """What stands below a topic znode beside the partitions that it names (see TopicsRead)."""
+        path = TopicZnode.path(topic.name)
+        try:
+            children = await self._session.children(path)
+        except NoNode:
+            return {}
+        beside: list[TopicPartition] = []
+        for child in children:
+            try:
+                name = TopicPartition(topic.name, znodes.partition_of(child))
+            except ZnodeGarbage as error:
+                self._complain(f"{path}/{child[:260]}", error.reason)
                 continue
-            topics.append(Topic(name, znode.topic_id.hex(), znode.partitions, configs))
-        return tuple(topics)
+            if name.partition >= len(topic.assignment) or states.get(name, _ABSENT) is None:
+                beside.append(name)
+        found = await self._session.multi_read(LeaderAndIsrZnode.path(*name) for name in beside)
+        versions = {path: znode.version for path, znode in found.items()}
+        return {name: versions.get(LeaderAndIsrZnode.path(*name)) for name in beside}
+
+    def take_complaints(self) -> dict[str, str | None]:
+        """What could not be understood since the last call: path → why; None: it can be now, or is gone."""
+        complaints, self._complaints = self._complaints, {}
+        return complaints
+
+    def _with_complaints(self, admin: Admin) -> Admin:
+        """What was read below /admin, and what could not be understood elsewhere meanwhile."""
+        return replace(admin, complaints={**admin.complaints, **self.take_complaints()})
+
+    def _complain(self, path: str, reason: str) -> None:
+        self._complaints[path] = f"{reason}; it is left alone: correct it or take it away"
 
     async def read_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
         """These leaderAndISR znodes: None where there is none, absent where it cannot be understood."""
@@ -253,35 +340,79 @@ class ControllerStore:
             try:
                 states[name] = None if znode is None else _state_of(znode)
             except ZnodeGarbage as error:
-                _log.error("partition %s-%d is left alone: %s", *name, error)
+                self._complain(path, error.reason)
         return states
 
     def submit(self, effect: StoreLeaderAndIsr, traceparent: str) -> asyncio.Future[Event]:
         """Send the multi now; the future has the event that follows from its fate, and never an error."""
         operations: list[Operation] = _fence(effect.controller_epoch_version)
         for change in effect.changes:
-            operations += self._operations_of(change, traceparent)
+            operations += change_operations(change, traceparent, self._parents_without_state)
+        return self._submitted(effect.store_id, operations)
+
+    async def store_writes(self, effect: StoreWrites, traceparent: str) -> Event:
+        """Send the multi of a StoreWrites; the event that follows from its fate, and never an error."""
+        try:
+            await self._prepare(effect.writes)
+        except ZooKeeperError as error:
+            _log.warning("a write is not tried: %s", error)
+            return StoreUnknown(effect.store_id)
+        operations: list[Operation] = _fence(effect.controller_epoch_version)
+        for write in effect.writes:
+            operations += operations_of(write, traceparent, self._parents_without_state)
+        event = await self._submitted(effect.store_id, operations)
+        if isinstance(event, StoreCommitted):
+            await self._tidy(effect.writes)
+        return event
+
+    def _submitted(self, store_id: int, operations: Sequence[Operation]) -> asyncio.Future[Event]:
         outcome: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
         def settle(committed: asyncio.Future[tuple[int, ...]]) -> None:
             if not outcome.cancelled():
                 error = None if committed.cancelled() else committed.exception()
-                outcome.set_result(_event_of(effect.store_id, error))
+                outcome.set_result(_event_of(store_id, error))
 
         self._session.submit_multi(operations).add_done_callback(settle)
         return outcome
 
-    def _operations_of(self, change: Change, traceparent: str) -> list[Operation]:
-        decided = change.decided
-        path = LeaderAndIsrZnode.path(*change.name)
-        data = LeaderAndIsrZnode(
-            decided.leader, decided.leader_epoch, decided.isr, decided.controller_epoch, traceparent
-        ).encode()
-        if change.expected_partition_epoch is not None:
-            return [SetData(path, data, change.expected_partition_epoch)]
-        if change.name in self._parents_without_state:
-            return [Create(path, data)]
-        return [Create(PartitionZnode.path(*change.name), PartitionZnode.encode()), Create(path, data)]
+    async def _prepare(self, writes: Iterable[Write]) -> None:
+        """See to the parents of what is created or deleted: they hold nothing, so no fence is needed."""
+        parents: set[str] = set()
+        stateless: list[TopicPartition] = []
+        for write in writes:
+            if isinstance(write, ReassignmentWrite) and write.expected_version is None:
+                parents.add(ReassignmentZnode.topic_path(write.name.topic))
+            elif isinstance(write, PartitionRemoved) and write.expected_partition_epoch is None:
+                stateless.append(write.name)
+        for parent in parents:
+            await self._session.ensure_path(parent)
+        await self._look_for_parents(stateless)
+
+    async def _tidy(self, writes: Iterable[Write]) -> None:
+        """Take away the znodes of topics below /admin that have no children left, as well as it goes."""
+        parents: set[str] = set()
+        for write in writes:
+            match write:
+                case ReassignmentDone(name=name):
+                    parents.add(ReassignmentZnode.topic_path(name.topic))
+                case AdditionDone(name=name):
+                    parents.add(PartitionAddZnode.topic_path(name.topic))
+                case RemovalDone(name=name):
+                    parents.add(PartitionRemoveZnode.topic_path(name.topic))
+                case TopicRemoved(topic=topic):
+                    parents.add(ReassignmentZnode.topic_path(topic.name))
+                    parents.add(PartitionAddZnode.topic_path(topic.name))
+                    parents.add(PartitionRemoveZnode.topic_path(topic.name))
+                case _:
+                    pass
+        for parent in parents:
+            try:
+                await self._session.delete(parent)
+            except (NotEmpty, NoNode):
+                continue
+            except ZooKeeperError as error:
+                _log.info("%s is left standing, empty: %s", parent, error)
 
     async def _look_for_parents(self, missing: list[TopicPartition]) -> None:
         """A hand may have taken a leaderAndISR away and left the znode above it, which cannot be created."""
@@ -294,8 +425,9 @@ class ControllerStore:
         """Create the topic znode and its settings; the event that follows from it, never an error."""
         topic = effect.topic
         operations = _fence(effect.controller_epoch_version)
-        znode = TopicZnode(bytes.fromhex(topic.topic_id), topic.assignment)
+        znode = topic_znode(topic)
         operations.append(Create(TopicZnode.path(topic.name), znode.encode()))
+        operations.append(Create(TopicIdZnode.path(znode.topic_id), TopicIdZnode(topic.name).encode()))
         if topic.configs:
             config = TopicConfigZnode(topic.configs).encode()
             operations += await self._replacing(TopicConfigZnode.path(topic.name), config)
@@ -319,6 +451,40 @@ class ControllerStore:
         return ([Delete(path, left_behind.version)] if left_behind else []) + [Create(path, data)]
 
 
+def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
+    """A topic as ZooKeeper holds it; raises ZnodeGarbage. Settings that make no sense are complained about
+    by the AdminReader, and do not hold.
+    """
+    znode = TopicZnode.decode(found.data)
+    configs: dict[str, str] = {}
+    if config is not None:
+        try:
+            configs = dict(TopicConfigZnode.decode(config.data).configs)
+        except ZnodeGarbage as error:
+            _log.error("the settings of topic %s do not hold: %s", name, error)
+    return Topic(
+        name,
+        znode.topic_id.hex(),
+        znode.partitions,
+        configs,
+        version=found.version,
+        config_version=None if config is None else config.version,
+        first_leader_epochs=dict(znode.first_leader_epochs),
+    )
+
+
+def _marker_path(topic: Topic) -> str:
+    return TopicIdZnode.path(bytes.fromhex(topic.topic_id))
+
+
+def _names(marker: Znode | None, topic: Topic) -> bool:
+    """Whether the marker of the topic's id is there and names the topic."""
+    try:
+        return marker is not None and TopicIdZnode.decode(marker.data).topic == topic.name
+    except ZnodeGarbage:
+        return False
+
+
 def _fence(version: int | None) -> list[Operation]:
     return [] if version is None else [Check(ControllerEpochZnode.path(), version)]
 
@@ -329,6 +495,9 @@ def _event_of(store_id: int, error: BaseException | None) -> Event:
             return StoreCommitted(store_id)
         case BadVersion(path=path) if path == ControllerEpochZnode.path():
             return Fenced()
+        case NotEmpty(path=path):
+            _log.error("%s has children that Hightide did not make; take them away", path)
+            return StoreRefused(store_id)
         case BadVersion() | NodeExists() | NoNode():
             return StoreRefused(store_id)
         case _:

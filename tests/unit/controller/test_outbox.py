@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
+from dataclasses import replace
+
+from hightide_controller.core.effects import (
+    Decision,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    Stop,
+)
 from hightide_controller.core.outbox import Outbox
 from hightide_controller.core.partition import TopicPartition
 
@@ -53,3 +61,43 @@ def test_the_list_of_brokers_alone_is_something_to_send() -> None:
     outbox = Outbox()
     outbox.put(SendUpdateMetadata(((1, 101),), 1))
     assert not outbox.is_empty
+
+
+def stopped(sequence: int, *partitions: int) -> SendStopReplica:
+    stops = tuple(Stop("flights", "0" * 32, partition, 3, None) for partition in partitions)
+    return SendStopReplica(1, 101, sequence, stops)
+
+
+def test_a_stop_replaces_a_decision_that_was_not_delivered_and_the_other_way_round() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, decision(0, 1), decision(1, 1)))
+    outbox.put(stopped(2, 0))
+    outbox.put(sent(3, decision(1, 2)))
+    delivery = outbox.take()
+    assert [name.partition for name in delivery.decisions] == [1]
+    assert [stop.partition for stop in delivery.stops.values()] == [0]
+    outbox.put(sent(4, decision(0, 4)))
+    outbox.put_back(delivery)
+    again = outbox.take()
+    assert sorted(name.partition for name in again.decisions) == [0, 1]
+    assert again.stops == {}
+
+
+def test_a_stop_that_came_while_a_decision_was_under_way_outlives_its_failure() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, decision(0, 1)))
+    delivery = outbox.take()
+    outbox.put(stopped(2, 0))
+    outbox.put_back(delivery)
+    again = outbox.take()
+    assert again.decisions == {}
+    assert len(again.stops) == 1
+
+
+def test_a_stop_and_a_decision_about_the_namesake_go_out_together() -> None:
+    outbox = Outbox()
+    outbox.put(stopped(1, 0))
+    outbox.put(sent(2, replace(decision(0, 0), topic_id="1" * 32)))
+    delivery = outbox.take()
+    assert len(delivery.stops) == 1
+    assert len(delivery.decisions) == 1

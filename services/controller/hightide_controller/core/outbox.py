@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendUpdateMetadata
+from hightide_controller.core.effects import (
+    Decision,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    Stop,
+)
 from hightide_controller.core.partition import TopicPartition
 
 __all__ = ["Delivery", "Outbox"]
@@ -15,9 +21,11 @@ __all__ = ["Delivery", "Outbox"]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What goes out next: LeaderAndISR first, then UpdateMetadata."""
+    """What goes out next: LeaderAndISR first, because clients wait for leaders, StopReplica, UpdateMetadata."""
 
     decisions: dict[TopicPartition, Decision]
+    stops: dict[tuple[str, int], Stop]
+    """By topic id and partition: a namesake may follow at once on what is stopped."""
     metadata: dict[TopicPartition, None]
     """Partitions to tell about; what is told is read from the state when it is sent."""
     deleted_topic_ids: tuple[str, ...]
@@ -32,6 +40,7 @@ class Outbox:
     """Bounded by the number of partitions, however long the broker does not answer."""
 
     decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
+    stops: dict[tuple[str, int], Stop] = field(default_factory=dict)
     metadata: dict[TopicPartition, None] = field(default_factory=dict)
     deleted_topic_ids: dict[str, None] = field(default_factory=dict)
     has_metadata: bool = False
@@ -39,14 +48,23 @@ class Outbox:
     sequence: int = 0
     cause: str = ""
 
-    def put(self, effect: SendLeaderAndIsr | SendUpdateMetadata) -> None:
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Take an effect in; what it says replaces what waits about the same partitions."""
         assert effect.sequence > self.sequence, "send effects come in order"
         self.sequence = effect.sequence
         self.cause = effect.cause or self.cause
         if isinstance(effect, SendLeaderAndIsr):
             for decision in effect.decisions:
+                self.stops.pop((decision.topic_id, decision.partition), None)
                 self.decisions[TopicPartition(decision.topic, decision.partition)] = decision
+            return
+        if isinstance(effect, SendStopReplica):
+            for stop in effect.stops:
+                name = TopicPartition(stop.topic, stop.partition)
+                waiting = self.decisions.get(name)
+                if waiting is not None and waiting.topic_id == stop.topic_id:
+                    del self.decisions[name]
+                self.stops[stop.topic_id, stop.partition] = stop
             return
         self.has_metadata = True
         self.full = self.full or effect.full
@@ -56,12 +74,13 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         """Whether the broker has everything."""
-        return not self.decisions and not self.has_metadata
+        return not self.decisions and not self.stops and not self.has_metadata
 
     def take(self) -> Delivery:
         """Everything that waits, for one attempt; it must be put back where the attempt fails."""
         delivery = Delivery(
             self.decisions,
+            self.stops,
             self.metadata,
             tuple(self.deleted_topic_ids),
             self.has_metadata,
@@ -69,14 +88,28 @@ class Outbox:
             self.sequence,
             self.cause,
         )
-        self.decisions, self.metadata, self.deleted_topic_ids = {}, {}, {}
+        self.decisions, self.stops, self.metadata, self.deleted_topic_ids = {}, {}, {}, {}
         self.has_metadata = self.full = False
         self.cause = ""
         return delivery
 
     def put_back(self, delivery: Delivery) -> None:
         """An attempt failed: what it carried waits again, except where something newer came meanwhile."""
-        self.decisions = {**delivery.decisions, **self.decisions}
+        newer_stops, newer = self.stops, self.decisions
+        stopped = {
+            name
+            for name, decision in delivery.decisions.items()
+            if (decision.topic_id, decision.partition) in newer_stops
+        }
+        decided = {(decision.topic_id, decision.partition) for decision in newer.values()}
+        self.decisions = {
+            **{name: decision for name, decision in delivery.decisions.items() if name not in stopped},
+            **newer,
+        }
+        self.stops = {
+            **{key: stop for key, stop in delivery.stops.items() if key not in decided},
+            **newer_stops,
+        }
         self.metadata = {**delivery.metadata, **self.metadata}
         self.deleted_topic_ids = {**dict.fromkeys(delivery.deleted_topic_ids), **self.deleted_topic_ids}
         self.has_metadata = self.has_metadata or delivery.has_metadata
