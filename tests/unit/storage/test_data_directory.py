@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from faulty_files import Fault, FaultyFiles
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import (
     CorruptFile,
     DataDirectory,
     DirectoryLocked,
     DirectorySettings,
+    DiskFull,
     LogClosed,
     LogSettings,
+    StorageFailed,
     UnknownLog,
     WrongBroker,
     WrongCluster,
@@ -231,3 +237,84 @@ def test_logs_can_be_looked_into_while_they_are_open_and_when_damaged(tmp_path: 
     assert damage.position == 2 * len(make_batch(1))
     assert offsets(rig.open()) == [0, 1]
     rig.close()
+
+
+def test_whoever_wants_a_log_that_another_thread_puts_aside_waits_and_gets_a_new_one(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    renaming, may_go_on = threading.Event(), threading.Event()
+    replace = rig.files.replace
+
+    def slow_replace(source: str, target: str) -> None:
+        renaming.set()
+        assert may_go_on.wait(10)
+        replace(source, target)
+
+    rig.files.replace = slow_replace  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as threads:
+        leaving = threads.submit(rig.directory.quarantine, *KEY, 7)
+        assert renaming.wait(10)
+        assert rig.log.is_closed
+        coming = threads.submit(rig.directory.log, *KEY, True, "flights", LogSettings())
+        assert not coming.done()
+        may_go_on.set()
+        leaving.result(10)
+        assert coming.result(10).log_end_offset == 0
+    assert rig.directory.partitions() == [KEY]
+    rig.close()
+
+
+def test_what_there_is_no_room_to_put_aside_stays_and_can_be_put_aside_later(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.files.faults.append(Fault("replace", errno.ENOSPC, "quarantine"))
+    with pytest.raises(DiskFull):
+        rig.directory.quarantine(*KEY, 7)
+    assert rig.directory.partitions() == [KEY]
+    assert offsets(rig.directory.log(*KEY, False, "flights", LogSettings())) == [0, 1, 2]
+    rig.directory.quarantine(*KEY, 8)
+    assert rig.directory.partitions() == []
+    rig.close()
+
+
+def test_a_known_directory_opens_on_a_full_disk_and_a_new_one_does_not(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.close()
+    full = FaultyFiles()
+    full.faults.append(Fault("write_at", errno.ENOSPC, lasting=True))
+    directory = DataDirectory.open(rig.path, "cluster", 1, files=full)
+    assert offsets(directory.log(*KEY, False, "flights", LogSettings())) == [0, 1, 2]
+    directory.close()
+    with pytest.raises(DiskFull):
+        DataDirectory.open(tmp_path / "new", "cluster", 1, files=full)
+
+
+def test_a_disk_that_does_not_say_whether_a_name_exists_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DataDirectory.open(tmp_path, "another cluster", 1).close()
+    lstat = os.lstat
+
+    def failing(path: str) -> os.stat_result:
+        if path.endswith("meta.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", failing)
+    with pytest.raises(StorageFailed):
+        DataDirectory.open(tmp_path, "cluster", 1)
+    monkeypatch.undo()
+    assert json.loads((tmp_path / "meta.json").read_text())["cluster_id"] == "another cluster"
+
+
+def test_notes_are_kept_replaced_and_removed(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, "c", 1)
+    assert directory.read_note("note") is None
+    for contents in (b"one", b"another"):
+        directory.write_note("note", contents)
+        assert directory.read_note("note") == contents
+    for _ in range(2):
+        directory.remove_note("note")
+        assert directory.read_note("note") is None
+    directory.close()
