@@ -110,37 +110,36 @@ def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
     return metadata_pb2.Endpoint(id=endpoint.id, host=endpoint.host, port=endpoint.port)
 
 
-def _check_topic(topic: control_pb2.LeaderAndISRTopic) -> None:
-    """What becomes a ZooKeeper path or a directory must be fit for it."""
-    if not is_legal_topic_name(topic.topic):
+def _check_decision(topic: str, decision: PartitionDecision) -> None:
+    """What the numbers of one decision must be for there to be a sense in it."""
+    if (
+        decision.partition < 0
+        or decision.leader < -1
+        or min(decision.leader_epoch, decision.partition_epoch) < 0
+    ):
         raise ServiceError(
-            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
+            f"and partition epoch {decision.partition_epoch} make no decision",
         )
-    for each in topic.partitions:
-        if each.partition < 0 or each.leader < -1 or min(each.leader_epoch, each.partition_epoch) < 0:
-            raise ServiceError(
-                ErrorCode.ERROR_CODE_INVALID_REQUEST,
-                f"{topic.topic}-{each.partition}: leader {each.leader}, leader epoch {each.leader_epoch} and "
-                f"partition epoch {each.partition_epoch} make no decision",
-            )
-        replicas, isr = set(each.replicas), set(each.isr)
-        leads = each.leader == -1 or each.leader in isr
-        unique = len(replicas) == len(each.replicas) and len(isr) == len(each.isr)
-        if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
-            raise ServiceError(
-                ErrorCode.ERROR_CODE_INVALID_REQUEST,
-                f"{topic.topic}-{each.partition}: leader {each.leader}, ISR {list(each.isr)} and replicas "
-                f"{list(each.replicas)} contradict each other",
-            )
-        if not 0 <= each.first_leader_epoch <= each.leader_epoch or not replicas.issuperset(
-            each.adding_replicas
-        ):
-            raise ServiceError(
-                ErrorCode.ERROR_CODE_INVALID_REQUEST,
-                f"{topic.topic}-{each.partition}: first leader epoch {each.first_leader_epoch} and adding "
-                f"replicas {list(each.adding_replicas)} do not fit leader epoch {each.leader_epoch} and "
-                f"replicas {list(each.replicas)}",
-            )
+    replicas, isr = set(decision.replicas), set(decision.isr)
+    leads = decision.leader == -1 or decision.leader in isr
+    unique = len(replicas) == len(decision.replicas) and len(isr) == len(decision.isr)
+    if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
+            f"{list(decision.replicas)} contradict each other",
+        )
+    if not 0 <= decision.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
+        decision.adding_replicas
+    ):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: first leader epoch {decision.first_leader_epoch} and adding "
+            f"replicas {list(decision.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
+            f"replicas {list(decision.replicas)}",
+        )
 
 
 def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
@@ -153,34 +152,38 @@ def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
 
 def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
     """LeaderAndISR."""
-    for topic in request.topics:
-        _check_topic(topic)
-    _check_each_once(
-        [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
-    )
-    topics = tuple(
-        TopicDecisions(
-            topic.topic,
-            _topic_id(topic.topic_id),
-            dict(topic.configs),
-            tuple(
-                PartitionDecision(
-                    each.partition,
-                    each.leader,
-                    each.leader_epoch,
-                    tuple(each.isr),
-                    tuple(each.replicas),
-                    each.partition_epoch,
-                    each.controller_epoch,
-                    each.first_leader_epoch,
-                    tuple(each.adding_replicas),
-                )
-                for each in topic.partitions
-            ),
-        )
-        for topic in request.topics
-    )
+    topics = tuple(map(_topic_decisions_in, request.topics))
+    _check_each_once([(topic.topic_id, each.partition) for topic in topics for each in topic.partitions])
     return Decisions(topics, tuple(endpoint_in(leader) for leader in request.leaders))
+
+
+def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
+    """One topic of it. What becomes a ZooKeeper path or a directory must be fit for it.
+
+    Each decision is read once and then checked: a field of a message costs more than one of ours, and a
+    failover brings ten thousand decisions.
+    """
+    if not is_legal_topic_name(topic.topic):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+        )
+    decisions = tuple(
+        PartitionDecision(
+            each.partition,
+            each.leader,
+            each.leader_epoch,
+            tuple(each.isr),
+            tuple(each.replicas),
+            each.partition_epoch,
+            each.controller_epoch,
+            each.first_leader_epoch,
+            tuple(each.adding_replicas),
+        )
+        for each in topic.partitions
+    )
+    for decision in decisions:
+        _check_decision(topic.topic, decision)
+    return TopicDecisions(topic.topic, _topic_id(topic.topic_id), dict(topic.configs), decisions)
 
 
 def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...]:

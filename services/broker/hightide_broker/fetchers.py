@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
+CONNECT_TIMEOUT_S: Final = 1.0
+"""How long one attempt to reach a leader may take; gRPC tries several times within it."""
 CALL_GRACE_S: Final = 10.0
 """How long a leader may take beyond the wait that it was asked for."""
 FAILED_PAUSE_MIN_S: Final = 1.0
@@ -225,6 +227,8 @@ class LeaderFetcher:
         while True:
             await self._stir.wait()
             self._stir.clear()
+            if self._channel is None and (len(self._session) or self._questions):
+                await self._connect()
             while self._rounds and self._rounds[0][1].done():
                 opening, answered = self._rounds.popleft()
                 self._take_round(opening, parse_replica_fetch_response(_result_of(answered)))
@@ -235,6 +239,21 @@ class LeaderFetcher:
                 self._send_questions()
             if self._may_send():
                 self._send_round()
+
+    async def _connect(self) -> None:
+        """Reach the leader before anything is said: the first round of a session names every partition, and
+        while a failover goes on nobody has the time to build it for one that is dead, again and again.
+
+        Raises ConnectionError; whoever tries again looks its address up again.
+        """
+        address = self._settings.address_of(self._leader)
+        if address is None:
+            raise ConnectionError(f"no address is known of broker {self._leader}")
+        self._channel = open_channel(address)
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            raise ConnectionError(f"nobody answers at {address}") from None
 
     def _may_send(self) -> bool:
         if not self._rounds:
@@ -260,11 +279,7 @@ class LeaderFetcher:
         self._asking = self._send(_EPOCH_ENDS, request, CALL_GRACE_S)
 
     def _send(self, method: str, request: bytes, timeout_s: float) -> asyncio.Future[bytes]:
-        if self._channel is None:
-            address = self._settings.address_of(self._leader)
-            if address is None:
-                raise ConnectionError(f"no address is known of broker {self._leader}")
-            self._channel = open_channel(address)
+        assert self._channel is not None
         send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         sent = asyncio.ensure_future(_outcome(send(request, timeout=timeout_s)))
         sent.add_done_callback(lambda _: self._stir.set())

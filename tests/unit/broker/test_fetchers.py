@@ -23,6 +23,7 @@ from hightide_broker.replica_calls import Follower
 from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_broker.topic_settings import TopicSettings
+from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -161,6 +162,20 @@ class Following(ReplicaShell):
         await asyncio.wait_for(grows(), ASKED_S)
 
 
+async def leader_that_sends(make: Callable[[int], bytes]) -> tuple[grpc.aio.Server, HostPort]:
+    """A `Leader` at an address of its own."""
+    server = grpc.aio.server()
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "ReplicaFetch": grpc.unary_unary_rpc_method_handler(Leader(make).fetch)
+    }
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("hightide.v1.ReplicaService", handlers),)
+    )
+    address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+    await server.start()
+    return server, address
+
+
 def follow(
     tmp_path: Path, make: Callable[[int], bytes], story: Callable[[Following], Awaitable[None]]
 ) -> None:
@@ -168,17 +183,36 @@ def follow(
     data = DataDirectory.open(tmp_path, "the-cluster", 2)
 
     async def scenario() -> None:
-        server = grpc.aio.server()
-        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            "ReplicaFetch": grpc.unary_unary_rpc_method_handler(Leader(make).fetch)
-        }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("hightide.v1.ReplicaService", handlers),)
-        )
-        address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
-        await server.start()
+        server, address = await leader_that_sends(make)
         following = Following(data, address)
         await story(following)
+        await following.fetchers.close()
+        following.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
+    data.close()
+
+
+def test_a_leader_that_comes_up_late_is_followed_at_the_address_that_it_has_then(tmp_path: Path) -> None:
+    data = DataDirectory.open(tmp_path, "the-cluster", 2)
+
+    async def scenario() -> None:
+        known = [HostPort("127.0.0.1", free_port())]
+        looked_up = asyncio.Event()
+
+        def address_of(_: int) -> HostPort:
+            looked_up.set()
+            return known[-1]
+
+        following = Following(data, known[0])
+        settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), address_of, registered)
+        following.fetching = following.fetchers = Fetchers(following.hosted, following, settings)
+        following.begin()
+        await asyncio.wait_for(looked_up.wait(), ASKED_S)
+        server, address = await leader_that_sends(record_of(0))
+        known.append(address)
+        await following.copies(1, 3)
         await following.fetchers.close()
         following.close()
         await server.stop(None)

@@ -7,7 +7,7 @@ on the hot path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -258,11 +258,27 @@ class Replica:
 
     def with_decision(self, decision: Decision) -> Replica:
         """The replica in the same role under a newer decision about the ISR or the assignment."""
-        return replace(self, decision=decision)
+        return _decided(self, self.role, decision, self.leading)
 
 
 def enter(replica: Replica, role: Role, decision: Decision, leading: Leading | None = None) -> Replica:
     """The replica in another role; asserts that the table allows it."""
     assert replica.role in VALID_FROM[role], f"{replica.role} does not lead to {role}"
     assert (leading is not None) == (role is Role.LEADER)
-    return replace(replica, role=role, decision=decision, leading=leading)
+    return _decided(replica, role, decision, leading)
+
+
+def _decided(replica: Replica, role: Role, decision: Decision, leading: Leading | None) -> Replica:
+    """By hand, because `replace` costs thrice as much, and a failover does it thousands of times."""
+    return Replica(
+        replica.settings,
+        role,
+        decision,
+        replica.epochs,
+        replica.log_start_offset,
+        replica.log_end_offset,
+        replica.durable_end_offset,
+        replica.high_watermark,
+        replica.spent_epoch,
+        leading,
+    )
