@@ -60,8 +60,6 @@ READ_AGAIN_MIN_S: Final = 0.2
 READ_AGAIN_MAX_S: Final = 5.0
 RECONNECTED_MAX_S: Final = 1.0
 """The longest pause while ZooKeeper is away: asking costs it nothing, and ISRs wait for it to be back."""
-MARKERS_ARE_MADE = False
-"""Until the controller makes them, there is nothing to check."""
 CHANGES_MAX: Final = 400
 """Changes of one topic in one multi: with its checks it stays below what a multi may be."""
 
@@ -357,9 +355,8 @@ def _groups(changes: Iterable[_Change]) -> list[list[Operation]]:
     for marker, of_topic in by_topic.items():
         for start in range(0, len(of_topic), CHANGES_MAX):
             some = of_topic[start : start + CHANGES_MAX]
-            marked = [Check(marker, -1)] if MARKERS_ARE_MADE else []
             lives = dict.fromkeys(life for change in some for life in change.lives)
-            groups.append([*marked, *lives, *(change.write for change in some)])
+            groups.append([Check(marker, -1), *lives, *(change.write for change in some)])
     return groups
 
 

@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import LeaderAndIsrZnode
-from hightide_runtime.zookeeper import BadVersion, NoNode, SetData, ZooKeeperSession, multis_of
+from hightide_runtime.znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.zookeeper import (
+    BadVersion,
+    Check,
+    NoNode,
+    Operation,
+    SetData,
+    ZooKeeperSession,
+    multis_of,
+)
 
 from hightide_broker.core.replica import NO_LEADER
 from hightide_broker.decisions import Decisions, PartitionDecision, PartitionKey, TopicDecisions
@@ -30,6 +38,10 @@ from hightide_broker.topic_settings import topic_settings
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
+PAUSE_MIN_S: Final = 0.02
+PAUSE_MAX_S: Final = 1.0
+WRITES_MAX: Final = 400
+"""Of one topic in one multi: with its check it stays below what a multi may be."""
 _MARK: Final = "machine_boot_id"
 _DIRECTORIES: Final = "data_directories"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -241,36 +253,51 @@ async def leave_doubtful_isrs(
     Called once at startup, before the broker registers. Where it is the only member left it stays, since an
     ISR is never empty, and says so. Raises ZooKeeperError, StartupError.
     """
-    for _ in range(ATTEMPTS):
-        writes = list(_departures(broker_id, trusts, stored.decisions))
-        if not writes:
+    for attempt in range(ATTEMPTS):
+        groups = list(_departures(broker_id, trusts, stored.decisions))
+        if not groups:
             return stored
-        for multi in multis_of([[write] for write in writes], None):
+        # All together at first. Where one has changed the others go by themselves.
+        for multi in groups if attempt else multis_of(groups, None):
             try:
                 await session.multi(multi)
-            except (BadVersion, NoNode):
-                # Somebody else decided about one of them: read, and see what is left to do.
-                log.info("leaving %d ISRs is repeated: one of them has changed", len(multi))
-        log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", len(writes))
+            except (BadVersion, NoNode) as error:
+                # Somebody else decided about one of them, or the controller has not marked a topic yet.
+                log.info("leaving %d ISRs is repeated: %s", len(multi), error)
+        count = sum(isinstance(operation, SetData) for group in groups for operation in group)
+        log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", count)
+        await asyncio.sleep(min(PAUSE_MAX_S, PAUSE_MIN_S * 2**attempt))
         stored = await read_cluster(session, broker_id)
-    raise StartupError(f"the ISRs that broker {broker_id} must leave keep changing; start it again")
+    raise StartupError(
+        f"the ISRs that broker {broker_id} must leave keep changing, or their topics have no marker below "
+        f"{TOPIC_IDS}, which the controller makes; start a controller, then this broker again"
+    )
 
 
-def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterator[SetData]:
+def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterator[list[Operation]]:
+    """What is to be written together: some of a topic, under its marker. Without it the versions could be
+    those of another topic that has got its name since they were read."""
     for topic in decisions.topics:
-        for each in topic.partitions:
-            if broker_id not in each.isr or not trusts.doubts(topic, each.partition):
-                continue
-            if len(each.isr) == 1:
-                has_history = trusts.home_of((topic.topic_id, each.partition)) is not None
-                if has_history or each.leader_epoch > 0:
-                    log.error(
-                        "%s-%d: this broker is the only in-sync replica, and its last records may be lost",
-                        topic.topic,
-                        each.partition,
-                    )
-                continue
-            yield _departure(broker_id, topic.topic, each)
+        writes = list(_departures_from(broker_id, trusts, topic))
+        for start in range(0, len(writes), WRITES_MAX):
+            some = writes[start : start + WRITES_MAX]
+            yield [Check(TopicIdZnode.path(topic.topic_id), -1), *some]
+
+
+def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> Iterator[SetData]:
+    for each in topic.partitions:
+        if broker_id not in each.isr or not trusts.doubts(topic, each.partition):
+            continue
+        if len(each.isr) == 1:
+            has_history = trusts.home_of((topic.topic_id, each.partition)) is not None
+            if has_history or each.leader_epoch > 0:
+                log.error(
+                    "%s-%d: this broker is the only in-sync replica, and its last records may be lost",
+                    topic.topic,
+                    each.partition,
+                )
+            continue
+        yield _departure(broker_id, topic.topic, each)
 
 
 def _departure(broker_id: int, topic: str, decision: PartitionDecision) -> SetData:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hightide_broker import isr_store
 from hightide_broker.core.effects import Effects
 from hightide_broker.core.events import (
     Event,
@@ -160,11 +159,6 @@ class Leaders(ReplicaShell):
             replica, event = await asyncio.wait_for(self._heard.get(), HEARD_S)
             if replica is leader and isinstance(event, kind):
                 return
-
-
-@pytest.fixture(autouse=True)
-def topics_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_store, "MARKERS_ARE_MADE", True)
 
 
 @pytest.fixture
