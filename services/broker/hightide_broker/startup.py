@@ -105,9 +105,14 @@ async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
         if znode is None:
             continue
         try:
-            topics[name] = TopicZnode.decode(znode.data)
+            topic = TopicZnode.decode(znode.data)
         except ZnodeGarbage as error:
             log.error("topic %s: %s", name, error)
+            continue
+        if topic.topic_id:
+            topics[name] = topic
+        else:
+            log.warning("topic %s was written by a hand; the controller gives it an id when it sees it", name)
     return topics
 
 
