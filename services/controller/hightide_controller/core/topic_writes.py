@@ -66,6 +66,8 @@ def _decide(state: ClusterState, work: TopicWork, topic_name: str, cause: str) -
             # A multi of unknown outcome can happen yet: only another version of the znode makes it void.
             assert plan.topic is not None
             plan.alter(plan.topic)
+    # Whatever else: what is written now comes before it, or its topic is another one by now.
+    work.doubtful_version = None
     effects = [*plan.effects, *complain_about_topic(state, topic_name, plan.complaints)]
     writes = plan.all_writes()
     if writes:
