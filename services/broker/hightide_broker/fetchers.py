@@ -353,6 +353,7 @@ class LeaderFetcher:
                 self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
             )
             self._shell.feed(replica, event, Payload(result.batches, headers))
+            replica.leaders_log_start = result.log_start_offset
         except BatchError as error:
             self._fail(replica, f"what broker {self._leader} sent is damaged: {error}")
             return True

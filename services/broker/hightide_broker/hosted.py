@@ -22,8 +22,8 @@ class HostedReplica:
     """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
 
     __slots__ = (
-        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "key", "log", "settings",
-        "state", "topic", "traceparent",
+        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "key", "leaders_log_start",
+        "log", "settings", "state", "topic", "traceparent",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +36,9 @@ class HostedReplica:
         self.log = log
         self.adding_replicas: frozenset[int] = frozenset()
         """The replicas that a move adds, as of the last decision; what they are sent has a speed limit."""
+        self.leaders_log_start = 0
+        """Where the log of the leader that this replica follows starts, as it last said: nothing before that
+        is of use any more."""
         self.acks = AckQueue()
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None

@@ -113,9 +113,14 @@ class Upkeep:
         for replica in self._replicas_here():
             if replica.log.size_bytes == 0:
                 continue
+            leaders_start = replica.leaders_log_start if replica.state.is_follower else 0
             try:
                 start = await loop.run_in_executor(
-                    self._disk, replica.log.apply_retention, now_us, replica.state.high_watermark
+                    self._disk,
+                    replica.log.apply_retention,
+                    now_us,
+                    replica.state.high_watermark,
+                    leaders_start,
                 )
             except LogClosed:
                 continue

@@ -91,7 +91,7 @@ class Leader:
             make = self._make if each.partition == 0 else record_of(each.partition)
             answer.partitions.add(
                 topic_id=each.topic_id, partition=each.partition, leader_epoch=1,
-                high_watermark=each.fetch_offset, batches=make(each.fetch_offset),
+                high_watermark=each.fetch_offset, log_start_offset=2, batches=make(each.fetch_offset),
             )  # fmt: skip
         if not answer.partitions and asked.round > 0:
             await next_round.wait()
@@ -248,6 +248,17 @@ def test_a_partition_that_meets_a_bug_stops_no_other_and_goes_on_when_it_is_over
         assert unlucky.log.log_end_offset == unlucky.state.log_end_offset == 0
         await following.copies(0, 3)
         assert not following.fetchers.failed()
+
+    follow(tmp_path, record_of(0), story)
+
+
+def test_a_follower_hears_where_its_leader_s_log_starts(tmp_path: Path) -> None:
+    """Its own retention deletes up to there, so that the replicas of a partition start alike."""
+
+    async def story(following: Following) -> None:
+        following.begin()
+        await following.copies(0, 3)
+        assert following.replicas[0].leaders_log_start == 2
 
     follow(tmp_path, record_of(0), story)
 

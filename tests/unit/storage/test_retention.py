@@ -50,6 +50,17 @@ def test_nothing_at_or_above_the_high_watermark_goes(rig: LogRig, high_watermark
     assert rig.log.apply_retention(in_days(2), high_watermark) == start
 
 
+@pytest.mark.parametrize(("leaders_start", "start"), [(0, 0), (3, 0), (4, 4), (9, 8), (10, 10), (99, 10)])
+def test_what_the_leader_has_deleted_goes_here_too_in_whole_segments(
+    rig: LogRig, leaders_start: int, start: int
+) -> None:
+    assert rig.log.apply_retention(in_days(0), 10, leaders_start) == start
+
+
+def test_the_leader_s_word_deletes_nothing_that_is_not_committed(rig: LogRig) -> None:
+    assert rig.log.apply_retention(in_days(0), 7, 99) == 4
+
+
 def test_an_empty_log_keeps_its_place_over_a_restart(rig: LogRig) -> None:
     rig.log.apply_retention(in_days(2), 10)
     assert (rig.crash().log_start_offset, rig.log.log_end_offset) == (10, 10)

@@ -428,9 +428,9 @@ class Log:
         finally:
             unsynced.release()
 
-    def apply_retention(self, now_us: int, high_watermark: int) -> int:
+    def apply_retention(self, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
         """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
-        log start.
+        log start. A follower also deletes what ends at or before `leaders_log_start`.
 
         Age counts from the last append to a segment, not from the records' timestamps: old records that are
         loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms, and
@@ -449,7 +449,9 @@ class Log:
                     and now_us - active.opened_us > self.settings.segment_ms * 1000
                 ):
                     self._roll()
-                count = expired_count(self._segments, self.settings, now_us, high_watermark)
+                count = expired_count(
+                    self._segments, self.settings, now_us, high_watermark, leaders_log_start
+                )
                 if count == 0:
                     return self.log_start_offset
                 self._changed = True

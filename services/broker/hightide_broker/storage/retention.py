@@ -11,12 +11,16 @@ __all__ = ["expired_count"]
 
 
 def expired_count(
-    segments: Sequence[Segment], settings: LogSettings, now_us: int, high_watermark: int
+    segments: Sequence[Segment],
+    settings: LogSettings,
+    now_us: int,
+    high_watermark: int,
+    leaders_log_start: int = 0,
 ) -> int:
     """How many segments, from the oldest on, may be deleted. Raises OSError.
 
     Never one that reaches above the high watermark. The active one goes by age only, when it has not been
-    written to for as long as the retention.
+    written to for as long as the retention. What the leader does not have any more goes in any case.
     """
     size_bytes = sum(segment.size_bytes for segment in segments)
     count = 0
@@ -29,7 +33,7 @@ def expired_count(
             and settings.retention_bytes >= 0
             and size_bytes - segment.size_bytes >= settings.retention_bytes
         )
-        if not (too_old or too_much):
+        if not (too_old or too_much or segment.next_offset <= leaders_log_start):
             break
         size_bytes -= segment.size_bytes
         count += 1
