@@ -1,38 +1,13 @@
 """What an operator does in a day, by the command line alone, on a real cluster."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from e2e.command_line import as_json, hightide, succeed
 from hightide_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
-
-
-def hightide(
-    cluster: LocalCluster, *arguments: str, stdin: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "hightide_cli.main", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        env={**os.environ, "HIGHTIDE_BOOTSTRAP": cluster.bootstrap},
-    )
-
-
-def succeed(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> bytes:
-    run = hightide(cluster, *arguments, stdin=stdin)
-    assert run.returncode == 0, run.stderr.decode()
-    return run.stdout
-
-
-def as_json(cluster: LocalCluster, *arguments: str, stdin: bytes = b"") -> Any:
-    return json.loads(succeed(cluster, *arguments, "-o", "json", stdin=stdin))
 
 
 def test_records_written_from_lines_are_read_back_as_lines(hightide_cluster: LocalCluster) -> None:
