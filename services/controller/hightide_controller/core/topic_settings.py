@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hightide_runtime.znodes import TopicConfigZnode
@@ -17,7 +17,7 @@ from hightide_controller.core.topic_configs import config_fault, sensible_part, 
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.topic_rules import Fault
 from hightide_controller.core.waiters import refuse, satisfy
-from hightide_controller.core.wishes import SettingsWish
+from hightide_controller.core.wishes import SettingsWish, Wish
 from hightide_controller.core.writes import ConfigWrite
 
 __all__ = [
@@ -56,7 +56,7 @@ def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
         if not isinstance(wish, SettingsWish):
             continue
         configs = altered_configs(wanted, wish.to_set, wish.to_reset)
-        if wish.is_begun and configs == wanted.configs and not _is_nonsense(state, topic):
+        if wish.is_begun and _holds(wish, topic, work.wishes) and not _is_nonsense(state, topic):
             work.wishes.remove(wish)
             satisfy(state, wish.request_id)
         elif not wish.is_begun and wish.request_id not in state.waiters:
@@ -70,6 +70,15 @@ def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
             plan.begin(wish)
     if wanted is not topic:
         plan.add(ConfigWrite(topic.name, wanted.configs, topic.config_version))
+
+
+def _holds(wish: SettingsWish, topic: Topic, wishes: Sequence[Wish]) -> bool:
+    """Whether the topic has these settings, but for those that a later wish changed in the same write."""
+    later = [other for other in wishes[wishes.index(wish) + 1 :] if isinstance(other, SettingsWish)]
+    changed = {name for other in later if other.is_begun for name in (*other.to_set, *other.to_reset)}
+    to_set = {name: value for name, value in wish.to_set.items() if name not in changed}
+    to_reset = tuple(name for name in wish.to_reset if name not in changed)
+    return altered_configs(topic, to_set, to_reset) == topic.configs
 
 
 def on_configs_changed(state: ClusterState, event: ConfigsChanged) -> list[Effect]:

@@ -89,6 +89,10 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
             Refusal.TOPIC_BEING_DELETED,
             f"topic {topic_name!r} is being deleted; try again when it is gone",
         )
+    if work is not None and work.orphan_marker:
+        # As long as it stands, leaders of the earlier topic could write into what is this one's.
+        message = f"topic {topic_name!r} was taken away in ZooKeeper, and is being cleared up; try again"
+        return Refusal.TOPIC_BEING_DELETED, message
     if topic_name in state.topics or (work is not None and work.newcomer is not None):
         return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} exists already"
     if work is not None and work.intent is not None:
@@ -106,7 +110,13 @@ def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
     # The request's time may have run out meanwhile; the topics watch then brings the topic.
     if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
-    names, effects = add_topics(state, (waiter.purpose.topic,))
+    topic = waiter.purpose.topic
+    work = state.work.get(topic.name)
+    if work is not None and work.is_busy:
+        # What is being read about the name may be older than the topic, and would tell that it is gone.
+        _look_at(state, topic.name, waiter.cause)
+        return []
+    names, effects = add_topics(state, (topic,))
     return effects + reconsider(state, names, waiter.cause)
 
 
@@ -127,7 +137,7 @@ def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]
     """B.1 for topics that an administrator put into ZooKeeper, and what is gone from there.
 
     The news may be older than what is known: a topic that was deleted, and created again under its name,
-    looks like one that is gone. So what is about a topic that is known is read once more before anything is done.
+    looks like one that is gone. So what is about a topic that is known is read once more before it counts.
     """
     fresh: list[Topic] = []
     for topic in event.added:
