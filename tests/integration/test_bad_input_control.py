@@ -6,10 +6,13 @@ from collections.abc import Iterator
 import pytest
 from adversary.control import CONTROL, ControlPlane, names_below
 from adversary.raw_client import Answer, RawClient, name_of
-from adversary.target import Target
+from adversary.target import BROKER, Target
 from google.protobuf.message import Message
 from hightide.v1 import (
     broker_control_service_pb2 as control_pb2,
+)
+from hightide.v1 import (
+    broker_service_pb2 as broker_pb2,
 )
 from hightide.v1 import (
     metadata_pb2,
@@ -17,6 +20,7 @@ from hightide.v1 import (
 from hightide.v1 import (
     replica_service_pb2 as replica_pb2,
 )
+from hightide.v1.errors_pb2 import ErrorCode
 from hightide_local.cluster import LocalCluster
 from histories.waiting import wait_until
 
@@ -233,6 +237,9 @@ DECISIONS: dict[str, dict[str, object]] = {
     "no replicas": {"replicas": []},
     "no ISR": {"isr": []},
     "a replica twice": {"replicas": [1, 1, 2]},
+    "a first leader epoch below zero": {"first_leader_epoch": -1},
+    "a first leader epoch that has not come yet": {"first_leader_epoch": 2**31 - 1},
+    "adding replicas outside of AR": {"adding_replicas": [98]},
 }
 
 
@@ -252,6 +259,116 @@ def test_a_decision_that_contradicts_itself_is_refused(
             setattr(decision, field, value)
     path = f"{CONTROL}/LeaderAndISR"
     assert codes_of(path, target.leader.send(path, request)) <= {"INVALID_REQUEST", "FENCED_LEADER_EPOCH"}
+
+
+def test_a_request_that_decides_twice_about_a_partition_is_refused(
+    target: Target, control: ControlPlane
+) -> None:
+    request = demotion(target, control.stamp_for(target.leader_id))
+    request.topics[0].partitions.append(request.topics[0].partitions[0])
+    path = f"{CONTROL}/LeaderAndISR"
+    assert codes_of(path, target.leader.send(path, request)) == {"INVALID_REQUEST"}
+
+
+STOPS: dict[str, dict[str, object]] = {
+    "a negative partition": {"partition": -1},
+    "a leader epoch that cannot be": {"leader_epoch": -2},
+    "a partition epoch below zero": {"partition_epoch": -1},
+    "no topic id": {"topic_id": b""},
+    "a topic id that is a path": {"topic_id": b"../../../../../.."},
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_stop_that_makes_no_sense_is_refused_and_stops_nothing(
+    target: Target, control: ControlPlane, name: str
+) -> None:
+    request = removal(target, control.stamp_for(target.leader_id))
+    for field, value in STOPS[name].items():
+        setattr(request.partitions[0], field, value)
+    path = f"{CONTROL}/StopReplica"
+    assert codes_of(path, target.leader.send(path, request)) == {"INVALID_REQUEST"}
+
+
+def test_stops_of_what_nobody_has_are_obeyed_without_effect(
+    hightide_cluster: LocalCluster, target: Target, control: ControlPlane
+) -> None:
+    directory = hightide_cluster.data_directory(target.leader_id)
+    before = names_below(directory)
+    request = removal(target, control.stamp_for(target.leader_id))
+    del request.partitions[:]
+    for partition in range(5_000):
+        request.partitions.add(topic="nobody", topic_id=b"\x07" * 16, partition=partition, delete=True)
+    path = f"{CONTROL}/StopReplica"
+    assert codes_of(path, target.leader.send(path, request, timeout_s=20)) == {"OK"}
+    assert names_below(directory) <= before | {"checkpoints"}
+
+
+UPDATES: dict[str, control_pb2.UpdateMetadataRequest] = {
+    "a deleted topic without an id": control_pb2.UpdateMetadataRequest(deleted_topic_ids=[b""]),
+    "a speed limit below zero": control_pb2.UpdateMetadataRequest(reassignment_throttle_bytes_per_s=-1),
+    "a topic that is a path": control_pb2.UpdateMetadataRequest(
+        topics=[metadata_pb2.TopicMetadata(topic="../x", topic_id=b"\x07" * 16)]
+    ),
+    "a topic without an id": control_pb2.UpdateMetadataRequest(
+        topics=[metadata_pb2.TopicMetadata(topic="x")]
+    ),
+    "partition 0 removed": control_pb2.UpdateMetadataRequest(
+        topics=[
+            metadata_pb2.TopicMetadata(
+                topic=TOPIC,
+                topic_id=b"\x07" * 16,
+                error_code=ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+                partitions=[metadata_pb2.PartitionMetadata(partition=0)],
+            )
+        ]
+    ),
+    "an error that says nothing": control_pb2.UpdateMetadataRequest(
+        topics=[
+            metadata_pb2.TopicMetadata(
+                topic=TOPIC, topic_id=b"\x07" * 16, error_code=ErrorCode.ERROR_CODE_STORAGE_FAILED
+            )
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_metadata_that_makes_no_sense_is_refused(target: Target, control: ControlPlane, name: str) -> None:
+    request = control_pb2.UpdateMetadataRequest()
+    request.CopyFrom(UPDATES[name])
+    request.stamp.CopyFrom(control.stamp_for(target.leader_id))
+    answer = target.leader.send(f"{CONTROL}/UpdateMetadata", request)
+    assert answer.is_typed_error, answer
+    assert answer.reason in {"INVALID_REQUEST", "INVALID_TOPIC_NAME"}, answer
+
+
+# -- what is held
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"),
+    [
+        (["nobody", "nobody"], "INVALID_REQUEST"),
+        ([str(number) for number in range(10_001)], "LIMIT_EXCEEDED"),
+    ],
+)
+def test_a_question_about_what_is_held_has_its_limits(target: Target, topics: list[str], reason: str) -> None:
+    request = broker_pb2.DescribeReplicasRequest(topics=topics)
+    answer = target.leader.send(f"{BROKER}/DescribeReplicas", request)
+    assert (answer.is_typed_error, answer.reason) == (True, reason), answer
+
+
+def test_what_is_not_held_is_left_out_of_the_answer(target: Target) -> None:
+    request = broker_pb2.DescribeReplicasRequest(topics=["nobody", "../x", "", TOPIC])
+    answer = target.leader.send(f"{BROKER}/DescribeReplicas", request)
+    assert answer.ok, answer
+    response = broker_pb2.DescribeReplicasResponse.FromString(answer.body)
+    assert response.broker_id == target.leader_id
+    (replica,) = response.replicas
+    assert (replica.topic, replica.partition, replica.is_leader) == (TOPIC, 0, True)
+    assert replica.log_end_offset == replica.high_watermark == target.next_offset
+    assert replica.size_bytes > 0
 
 
 # -- forged followers
