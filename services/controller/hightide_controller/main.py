@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Sequence
 
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
+from hightide_runtime.metrics import Metrics
 from hightide_runtime.running import run_service
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
@@ -16,6 +18,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_controller.convert import Identity
+from hightide_controller.figures import report_figures
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, Shell
@@ -27,31 +30,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point; the exit code. Ends by SIGTERM or SIGINT."""
     settings = ControllerSettings.from_command_line(arguments)
     set_up_logging(settings.log_level, f"controller-{settings.controller_id}")
+    # As in a broker: what is known of ten thousand partitions lives for ever, and need not be looked at over
+    # and over while a failover makes as many new decisions.
+    gc.set_threshold(100_000, 50, 100)
     return run_service("hightide-controller", lambda stopping: _serve(settings, stopping))
 
 
 async def _serve(settings: ControllerSettings, stopping: asyncio.Event) -> None:
     telemetry = Telemetry.set_up("controller", str(settings.controller_id))
+    metrics = Metrics.set_up("controller", str(settings.controller_id))
     session = await ZooKeeperSession.connect(
         settings.zookeeper,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
     )
     try:
-        await _serve_with(settings, session, telemetry, stopping)
+        await _serve_with(settings, session, telemetry, metrics, stopping)
     finally:
         # Ends the session, so that /controller goes at once and a standby takes over.
         await session.close()
         telemetry.shut_down()
+        metrics.shut_down()
 
 
 async def _serve_with(
-    settings: ControllerSettings, session: ZooKeeperSession, telemetry: Telemetry, stopping: asyncio.Event
+    settings: ControllerSettings,
+    session: ZooKeeperSession,
+    telemetry: Telemetry,
+    metrics: Metrics,
+    stopping: asyncio.Event,
 ) -> None:
     cluster_id = await session.ensure_cluster_id()
     advertised = settings.advertised
     identity = Identity(cluster_id, settings.controller_id, advertised.host, advertised.port)
     shell = Shell(settings, identity, session, telemetry, SystemClock())
+    report_figures(metrics, lambda: shell.state)
     server = await serve(
         settings.listen,
         [
