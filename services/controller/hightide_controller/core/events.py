@@ -12,7 +12,11 @@ from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.requests import (
     AddPartitionsRequested,
     AlterTopicConfigRequested,
+    CancelReassignmentsRequested,
     DeleteTopicRequested,
+    ElectLeadersRequested,
+    ReassignmentsRequested,
+    ReassignmentThrottleRequested,
     RemovePartitionsRequested,
 )
 
@@ -108,14 +112,14 @@ class AdditionZnode:
 
 @dataclass(frozen=True, slots=True)
 class RemovalZnode:
-    """/admin/partitions_remove/[topic]/[partition] stands."""
+    """What stands at /admin/partitions_remove/[topic]/[partition]: that it shall go."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionZnode:
-    """/admin/delete_topics/[topic] stands; an empty `topic_id`: not begun."""
+    """What stands at /admin/delete_topics/[topic]; an empty `topic_id`: not begun."""
 
     topic_id: str
     version: int
@@ -156,7 +160,7 @@ class AdminChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """/config/topics/[topic] of these topics changed: settings and zkVersion; None: it is gone.
+    """Settings of topics changed, at /config/topics/[topic]: settings and zkVersion; None: gone.
 
     What cannot be decoded is left out, and complained about in an AdminChanged.
     """
@@ -214,6 +218,8 @@ class Snapshot:
     topics: tuple[Topic, ...]
     states: dict[TopicPartition, LeaderAndIsr]
     admin: Admin = field(default_factory=Admin)
+    orphan_markers: dict[str, str] = field(default_factory=dict)
+    """Topic id → name, of markers that stand though their topic is gone: a hand took its znode away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +422,12 @@ Event = (
     | AddPartitionsRequested
     | RemovePartitionsRequested
     | AlterTopicConfigRequested
+    | ReassignmentsRequested
+    | CancelReassignmentsRequested
+    | ReassignmentThrottleRequested
+    | ElectLeadersRequested
+    | ReplicasFailed
+    | BalanceDue
     | TopicStored
     | TopicStoreRefused
     | ControlledShutdownRequested
