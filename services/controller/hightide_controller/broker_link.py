@@ -119,7 +119,10 @@ class BrokerLink:
                 self._filled.clear()
                 if await self._attempt(delivery):
                     pause_s = _PAUSE_MIN_S
-                    self._duties.acknowledged(self.broker, delivery.sequence)
+                    if delivery.sequence:
+                        self._duties.acknowledged(self.broker, delivery.sequence)
+                    if not self._outbox.is_empty:
+                        self._filled.set()
                     continue
                 self._filled.set()
                 await asyncio.sleep(pause_s)

@@ -101,3 +101,30 @@ def test_a_stop_and_a_decision_about_the_namesake_go_out_together() -> None:
     delivery = outbox.take()
     assert len(delivery.stops) == 1
     assert len(delivery.decisions) == 1
+
+
+def test_where_not_all_decisions_fit_the_oldest_go_first() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, *(decision(partition, 1) for partition in range(5))))
+    outbox.put(sent(2, decision(0, 2)))
+    told = []
+    while not outbox.is_empty:
+        told.append([(name.partition, each.leader_epoch) for name, each in outbox.take(2).decisions.items()])
+    assert told == [[(0, 2), (1, 1)], [(2, 1), (3, 1)], [(4, 1)]]
+
+
+def test_the_broker_knows_everything_only_with_the_last_part_and_hears_of_all_else_but_then() -> None:
+    outbox = Outbox()
+    outbox.put(SendUpdateMetadata(((1, 101),), 1, full=True))
+    outbox.put(sent(2, *(decision(partition, 1) for partition in range(3))))
+    outbox.put(SendStopReplica(1, 101, 3, (Stop("gone", "1" * 32, 0, 4, 7),)))
+    first, last = outbox.take(2), outbox.take(2)
+    assert (first.sequence, first.has_metadata, first.stops) == (0, False, {})
+    assert (last.sequence, last.full, len(last.stops)) == (3, True, 1)
+
+
+def test_a_part_that_failed_waits_again_with_the_others() -> None:
+    outbox = Outbox()
+    outbox.put(sent(1, *(decision(partition, 1) for partition in range(3))))
+    outbox.put_back(outbox.take(2))
+    assert len(outbox.take().decisions) == 3

@@ -6,6 +6,8 @@ Pure; the shell holds one for each broker and has at most one RPC of it in fligh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from hightide_controller.core.effects import (
     Decision,
@@ -16,12 +18,16 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.partition import TopicPartition
 
-__all__ = ["Delivery", "Outbox"]
+__all__ = ["DECISIONS_MAX", "Delivery", "Outbox"]
+
+
+DECISIONS_MAX: Final = 2_000
+"""Of one LeaderAndISR. A broker takes some 0.1 s for them, far less than a call may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What goes out next: LeaderAndISR first, because clients wait for leaders, StopReplica, UpdateMetadata."""
+    """What goes out next: LeaderAndISR, since clients wait for leaders, then StopReplica, UpdateMetadata."""
 
     decisions: dict[TopicPartition, Decision]
     stops: dict[tuple[str, int], Stop]
@@ -32,6 +38,7 @@ class Delivery:
     has_metadata: bool
     full: bool
     sequence: int
+    """Up to where the broker knows everything when it has this; 0 where more waits that is older."""
     cause: str
 
 
@@ -76,8 +83,16 @@ class Outbox:
         """Whether the broker has everything."""
         return not self.decisions and not self.stops and not self.has_metadata
 
-    def take(self) -> Delivery:
-        """Everything that waits, for one attempt; it must be put back where the attempt fails."""
+    def take(self, decisions_max: int = DECISIONS_MAX) -> Delivery:
+        """What goes out in one attempt; it must be put back where the attempt fails.
+
+        Where not all decisions fit, the oldest go and all else waits: what metadata says a broker knows of
+        its own partitions by the decisions, and told once at the end it costs once. Brokers hear of them all
+        in the same order, so that leader and followers of each know of each other at about the same time;
+        leaderships first would let clients that produce with acks=all wait for the last of them.
+        """
+        if len(self.decisions) > decisions_max:
+            return self._take_some(decisions_max)
         delivery = Delivery(
             self.decisions,
             self.stops,
@@ -92,6 +107,12 @@ class Outbox:
         self.has_metadata = self.full = False
         self.cause = ""
         return delivery
+
+    def _take_some(self, decisions_max: int) -> Delivery:
+        taken = {name: self.decisions[name] for name in islice(self.decisions, decisions_max)}
+        for name in taken:
+            del self.decisions[name]
+        return Delivery(taken, {}, {}, (), has_metadata=False, full=False, sequence=0, cause=self.cause)
 
     def put_back(self, delivery: Delivery) -> None:
         """An attempt failed: what it carried waits again, except where something newer came meanwhile."""
