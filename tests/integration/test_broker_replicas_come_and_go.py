@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from adversary.raw_client import name_of
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
@@ -251,14 +252,17 @@ def test_what_was_moved_away_or_removed_while_the_broker_is_down_is_put_aside(
     run(zookeeper_hosts, tmp_path, test)
 
 
-def test_what_zookeeper_does_not_say_for_certain_is_left_alone(zookeeper_hosts: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoilt_by", [b"not JSON", b'{"0":[1]}'], ids=["garbage", "a hand"])
+def test_what_zookeeper_does_not_say_for_certain_is_left_alone(
+    zookeeper_hosts: str, tmp_path: Path, spoilt_by: bytes
+) -> None:
     async def test(broker: Scripted) -> None:
         spoilt = await led_topic(broker, "spoilt")
         gone = await led_topic(broker, "gone")
         await broker.terminate()
         await broker.delete(gone)
         readable = (await broker.session.get(TopicZnode.path("spoilt"))).data
-        await broker.session.set(TopicZnode.path("spoilt"), b"not JSON", -1)
+        await broker.session.set(TopicZnode.path("spoilt"), spoilt_by, -1)
         await broker.start()
 
         async def looked() -> bool:

@@ -41,7 +41,11 @@ class ClusterAsStored:
 
 
 async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsStored:
-    """Read it all, in a few round trips whatever the number of partitions. Raises ZooKeeperError."""
+    """Read it all, no staler than this call, in a few round trips whatever the number of partitions.
+
+    Raises ZooKeeperError.
+    """
+    await session.sync()
     controller_epoch, controller = await _read_controller(session)
     brokers = await _read_brokers(session)
     topics = await _read_topics(session)
