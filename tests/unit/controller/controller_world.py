@@ -117,6 +117,9 @@ class World:
                     ef.AnswerCreateTopic()
                     | ef.AnswerControlledShutdown()
                     | ef.AnswerTopic()
+                    | ef.AnswerPartitions()
+                    | ef.AnswerElections()
+                    | ef.AnswerDone()
                     | ef.RefuseRequest()
                 ):
                     self.answers.append(effect)

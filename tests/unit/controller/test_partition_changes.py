@@ -401,9 +401,9 @@ def test_partitions_of_a_topic_that_comes_later_are_added_then() -> None:
 
 def test_a_partition_that_is_being_moved_is_not_removed() -> None:
     world = world_of((1, 2), (2, 3))
-    world.zk.moves[flights(1)] = ev.ReassignmentZnode((3, 1), (), 0)
+    world.write_admin(ev.Admin(reassignments={flights(1): ev.ReassignmentZnode((3, 1), (), 0)}))
+    world.settle()
     world.zk.removals[flights(1)] = ev.RemovalZnode(0)
-    world.state.work_of("flights").moves[flights(1).partition] = ev.ReassignmentZnode((3, 1), (2, 3), 0)
     world.send(SHRINK)
     assert world.refusal().refusal is Refusal.REASSIGNMENT_IN_PROGRESS
     world.send(ev.AdminChanged(removed(1)))

@@ -13,6 +13,7 @@ from hightide_controller.core.complaints import complain, withdraw
 from hightide_controller.core.deletion import heed_intent
 from hightide_controller.core.effects import Effect
 from hightide_controller.core.events import Admin, AdminChanged
+from hightide_controller.core.throttle import take_throttle
 
 __all__ = ["clear_admin", "on_admin_changed", "take_admin"]
 
@@ -32,6 +33,7 @@ def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
             withdraw(state, subject)
         else:
             effects += complain(state, subject, message)
+    effects += take_throttle(state, admin.throttle, cause)
     topic_names: dict[str, None] = {}
     for name, move in admin.reassignments.items():
         topic_names[name.topic] = None

@@ -18,7 +18,7 @@ from hightide_runtime.admin_znodes import (
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.topic_plan import TopicPlan
-from hightide_controller.core.waiters import refuse
+from hightide_controller.core.waiters import turn_away
 from hightide_controller.core.writes import DeletionDone, MarkerCreated, MarkerRemoved, TopicWrite
 
 __all__ = ["plan_absent", "plan_marker"]
@@ -36,7 +36,7 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
         return
     message = f"topic {plan.name!r} does not exist"
     for wish in work.wishes:
-        plan.effects += refuse(state, wish.request_id, Refusal.UNKNOWN_TOPIC, message)
+        plan.effects += turn_away(state, wish, plan.name, Refusal.UNKNOWN_TOPIC, message)
     work.wishes.clear()
     if work.orphan_marker:
         plan.add(MarkerRemoved(work.orphan_marker))

@@ -13,6 +13,7 @@ from typing import Final
 
 from hightide_controller.core.events import Broker, ThrottleZnode, Topic
 from hightide_controller.core.mends import ALL_MENDS, Mends
+from hightide_controller.core.move_watches import MoveWatches
 from hightide_controller.core.partition import (
     NO_LEADER,
     VALID_PREDECESSORS,
@@ -22,15 +23,19 @@ from hightide_controller.core.partition import (
     TopicPartition,
 )
 from hightide_controller.core.purposes import Purpose
+from hightide_controller.core.requests import ElectionKind
 from hightide_controller.core.topic_work import TopicWork
-from hightide_controller.core.writes import Change, Write
+from hightide_controller.core.writes import Change, ThrottleWrite, Write
 
 __all__ = [
     "VALID_ROLE_PREDECESSORS",
     "Alteration",
     "ClusterState",
+    "HandElection",
     "Role",
     "StoreInFlight",
+    "ThrottleStoreInFlight",
+    "ThrottleWork",
     "TopicStoreInFlight",
     "Waiter",
 ]
@@ -79,6 +84,34 @@ class TopicStoreInFlight:
     cause: str
     request_ids: tuple[int, ...]
     """The requests whose wishes it carries: they wait for what brokers are told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleStoreInFlight:
+    """The write of the speed limit of moves that was handed to ZooKeeper and not answered yet."""
+
+    write: ThrottleWrite
+
+
+@dataclass(slots=True)
+class ThrottleWork:
+    """What requests want the speed limit of moves to be (throttle.py)."""
+
+    wishes: dict[int, int] = field(default_factory=dict)
+    """By request id, in the order of arrival: the last one counts."""
+    is_waiting: bool = False
+    """A write failed: it is tried again when ZooKeeper tells what it holds, or with the next tick."""
+
+
+@dataclass(slots=True)
+class HandElection:
+    """An election that was asked for and is not done yet (elections_by_hand.py)."""
+
+    kind: ElectionKind
+    request_ids: list[int] = field(default_factory=list)
+    """Who wants to know; nobody where leadership is balanced by itself."""
+    before: LeaderAndIsr | None = None
+    """What the partition was when a write that carries the election was handed to ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -141,9 +174,22 @@ class ClusterState:
     """Topics whose work may go on, and why: decided at the end of the step."""
     throttle: ThrottleZnode | None = None
     """The speed limit of moves."""
+    throttle_work: ThrottleWork = field(default_factory=ThrottleWork)
+    moving: MoveWatches = field(default_factory=MoveWatches)
+    """The moves that have begun."""
+    failed_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """Brokers that cannot use their replica of a partition in this life: they are not alive for it."""
+    failed_on: dict[int, set[TopicPartition]] = field(default_factory=dict)
+    """The same by broker."""
+    elections: dict[TopicPartition, HandElection] = field(default_factory=dict)
+    """Elections by hand that are not done yet."""
+    leader_imbalance_percent: int = 10
+    """Of a broker's preferred partitions, led by others: beyond it they are given back to it."""
     complaints: dict[str, str] = field(default_factory=dict)
     """What an operator should look at: subject (mostly a path) to sentence."""
-    stores: dict[int, StoreInFlight | TopicStoreInFlight] = field(default_factory=dict)
+    stores: dict[int, StoreInFlight | TopicStoreInFlight | ThrottleStoreInFlight] = field(
+        default_factory=dict
+    )
     """By store id."""
     storing: set[TopicPartition] = field(default_factory=set)
     """Partitions with a write under way."""
@@ -253,6 +299,9 @@ class ClusterState:
         self.again.pop(name, None)
         self.rereading.discard(name)
         self.doubtful.pop(name, None)
+        self.elections.pop(name, None)
+        for broker_id in self.failed_replicas.pop(name, ()):
+            self.failed_on[broker_id].discard(name)
         return partition
 
     def _replace_replicas(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:

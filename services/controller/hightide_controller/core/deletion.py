@@ -32,7 +32,7 @@ from hightide_controller.core.requests import DeleteTopicRequested
 from hightide_controller.core.stops import send_stops
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.topic_work import Deletion, TopicWork
-from hightide_controller.core.waiters import overloaded, refuse, wait_for_acknowledgement
+from hightide_controller.core.waiters import overloaded, turn_away, wait_for_acknowledgement
 from hightide_controller.core.writes import (
     AdditionDone,
     DeletionAdopted,
@@ -96,7 +96,7 @@ def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
     assert work.deletion is not None
     for wish in work.wishes:
         message = f"topic {plan.name!r} is being deleted"
-        plan.effects += refuse(state, wish.request_id, Refusal.TOPIC_BEING_DELETED, message)
+        plan.effects += turn_away(state, wish, plan.name, Refusal.TOPIC_BEING_DELETED, message)
     work.wishes.clear()
     if work.intent is None or work.intent.topic_id != topic.topic_id:
         version = None if work.intent is None else work.intent.version

@@ -325,7 +325,11 @@ Effect = (
     | SendLeaderAndIsr
     | SendStopReplica
     | SendUpdateMetadata
+    | WatchStates
     | AnswerTopic
+    | AnswerPartitions
+    | AnswerElections
+    | AnswerDone
     | AnswerCreateTopic
     | AnswerControlledShutdown
     | RefuseRequest

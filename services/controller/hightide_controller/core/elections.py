@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hightide_controller.core.mends import Mends
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, Partition
 
-__all__ = ["Candidates", "decide"]
+__all__ = ["Candidates", "decide", "isr_that_stays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def decide(
         return _initialise(
             partition, candidates, controller_epoch, known.leader_epoch + 1, known.partition_epoch + 1
         )
-    isr = _isr_that_stays(partition.replicas, known.isr, candidates)
+    isr = isr_that_stays(partition.replicas, known.isr, candidates)
     leader = known.leader
     if not isr:
         leader, isr = _without_isr(partition, known, candidates, mends, unclean)
@@ -77,7 +77,7 @@ def _initialise(
     return LeaderAndIsr(isr[0], leader_epoch, isr, controller_epoch, partition_epoch)
 
 
-def _isr_that_stays(
+def isr_that_stays(
     replicas: tuple[int, ...], isr: tuple[int, ...], candidates: Candidates
 ) -> tuple[int, ...]:
     """The live part of the ISR, without those that leave or bounced as long as anyone else is left.

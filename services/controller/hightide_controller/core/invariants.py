@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from hightide_controller.core.cluster_state import ClusterState, Role, StoreInFlight
+from hightide_controller.core.cluster_state import (
+    ClusterState,
+    Role,
+    StoreInFlight,
+    TopicStoreInFlight,
+    Waiter,
+)
 from hightide_controller.core.partition import NO_LEADER, PartitionState, TopicPartition
-from hightide_controller.core.purposes import ShutsDown
+from hightide_controller.core.purposes import (
+    AltersTopic,
+    CreatesTopic,
+    DeletesTopic,
+    ElectsLeaders,
+    MovesPartitions,
+)
+from hightide_controller.core.wishes import MovesWish
 
 __all__ = ["check"]
 
@@ -75,7 +88,7 @@ def _check_stores(state: ClusterState) -> None:
     for store_id, store in state.stores.items():
         if isinstance(store, StoreInFlight):
             in_stores += [change.name for change in store.changes]
-        else:
+        elif isinstance(store, TopicStoreInFlight):
             in_stores += store.partitions
             assert state.work[store.topic_name].store_id == store_id, "a topic has two writes under way"
     assert len(set(in_stores)) == len(in_stores), "a partition has two writes under way"
@@ -94,7 +107,38 @@ def _check_work(state: ClusterState) -> None:
         assert work.deletion is None or topic_name in state.topics
         assert work.unsure <= state.rereading
         assert set(work.complaints.items()) <= set(state.complaints.items()) or len(state.complaints) >= 1_000
+        assert (
+            {TopicPartition(topic_name, number) for number in work.moves if work.moves[number].original}
+            == {name for name in state.moving.under_way if name.topic == topic_name}
+            or work.is_busy
+            or work.is_resting
+        ), f"the moves of {topic_name} are not in the books"
     for waiter in state.waiters.values():
-        if waiter.is_unwritten and not isinstance(waiter.purpose, ShutsDown):
-            topic_name = waiter.purpose.topic.name
-            assert topic_name in state.work, f"nothing is done for request {waiter.request_id}"
+        if waiter.is_unwritten:
+            assert _is_worked_on(state, waiter), f"nothing is done for request {waiter.request_id}"
+    for name, failed in state.failed_replicas.items():
+        assert name in state.partitions
+        assert failed == {broker_id for broker_id, names in state.failed_on.items() if name in names}
+    assert set(state.elections) <= state.storing | state.rereading, "an election waits for nothing"
+
+
+def _is_worked_on(state: ClusterState, waiter: Waiter) -> bool:
+    purpose = waiter.purpose
+    if waiter.request_id in state.throttle_work.wishes:
+        return True
+    if isinstance(purpose, CreatesTopic | AltersTopic | DeletesTopic):
+        return purpose.topic.name in state.work
+    if isinstance(purpose, MovesPartitions):
+        wished = {
+            TopicPartition(topic_name, number)
+            for topic_name, work in state.work.items()
+            for wish in work.wishes
+            if isinstance(wish, MovesWish) and wish.request_id == waiter.request_id
+            for number in wish.targets
+        }
+        return set(purpose.names) == wished | set(purpose.outcomes)
+    if isinstance(purpose, ElectsLeaders):
+        return set(purpose.names) == set(purpose.outcomes) | {
+            name for name, election in state.elections.items() if waiter.request_id in election.request_ids
+        }
+    return False

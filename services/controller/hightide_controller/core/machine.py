@@ -12,17 +12,32 @@ from typing import Final, assert_never
 from hightide_controller.core import events as ev
 from hightide_controller.core import requests as rq
 from hightide_controller.core.admin import on_admin_changed
-from hightide_controller.core.cluster_state import ClusterState, Role, StoreInFlight, TopicStoreInFlight
+from hightide_controller.core.cluster_state import (
+    ClusterState,
+    Role,
+    StoreInFlight,
+    ThrottleStoreInFlight,
+    TopicStoreInFlight,
+)
 from hightide_controller.core.deletion import on_delete_topic
 from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
+from hightide_controller.core.failed_replicas import on_replicas_failed
+from hightide_controller.core.leader_elections import on_balance_due, on_elect_leaders
 from hightide_controller.core.membership import (
     on_broker_process_died,
     on_brokers_changed,
     on_leadership_declined,
 )
+from hightide_controller.core.move_requests import (
+    on_cancel_requested,
+    on_reassignments_requested,
+    release_held_moves,
+)
+from hightide_controller.core.reassignment import look_at_moves_again
 from hightide_controller.core.refresh import on_ticked
 from hightide_controller.core.stores import on_committed, on_failed, on_states_read
 from hightide_controller.core.takeover import on_campaign_lost, on_controller_seen, on_elected, resign
+from hightide_controller.core.throttle import decide_throttle, on_throttle_answered, on_throttle_requested
 from hightide_controller.core.topic_news import on_topic_committed, on_topics_read
 from hightide_controller.core.topic_requests import (
     on_add_partitions,
@@ -54,6 +69,10 @@ _REQUESTS: Final = (
     rq.AddPartitionsRequested,
     rq.RemovePartitionsRequested,
     rq.AlterTopicConfigRequested,
+    rq.ReassignmentsRequested,
+    rq.CancelReassignmentsRequested,
+    rq.ReassignmentThrottleRequested,
+    rq.ElectLeadersRequested,
 )
 _STORE_OUTCOMES: Final = (ev.StoreCommitted, ev.StoreRefused, ev.StoreUnknown)
 
@@ -84,7 +103,10 @@ def step(state: ClusterState, event: ev.Event) -> tuple[ClusterState, tuple[Effe
     if isinstance(event, _STORE_OUTCOMES) and event.store_id not in state.stores:
         return state, ()
     effects = _dispatch(state, event)
+    effects += decide_throttle(state)
+    release_held_moves(state)
     effects += decide_due(state)
+    effects += state.moving.effects()
     return state, (*effects, *answer_settled(state))
 
 
@@ -102,9 +124,11 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             return resign(state, "ZooKeeper expired the session")
         case ev.BrokersChanged():
             state.mark_all_due(event.cause)
+            look_at_moves_again(state, event.cause)
             return on_brokers_changed(state, event)
         case ev.BrokerProcessDied():
             state.mark_all_due(event.cause)
+            look_at_moves_again(state, event.cause)
             return on_broker_process_died(state, event)
         case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown():
             return _on_store_answered(state, event)
@@ -116,8 +140,22 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             return on_controlled_shutdown(state, event)
         case ev.WaitExpired():
             return on_wait_expired(state, event)
+        case ev.ReplicasFailed():
+            look_at_moves_again(state, event.cause)
+            return on_replicas_failed(state, event)
+        case ev.BalanceDue():
+            return on_balance_due(state, event)
+        case rq.ReassignmentsRequested():
+            return on_reassignments_requested(state, event)
+        case rq.CancelReassignmentsRequested():
+            return on_cancel_requested(state, event)
+        case rq.ReassignmentThrottleRequested():
+            return on_throttle_requested(state, event)
+        case rq.ElectLeadersRequested():
+            return on_elect_leaders(state, event)
         case ev.Ticked():
             wake_resting(state)
+            state.throttle_work.is_waiting = False
             return on_ticked(state)
         case _:
             return _dispatch_about_topics(state, event)
@@ -167,5 +205,7 @@ def _on_store_answered(
             if isinstance(event, ev.StoreCommitted):
                 return on_topic_committed(state, store)
             return on_topic_failed(state, store, is_unknown=is_unknown)
+        case ThrottleStoreInFlight():
+            return on_throttle_answered(state, store, is_stored=isinstance(event, ev.StoreCommitted))
         case _:
             assert_never(store)

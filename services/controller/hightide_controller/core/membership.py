@@ -5,6 +5,7 @@ from __future__ import annotations
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Effect, SendUpdateMetadata
 from hightide_controller.core.events import Broker, BrokerProcessDied, BrokersChanged, LeadershipDeclined
+from hightide_controller.core.failed_replicas import forget_failures
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import read_again, reconsider, send_decisions
 
@@ -32,6 +33,7 @@ def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effec
             continue
         if state.is_live(broker_id):
             (lost if now is None else bounced).append(broker_id)
+        forget_failures(state, broker_id)
         state.dead.pop(broker_id, None)
         state.shutting_down.pop(broker_id, None)
     for broker_id, now in sorted(registered.items()):

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
 from hightide_controller.core.events import Topic
+from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.requests import Move
 
-__all__ = ["AltersTopic", "CreatesTopic", "DeletesTopic", "Purpose", "ShutsDown"]
+__all__ = [
+    "AltersTopic",
+    "CreatesTopic",
+    "DeletesTopic",
+    "ElectsLeaders",
+    "MovesPartitions",
+    "Purpose",
+    "SetsThrottle",
+    "ShutsDown",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +50,31 @@ class ShutsDown:
     broker_id: int
 
 
-Purpose = CreatesTopic | AltersTopic | DeletesTopic | ShutsDown
+@dataclass(slots=True)
+class MovesPartitions:
+    """ReassignPartitions and CancelReassignments, of these partitions."""
+
+    names: tuple[TopicPartition, ...]
+    outcomes: dict[TopicPartition, PartitionOutcome] = field(default_factory=dict)
+    """Of those that are settled."""
+    held: tuple[Move, ...] = ()
+    """Moves that begin when brokers have acknowledged the speed limit of the request."""
+
+
+@dataclass(slots=True)
+class ElectsLeaders:
+    """ElectLeaders, of these partitions."""
+
+    names: tuple[TopicPartition, ...]
+    outcomes: dict[TopicPartition, ElectionOutcome] = field(default_factory=dict)
+    """Of those that are settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetsThrottle:
+    """AlterReassignmentThrottle."""
+
+
+Purpose = (
+    CreatesTopic | AltersTopic | DeletesTopic | ShutsDown | MovesPartitions | ElectsLeaders | SetsThrottle
+)

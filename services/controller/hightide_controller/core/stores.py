@@ -19,13 +19,16 @@ from hightide_controller.core.effects import (
     Change,
     Decision,
     Effect,
+    PartitionOutcome,
     ReadStates,
+    Refusal,
     Report,
     SendLeaderAndIsr,
     SendUpdateMetadata,
     StoreLeaderAndIsr,
 )
 from hightide_controller.core.elections import Candidates, decide
+from hightide_controller.core.elections_by_hand import elect, settle, settle_carried
 from hightide_controller.core.events import StatesRead
 from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -34,6 +37,7 @@ from hightide_controller.core.topic_configs import allows_unclean
 
 __all__ = [
     "READS_MAX",
+    "candidates_for",
     "candidates_of",
     "decide_again",
     "decision_of",
@@ -58,6 +62,12 @@ def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) ->
     )
 
 
+def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
+    """Without those who cannot use their replica of this partition (failed_replicas.py)."""
+    failed = state.failed_replicas.get(name)
+    return candidates if not failed else replace(candidates, live=candidates.live - failed)
+
+
 def reconsider(
     state: ClusterState,
     names: Collection[TopicPartition],
@@ -78,20 +88,14 @@ def reconsider(
             state.again[name] = state.again.get(name, frozenset()) | bounced
             continue
         if state.is_being_deleted(name.topic):
+            if name in state.elections:
+                message = f"topic {name.topic!r} is being deleted"
+                settle(state, name, PartitionOutcome(name, Refusal.TOPIC_BEING_DELETED, message))
             continue
-        partition = state.partitions[name]
-        topic = state.topics[name.topic]
-        decided = decide(
-            partition,
-            candidates,
-            state.controller_epoch,
-            state.mends,
-            unclean=allows_unclean(topic.configs),
-            first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
-        )
+        decided = _decided(state, name, candidates)
         if decided is None:
             continue
-        known = partition.leader_and_isr
+        known = state.partitions[name].leader_and_isr
         change = Change(name, None if known is None else known.partition_epoch, decided)
         if known is None or decided.leader_epoch != known.leader_epoch:
             elections.append(change)
@@ -102,6 +106,28 @@ def reconsider(
     for changes in (elections, shrinks):
         effects.extend(_store(state, changes, cause, bounced))
     return effects
+
+
+def _decided(state: ClusterState, name: TopicPartition, candidates: Candidates) -> LeaderAndIsr | None:
+    """What to write for a partition that is free, or None."""
+    partition = state.partitions[name]
+    topic = state.topics[name.topic]
+    candidates = candidates_for(state, name, candidates)
+    election = state.elections.get(name)
+    if election is not None:
+        found = elect(election.kind, partition, candidates, state.controller_epoch)
+        if isinstance(found, LeaderAndIsr):
+            election.before = partition.leader_and_isr
+            return found
+        settle(state, name, found)
+    return decide(
+        partition,
+        candidates,
+        state.controller_epoch,
+        state.mends,
+        unclean=allows_unclean(topic.configs),
+        first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
+    )
 
 
 def _unclean_message(name: TopicPartition, known: LeaderAndIsr, decided: LeaderAndIsr) -> str:
@@ -160,6 +186,7 @@ def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
         else:
             # It was about an earlier topic of this name, which a hand has taken away meanwhile.
             replaced.append(change.name)
+    settle_carried(state, names)
     effects = send_decisions(state, names, store.cause)
     effects += send_metadata(state, names, store.cause)
     effects += decide_again(state, names, store.cause)

@@ -88,6 +88,9 @@ def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect
     for name, leader_and_isr in snapshot.states.items():
         if TopicPartition(*name) in state.partitions:
             state.record(name, leader_and_isr)
+    for topic_id, topic_name in snapshot.orphan_markers.items():
+        state.work_of(topic_name).orphan_marker = topic_id
+        state.mark_due(topic_name, cause)
     return effects + take_admin(state, snapshot.admin, cause)
 
 
@@ -124,6 +127,11 @@ _FORGOTTEN: Final = (
     "work",
     "due_topics",
     "throttle",
+    "throttle_work",
+    "moving",
+    "failed_replicas",
+    "failed_on",
+    "elections",
     "complaints",
     "stores",
     "storing",

@@ -90,7 +90,7 @@ def on_topic_committed(state: ClusterState, store: TopicStoreInFlight) -> list[E
             wait_for_acknowledgement(waiter, effects)
     free = [name for name in store.partitions if name in state.partitions]
     effects += decide_again(state, free, store.cause)
-    return effects + reconsider(state, _known(state, news.altered.added), store.cause)
+    return effects + reconsider(state, _known(state, (*news.altered.added, *news.altered.moved)), store.cause)
 
 
 def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Write, news: _News) -> None:
@@ -142,8 +142,10 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
         case ReassignmentWrite(name, target, original, expected_version):
             version = 0 if expected_version is None else expected_version + 1
             work.moves[name.partition] = ReassignmentZnode(target, original, version)
+            work.due_moves[name.partition] = None
         case ReassignmentDone(name, _):
             work.moves.pop(name.partition, None)
+            work.due_moves[name.partition] = None
         case AdditionDone(name, _):
             work.additions.pop(name.partition, None)
         case RemovalDone(name, _):
@@ -167,10 +169,11 @@ def _told(state: ClusterState, topic_name: str, news: _News) -> list[Effect]:
     names = dict.fromkeys((*news.altered.moved, *news.decided))
     present = _known(state, names)
     decided = [name for name in present if state.partitions[name].leader_and_isr is not None]
-    effects = send_decisions(state, decided, news.cause)
+    # First what was put together first: send effects go out in the order of their sequence.
+    effects = [*news.effects, *send_decisions(state, decided, news.cause)]
     effects += send_stops(state, _stops_of(state, topic_name, news.altered), news.cause)
     gone = [partition.name for partition in news.altered.removed]
-    return effects + send_metadata(state, (*present, *gone), news.cause) + news.effects
+    return effects + send_metadata(state, (*present, *gone), news.cause)
 
 
 def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict[int, list[Stop]]:

@@ -12,6 +12,7 @@ from typing import Final
 from hightide_controller.core.effects import Effect
 from hightide_controller.core.events import Topic
 from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of, topic_bytes
+from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.wishes import Wish
 from hightide_controller.core.writes import Change, PartitionRemoved, TopicWrite, Write
 
@@ -34,6 +35,8 @@ class TopicPlan:
     writes: list[Write] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
     """Partitions that the plan writes about already."""
+    held: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose AR the plan changes: nothing else may be written about them meanwhile."""
     request_ids: list[int] = field(default_factory=list)
     complaints: dict[str, str] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)

@@ -49,6 +49,14 @@ class TopicWork:
     """In the order in which they came."""
     due_moves: dict[int, None] = field(default_factory=dict)
     """Partitions with a move that may go on: their znode, their state or their replicas changed."""
+    move_faults: dict[int, str] = field(default_factory=dict)
+    """Why moves that a hand asked for cannot begin."""
+    waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Moves that do not get on, and the brokers that they wait for, which are not alive."""
+    awaited: dict[int, dict[int, None]] = field(default_factory=dict)
+    """The same by broker."""
+    abandoned: dict[int, ReassignmentZnode] = field(default_factory=dict)
+    """Moves under way whose znode is gone: taken away by a hand, unless they have come to their end."""
     newcomer: Topic | None = None
     """A topic whose id or marker is not written yet; it is not in ClusterState.topics before it is."""
     orphan_marker: str = ""
@@ -80,6 +88,8 @@ class TopicWork:
     @property
     def is_idle(self) -> bool:
         """Whether it can be forgotten."""
-        stands = self.moves or self.additions or self.removals or self.intent or self.complaints
+        stands = (
+            self.moves or self.abandoned or self.additions or self.removals or self.intent or self.complaints
+        )
         wanted = self.deletion or self.wishes or self.newcomer or self.orphan_marker or self.is_resting
         return not (stands or wanted or self.is_busy or self.doubtful_version is not None)

@@ -22,6 +22,7 @@ from hightide_controller.core.complaints import complain, complain_about_topic
 from hightide_controller.core.deletion import heed_intent, intent_complaint, plan_deletion
 from hightide_controller.core.effects import Effect, ReadTopics, StoreWrites
 from hightide_controller.core.partition_changes import plan_additions, plan_removals
+from hightide_controller.core.reassignment import heed_moves, plan_moves
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.topic_settings import plan_settings
 from hightide_controller.core.topic_work import TopicWork
@@ -54,13 +55,14 @@ def _decide(state: ClusterState, work: TopicWork, topic_name: str, cause: str) -
     topic = state.topics.get(topic_name)
     plan = TopicPlan(topic_name, cause, topic, -1 if topic is None else topic.version)
     heed_intent(state, topic_name)
+    heed_moves(state, topic_name)
     if topic is None:
         plan_absent(state, plan)
     elif work.deletion is not None:
         plan_deletion(state, plan)
     else:
         plan.complaints.update(intent_complaint(work, topic))
-        for contribute in (plan_marker, plan_removals, plan_additions, plan_settings):
+        for contribute in (plan_marker, plan_removals, plan_additions, plan_settings, plan_moves):
             contribute(state, plan)
         if work.doubtful_version == topic.version:
             # A multi of unknown outcome can happen yet: only another version of the znode makes it void.
@@ -83,6 +85,7 @@ def _store(state: ClusterState, work: TopicWork, plan: TopicPlan, writes: tuple[
         for write in writes
         if isinstance(write, Change | PartitionRemoved) and write.name in state.partitions
     )
+    partitions = tuple(dict.fromkeys((*partitions, *plan.held)))
     for name in partitions:
         assert name not in state.storing
         assert name not in state.rereading

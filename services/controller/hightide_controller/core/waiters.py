@@ -9,8 +9,13 @@ from hightide_controller.core.cluster_state import ClusterState, Waiter
 from hightide_controller.core.effects import (
     AnswerControlledShutdown,
     AnswerCreateTopic,
+    AnswerDone,
+    AnswerElections,
+    AnswerPartitions,
     AnswerTopic,
     Effect,
+    ElectionOutcome,
+    PartitionOutcome,
     Refusal,
     RefuseRequest,
     SendLeaderAndIsr,
@@ -18,8 +23,18 @@ from hightide_controller.core.effects import (
     SendUpdateMetadata,
 )
 from hightide_controller.core.events import BrokerAcknowledged, ControlledShutdownRequested, WaitExpired
-from hightide_controller.core.purposes import AltersTopic, CreatesTopic, DeletesTopic, ShutsDown
+from hightide_controller.core.partition import NO_LEADER, TopicPartition
+from hightide_controller.core.purposes import (
+    AltersTopic,
+    CreatesTopic,
+    DeletesTopic,
+    ElectsLeaders,
+    MovesPartitions,
+    SetsThrottle,
+    ShutsDown,
+)
 from hightide_controller.core.stores import reconsider
+from hightide_controller.core.wishes import MovesWish, Wish
 
 __all__ = [
     "REQUESTS_MAX",
@@ -30,6 +45,8 @@ __all__ = [
     "overloaded",
     "refuse",
     "satisfy",
+    "settle_move",
+    "turn_away",
     "wait_for_acknowledgement",
 ]
 
@@ -57,6 +74,28 @@ def satisfy(state: ClusterState, request_id: int) -> None:
     waiter = state.waiters.get(request_id)
     if waiter is not None:
         waiter.is_unwritten = False
+
+
+def settle_move(
+    waiter: Waiter | None, name: TopicPartition, refusal: Refusal | None = None, message: str = ""
+) -> None:
+    """What became of one partition of a request that moves many, or takes moves back."""
+    if waiter is not None and isinstance(waiter.purpose, MovesPartitions):
+        purpose = waiter.purpose
+        purpose.outcomes[name] = PartitionOutcome(name, refusal, message)
+        waiter.is_unwritten = len(purpose.outcomes) < len(purpose.names)
+
+
+def turn_away(
+    state: ClusterState, wish: Wish, topic_name: str, refusal: Refusal, message: str
+) -> list[Effect]:
+    """Nothing can come of a wish any more."""
+    if not isinstance(wish, MovesWish):
+        return refuse(state, wish.request_id, refusal, message)
+    for number in wish.targets:
+        name = TopicPartition(topic_name, number)
+        settle_move(state.waiters.get(wish.request_id), name, refusal, message)
+    return []
 
 
 def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
@@ -119,7 +158,11 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
     _drop_settled(state, waiter)
     del state.waiters[event.request_id]
     purpose = waiter.purpose
-    if isinstance(purpose, ShutsDown) or not (waiter.undecided or waiter.is_unwritten):
+    if isinstance(purpose, ElectsLeaders):
+        _give_up_elections(state, purpose, event.request_id)
+    if isinstance(purpose, ShutsDown | MovesPartitions | ElectsLeaders) or not (
+        waiter.undecided or waiter.is_unwritten
+    ):
         # A broker that does not acknowledge is retried; the decisions themselves stand.
         return [_answer(state, waiter)]
     if isinstance(purpose, CreatesTopic):
@@ -127,6 +170,8 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
             f"topic {purpose.topic.name!r}: {len(waiter.undecided)} of {len(purpose.topic.assignment)} "
             "partitions have no leader yet; it may still be created, describe it to see"
         )
+    elif isinstance(purpose, SetsThrottle):
+        message = "the speed limit is not written yet, but may still be; describe the cluster to see"
     else:
         message = f"topic {purpose.topic.name!r}: this is not done yet, but may still be; describe it to see"
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
@@ -136,6 +181,8 @@ def answer_settled(state: ClusterState) -> list[Effect]:
     """Answer every request that waits for nothing any more. Runs after each event; the waiters are few."""
     answered: list[Waiter] = []
     for waiter in state.waiters.values():
+        if isinstance(waiter.purpose, ElectsLeaders) and waiter.is_unwritten:
+            _drop_forgotten(state, waiter, waiter.purpose)
         _drop_settled(state, waiter)
         if not (waiter.undecided or waiter.unacknowledged or waiter.is_unwritten):
             answered.append(waiter)
@@ -159,6 +206,46 @@ def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
     }
 
 
+def _drop_forgotten(state: ClusterState, waiter: Waiter, purpose: ElectsLeaders) -> None:
+    """Partitions that are gone are not elected for any more."""
+    for name in purpose.names:
+        if name not in purpose.outcomes and name not in state.elections:
+            message = f"{name.topic}-{name.partition} is gone"
+            outcome = PartitionOutcome(name, Refusal.UNKNOWN_PARTITION, message)
+            purpose.outcomes[name] = ElectionOutcome(outcome, NO_LEADER, 0, NO_LEADER)
+    waiter.is_unwritten = len(purpose.outcomes) < len(purpose.names)
+
+
+def _give_up_elections(state: ClusterState, purpose: ElectsLeaders, request_id: int) -> None:
+    """Nobody wants to know any more; what has not been handed to ZooKeeper is not done either."""
+    for name in purpose.names:
+        election = state.elections.get(name)
+        if election is None or request_id not in election.request_ids:
+            continue
+        election.request_ids.remove(request_id)
+        if not election.request_ids and election.before is None:
+            del state.elections[name]
+
+
+def _elections(purpose: ElectsLeaders) -> tuple[ElectionOutcome, ...]:
+    message = "this is not stored yet, but may still be; describe the topic to see"
+    return tuple(
+        purpose.outcomes.get(name)
+        or ElectionOutcome(
+            PartitionOutcome(name, Refusal.TIMED_OUT, message), NO_LEADER, 0, previous_leader=NO_LEADER
+        )
+        for name in purpose.names
+    )
+
+
+def _moves(purpose: MovesPartitions) -> tuple[PartitionOutcome, ...]:
+    message = "this has not begun yet, but may still; list the moves to see"
+    return tuple(
+        purpose.outcomes.get(name) or PartitionOutcome(name, Refusal.TIMED_OUT, message)
+        for name in purpose.names
+    )
+
+
 def _answer(state: ClusterState, waiter: Waiter) -> Effect:
     match waiter.purpose:
         case CreatesTopic(topic):
@@ -167,6 +254,12 @@ def _answer(state: ClusterState, waiter: Waiter) -> Effect:
             return AnswerTopic(waiter.request_id, state.topics.get(topic.name, topic))
         case DeletesTopic(topic, absent_brokers):
             return AnswerTopic(waiter.request_id, topic, absent_brokers)
+        case MovesPartitions() as purpose:
+            return AnswerPartitions(waiter.request_id, _moves(purpose))
+        case ElectsLeaders() as purpose:
+            return AnswerElections(waiter.request_id, _elections(purpose))
+        case SetsThrottle():
+            return AnswerDone(waiter.request_id)
         case ShutsDown(broker_id):
             return AnswerControlledShutdown(waiter.request_id, len(state.led_by.get(broker_id, ())))
         case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["GrowWish", "SettingsWish", "ShrinkWish", "Wish"]
+__all__ = ["GrowWish", "MovesWish", "SettingsWish", "ShrinkWish", "Wish"]
 
 
 @dataclass(slots=True)
@@ -43,4 +43,19 @@ class SettingsWish:
     is_begun: bool = False
 
 
-Wish = GrowWish | ShrinkWish | SettingsWish
+@dataclass(slots=True)
+class MovesWish:
+    """ReassignPartitions and CancelReassignments, as far as one topic is meant.
+
+    Partition → the replicas that it shall have, None where its move shall be taken back. What is settled is
+    left out from then on.
+    """
+
+    request_id: int
+    targets: dict[int, tuple[int, ...] | None]
+    begun: set[int] = field(default_factory=set)
+    """Partitions of which a write was handed to ZooKeeper."""
+    is_begun: bool = False
+
+
+Wish = GrowWish | ShrinkWish | SettingsWish | MovesWish
