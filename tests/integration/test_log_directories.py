@@ -134,15 +134,17 @@ def test_a_disk_that_fails_under_followers_costs_them_the_isr_and_nobody_a_leade
         drill.wait_for_isr(3)
 
 
+@pytest.mark.parametrize("ended_by", ["terminate", "kill"])
 def test_a_broker_that_starts_without_one_disk_serves_the_other_and_begins_nothing_anew(
-    cluster: LocalCluster,
+    cluster: LocalCluster, ended_by: str
 ) -> None:
-    with Drill(cluster, "starts-without") as drill:
+    with Drill(cluster, f"starts-without-after-{ended_by}") as drill:
         broker_id = drill.leader()
         where = homes(cluster, drill, broker_id)
         broken = where[1]
         gone = {partition for partition, home in where.items() if home == broken}
-        cluster.terminate(f"broker-{broker_id}")
+        end = cluster.terminate if ended_by == "terminate" else cluster.kill
+        end(f"broker-{broker_id}")
         with failing(broken, EIO):
             drill.restart(broker_id)
             cluster.wait_ready()
@@ -154,7 +156,7 @@ def test_a_broker_that_starts_without_one_disk_serves_the_other_and_begins_nothi
             beside = f"created-{drill.topic}"
             drill.admin.create_topic(beside, assignment=[[broker_id]])
             assert Target(cluster.bootstrap, beside).leader_id == broker_id
-        cluster.terminate(f"broker-{broker_id}")
+        end(f"broker-{broker_id}")
         drill.restart(broker_id)
         drill.wait_for_isr(3)
         assert homes(cluster, drill, broker_id) == where
