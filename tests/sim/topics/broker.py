@@ -131,9 +131,9 @@ class SimReplica(SimBroker):
         self.first_leader_epoch = first_leader_epoch
         self.disk = disk
         self.lives = 0 if is_new else 1
+        self.open()
         self.broker_epoch = host.broker_epoch
         self.incarnation = host.incarnation
-        self.open()
         self.lives = host.take_session_ids()
         self.sessions = LeaderSessions(self.lives)
 
@@ -253,7 +253,7 @@ class SimHost:
             try:
                 return await work()
             except (ConnectionLost, SessionExpired):
-                await asyncio.sleep(RETRY_S)
+                await self.loop.after(RETRY_S)
 
     async def _begin_incarnation(self) -> int:
         path = BrokerIncarnationZnode.path(self.broker_id)
@@ -267,7 +267,7 @@ class SimHost:
             except (BadVersion, NodeExists, NoNode):
                 continue
             except ZooKeeperError:
-                await asyncio.sleep(RETRY_S)
+                await self.loop.after(RETRY_S)
 
     async def _register(self) -> None:
         path = BrokerZnode.path(self.broker_id)
@@ -282,7 +282,7 @@ class SimHost:
             except (BadVersion, NodeExists, NoNode):
                 continue
             except ZooKeeperError:
-                await asyncio.sleep(RETRY_S)
+                await self.loop.after(RETRY_S)
         self.broker_epoch = found.czxid
         for replica in self.replicas.values():
             replica.broker_epoch = found.czxid
@@ -419,7 +419,7 @@ class SimHost:
             try:
                 found = await self.sim_session.multi_read((path, marker))
             except (ConnectionLost, SessionExpired):
-                await asyncio.sleep(RETRY_S)
+                await self.loop.after(RETRY_S)
                 continue
             if self.replicas.get(replica.key) is not replica:
                 return
@@ -436,7 +436,7 @@ class SimHost:
                     )
                 )
                 return
-            await asyncio.sleep(RETRY_S)
+            await self.loop.after(RETRY_S)
 
     # --- what comes in ---------------------------------------------------------------------------
 

@@ -240,13 +240,9 @@ class Checkers:
         world = self._world
         for view in self._standing():
             self._check_partition_healed(view)
-        for parent in (znodes.REASSIGNMENTS, znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
-            for topic in world.tree.children(parent):
-                self._violated(
-                    "Healed", f"{parent}/{topic} stands: {world.tree.children(f'{parent}/{topic}')}"
-                )
-        if left := world.tree.children(znodes.DELETE_TOPICS):
-            self._violated("Healed", f"deletions are not done: {left}")
+        for path in self._wishes_by_hand():
+            if path not in world.complaints:
+                self._violated("Healed", f"{path} stands, and nobody complains about it")
         ids = {TopicZnode.decode(found.data).topic_id.hex() for found in self._topic_znodes()}
         if set(world.tree.children(znodes.TOPIC_IDS)) != ids:
             self._violated(
@@ -262,6 +258,13 @@ class Checkers:
             for key in {**host.disks, **host.replicas}:
                 if (*key, host.broker_id) not in assigned:
                     self._violated("Healed", f"{host.broker_id} still holds {key[0][:2].hex()}-{key[1]}")
+
+    def _wishes_by_hand(self) -> Iterator[str]:
+        tree = self._world.tree
+        for parent in (znodes.REASSIGNMENTS, znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
+            for topic in tree.children(parent):
+                yield from (f"{parent}/{topic}/{name}" for name in tree.children(f"{parent}/{topic}"))
+        yield from (f"{znodes.DELETE_TOPICS}/{topic}" for topic in tree.children(znodes.DELETE_TOPICS))
 
     def _topic_znodes(self) -> Iterator[Any]:
         tree = self._world.tree

@@ -165,7 +165,7 @@ class _Shell(Shell):
     async def _unless_it_fails(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the top of a task; `tick` raises it
             self.fault = error
             self.failed.set()
 

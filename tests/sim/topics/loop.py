@@ -30,6 +30,17 @@ class SimLoop(asyncio.SelectorEventLoop):
         if self.faults:
             raise self.faults[0]
 
+    def after(self, pause_s: float) -> asyncio.Future[None]:
+        """Done when so much of the simulation's time has passed."""
+        passed: asyncio.Future[None] = self.create_future()
+
+        def settle() -> None:
+            if not passed.cancelled():
+                passed.set_result(None)
+
+        self.call_later(pause_s, settle)
+        return passed
+
     def end(self) -> None:
         """The process dies: its tasks go with it."""
         self.set_exception_handler(lambda _, __: None)

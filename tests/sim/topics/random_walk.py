@@ -104,6 +104,7 @@ class RandomWalk:
                 getattr(self, f"_{name}")()
             world.heal()
             world.converge()
+            world.fail_over()
             world.checkers.check_healed()
             self._check_progress()
         finally:

@@ -6,7 +6,7 @@ each order the checkers look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -307,6 +307,11 @@ class Cluster(Network):
         found = self.tree.read(LeaderAndIsrZnode.path(topic, partition))
         return -1 if found is None else found.version
 
+    @property
+    def complaints(self) -> Collection[str]:
+        """What the active controller complains about, by path."""
+        return next((c.shell.state.complaints for c in self.controllers.values() if c.is_active), ())
+
     def heal(self) -> None:
         """Faults end: links are whole, everyone lives, sessions of the dead are gone."""
         self.story.append("heal")
@@ -322,6 +327,17 @@ class Cluster(Network):
                     self.crash(node_id)
                 self.expire(node_id)
                 self.restart(node_id)
+
+    def fail_over(self) -> None:
+        """The active controller dies, and another one tells brokers everything: what a command that came very
+        late has brought back is found out then."""
+        for controller_id, controller in self.controllers.items():
+            if controller.is_active:
+                self.crash(controller_id)
+                self.expire(controller_id)
+                self.restart(controller_id)
+                self.converge(8)
+                return
 
     def converge(self, rounds: int = 16) -> None:
         """After healing: let time pass until there is nothing left to do."""
