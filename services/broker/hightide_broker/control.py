@@ -137,6 +137,9 @@ class Control:
             turn.end()
             for topic in decisions.topics:
                 self._metadata.note_decisions(topic.topic, topic.topic_id, map(_view, topic.partitions))
+                if self._metadata.is_deleted(topic.topic_id):
+                    # It came late; what it has begun is nobody's.
+                    self.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
             await self._obey_in_turn(waiting, spans, codes)
         finally:
             turn.end()
@@ -158,8 +161,12 @@ class Control:
                 await asyncio.sleep(0)
         if under_way:
             await asyncio.wait(under_way)
-        results = zip(stops, under_way, strict=True)
-        return [(stop.topic_id, stop.partition, stopped.result()) for stop, stopped in results]
+        codes = [each.result() for each in under_way]
+        log.info(
+            "stopped %d of %d replicas, as controller %d decided; %d with their data",
+            codes.count(OK), len(stops), stamp.controller_id, sum(stop.delete for stop in stops),
+        )  # fmt: skip
+        return [(each.topic_id, each.partition, code) for each, code in zip(stops, codes, strict=True)]
 
     async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
         """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
@@ -296,7 +303,9 @@ class Control:
         if replica is None:
             return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
         before = replica.state
+        adding = frozenset(decision.adding_replicas)
         if replica.settings == order.settings and _is_obeyed(before, decision, order.controller_epoch):
+            replica.adding_replicas = adding
             return OK
         event = LeaderAndIsrDecided(
             order.controller_epoch,
@@ -313,7 +322,7 @@ class Control:
         code = self._hosting.feed(replica, event)
         if code != OK:
             return code
-        replica.adding_replicas = frozenset(decision.adding_replicas)
+        replica.adding_replicas = adding
         if replica.state.leader_epoch != before.leader_epoch:
             spans.decided(replica)
         return OK

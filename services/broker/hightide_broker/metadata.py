@@ -134,6 +134,10 @@ class MetadataCache:
         """The topic with this id, or None where none was heard of."""
         return self._by_id.get(topic_id)
 
+    def is_deleted(self, topic_id: bytes) -> bool:
+        """Whether the topic was deleted not long ago."""
+        return topic_id in self._deleted
+
     def name_of_deleted(self, topic_id: bytes) -> str:
         """How a topic was called that was deleted not long ago; empty where nothing is known of it."""
         return self._deleted.get(topic_id, "")
@@ -154,7 +158,7 @@ class MetadataCache:
 
     def note_decisions(self, topic: str, topic_id: bytes, decisions: Iterable[PartitionView]) -> None:
         """Learn from LeaderAndISR, which can be ahead of UpdateMetadata, or behind the end of a topic."""
-        if topic_id not in self._deleted:
+        if not self.is_deleted(topic_id):
             self._merge(TopicView(topic, topic_id, tuple(decisions), {}), keep_configs=True)
 
     def _merge(self, heard: TopicView, *, keep_configs: bool = False, whole: bool = False) -> list[bytes]:

@@ -435,6 +435,18 @@ def test_an_update_that_does_not_name_a_replica_here_makes_it_suspect(
     run(tmp_path, scenario)
 
 
+def test_a_decision_that_comes_behind_the_end_of_its_topic_is_looked_into(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.control.update_metadata(stamp(), update(described((1, 2)), deleted=(OTHER_ID,)))
+        late = request(decision(), topic_id=OTHER_ID)
+        assert codes(await rig.control.leader_and_isr(stamp(), late)) == [OK]
+        assert rig.suspects == [(OTHER_ID, 0)]
+        assert (held := rig.metadata.topic("flights")) is not None
+        assert held.topic_id == TOPIC_ID
+
+    run(tmp_path, scenario)
+
+
 def test_the_speed_limit_of_moves_is_passed_on(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         limits: list[int] = []
