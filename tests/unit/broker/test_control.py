@@ -330,6 +330,22 @@ def test_a_replica_of_a_removed_partition_that_runs_is_replaced(tmp_path: Path) 
     run(tmp_path, scenario)
 
 
+def test_a_replacement_that_nobody_waits_for_any_more_never_begins_over_the_old_log(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision(epoch=3))
+        rig.produce()
+        with rig.busy_disk():
+            given_up = asyncio.create_task(rig.decide(decision(leader=2, epoch=4, first_epoch=4)))
+            await until_settled()
+            given_up.cancel()
+            await until_settled()
+        assert await rig.decide(decision(leader=2, epoch=4, first_epoch=4)) == [OK]
+        assert rig.replica().log.log_end_offset == 0
+        assert rig.quarantined() == [ON_DISK]
+
+    run(tmp_path, scenario)
+
+
 def test_a_late_controller_cannot_have_a_replica_replaced(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.decide(decision(epoch=3))
