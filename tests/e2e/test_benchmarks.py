@@ -81,3 +81,21 @@ def test_a_scale_is_measured_size_by_size(environment: dict[str, str]) -> None:
     assert first["idle_cpu_percent"] is None
     assert (second["lost"], second["duplicated"], second["client_errors"]) == (0, 0, 0)
     assert second["takeover_ms"] > 0
+
+
+def test_the_ways_to_store_and_to_tell_are_compared_on_one_zookeeper(environment: dict[str, str]) -> None:
+    script = Path(__file__).resolve().parents[2] / "bench" / "paths" / "controller_paths.py"
+    run = subprocess.run(
+        [sys.executable, str(script), "--partitions", "30", "--rounds", "1", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    document = json.loads(run.stdout)
+    ways = {name: document[name] for name in ("write_ms", "read_ms", "tell_one_ms", "tell_all_ms")}
+    assert {name: len(each) for name, each in ways.items()} == {
+        "write_ms": 3, "read_ms": 3, "tell_one_ms": 2, "tell_all_ms": 3,
+    }  # fmt: skip
+    assert all(ms > 0 for each in ways.values() for ms in each.values())
