@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 REGISTRATION_WAIT_S: Final = 5.0
 BREATHE_EVERY: Final = 200
 """Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
+STOPS_AT_ONCE: Final = 50
+"""Stops that begin in one turn of the loop; each costs more than a decision."""
 OPENINGS_MAX: Final = 16
 """Decisions of one request that wait for disks at the same time."""
 
@@ -157,7 +159,7 @@ class Control:
         for stop in stops:
             # Each goes on by itself, also when whoever asked has given up.
             under_way.append(asyncio.create_task(self._stop_one(stamp.controller_epoch, stop)))
-            if len(under_way) % BREATHE_EVERY == 0:
+            if len(under_way) % STOPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if under_way:
             await asyncio.wait(under_way)
