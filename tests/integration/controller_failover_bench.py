@@ -17,17 +17,18 @@ import time
 from pathlib import Path
 
 from hightide_controller import convert
+from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.assignment import assign
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.machine import step
+from hightide_controller.core.writes import StoreWrites
 from hightide_controller.store import ControllerStore
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes import LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper import SetData, ZooKeeperSession, multis_of
 
-TOPIC_ID = "ab" * 16
 IDENTITY = convert.Identity("bench", 1, "127.0.0.1", 1)
 BROKERS = tuple(ev.Broker(broker_id, 100 + broker_id) for broker_id in (1, 2, 3))
 
@@ -37,6 +38,7 @@ class Driver:
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self.store = ControllerStore(session)
+        self.admin_reader = AdminReader(session)
         self.state = ClusterState(controller_id=1)
         self._under_way: set[asyncio.Future[ev.Event]] = set()
         self.first_told_ms = 0.0
@@ -49,6 +51,11 @@ class Driver:
             match effect:
                 case ef.StoreLeaderAndIsr():
                     self._under_way.add(self.store.submit(effect, ""))
+                case StoreWrites():
+                    self._under_way.add(asyncio.ensure_future(self.store.store_writes(effect, "")))
+                case ef.ReadTopics():
+                    reading = self.store.read_everything_about(effect.names, self.admin_reader)
+                    self._under_way.add(asyncio.ensure_future(reading))
                 case ef.ReadStates():
                     self._under_way.add(asyncio.ensure_future(self._read(effect)))
                 case ef.SendLeaderAndIsr():
@@ -83,7 +90,7 @@ class Driver:
         await self.store.abdicate()
         epoch = await self.store.elect(1, "127.0.0.1", 1, None)
         assert epoch is not None
-        snapshot = await self.store.read_snapshot()
+        snapshot = await self.store.read_snapshot(self.admin_reader)
         read_ms = (time.perf_counter() - began) * 1000
         snapshot = ev.Snapshot(BROKERS, snapshot.topics, snapshot.states)
         rest_ms = await self.until_quiet(ev.Elected(epoch.controller_epoch, epoch.version, snapshot))
@@ -107,7 +114,7 @@ async def measure(hosts: str, partitions: int) -> None:
     driver = Driver(session)
     for start in range(0, partitions, 5_000):
         count = min(5_000, partitions - start)
-        znode = TopicZnode(bytes.fromhex(TOPIC_ID), assign([1, 2, 3], count, 3, start))
+        znode = TopicZnode(start.to_bytes(16), assign([1, 2, 3], count, 3, start))
         await session.create(TopicZnode.path(f"t{start}"), znode.encode())
     _, created_ms = await driver.take_over(1)
     read_ms, taken_ms = await driver.take_over(2)
