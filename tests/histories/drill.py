@@ -1,5 +1,6 @@
 """One topic under load while a test breaks the cluster, and the judgement afterwards."""
 
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -148,19 +149,25 @@ def replica_differences(cluster: LocalCluster, topic: str, ends: dict[int, int] 
     ask."""
     with Admin(cluster.bootstrap) as admin:
         (described,) = admin.describe_topics([topic])
-    return differences_of(cluster, described.topic_id, ends or high_watermarks(cluster, topic))
+    holders = {each.partition: each.replicas for each in described.partitions}
+    return differences_of(cluster, described.topic_id, ends or high_watermarks(cluster, topic), holders)
 
 
-def differences_of(cluster: LocalCluster, topic_id: bytes, ends: dict[int, int]) -> list[str]:
-    """The same, of the files alone: for when the cluster is stopped. All brokers are taken to hold a
-    replica."""
+def differences_of(
+    cluster: LocalCluster,
+    topic_id: bytes,
+    ends: dict[int, int],
+    holders: Mapping[int, Collection[int]] | None = None,
+) -> list[str]:
+    """The same, of the files alone: for when the cluster is stopped. `holders`: the brokers that hold each
+    partition; None: all of them."""
     return [
         found
         for partition, end in sorted(ends.items())
         for found in differences(
             {
                 broker_id: partition_directory(cluster.data_directories(broker_id), topic_id, partition)
-                for broker_id in cluster.brokers
+                for broker_id in (holders[partition] if holders else cluster.brokers)
             },
             end,
         )
