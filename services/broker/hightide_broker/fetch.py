@@ -1,11 +1,16 @@
-"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7, DESIGN §5)."""
+"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7, DESIGN §5).
+
+What is in memory is read on the event loop, in a microsecond; what takes a file is read in a thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Final
 
+from hightide.batch.errors import BatchError
 from hightide.batch.header import Buffer
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
@@ -27,19 +32,25 @@ class Fetching:
     """Answers Fetch. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
-        self, broker_id: int, replicas: HostedReplicas, metadata: MetadataCache, parked_max: int
+        self,
+        broker_id: int,
+        replicas: HostedReplicas,
+        metadata: MetadataCache,
+        parked_max: int,
+        reads: Executor,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
         self._parked = Budget(parked_max)
+        self._reads = reads
         self._waiting: set[ParkedFetch] = set()
         self._closed = False
 
     async def fetch(self, call: FetchCall) -> list[Read]:
         """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
         _check(call)
-        read, size_bytes = self._read(call)
+        read, size_bytes = await self._read(call)
         wait_ms = bounded_wait_ms(call.max_wait_ms)
         if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
             return read
@@ -60,12 +71,24 @@ class Fetching:
                 left_ms = int((give_up_at - _now_s()) * 1000)
                 if left_ms <= 0 or self._closed:
                     return read
-                await self._wait(replicas, left_ms)
-                read, size_bytes = self._read(call)
+                if not self._has_moved(read):
+                    await self._wait(replicas, left_ms)
+                read, size_bytes = await self._read(call)
                 if size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
                     return read
         finally:
             self._parked.give_back(1)
+
+    def _has_moved(self, read: list[Read]) -> bool:
+        """Whether there may be more since it was read: while a file is read, others append."""
+        for each in read:
+            replica = self._replicas.get(each.key)
+            if replica is None:
+                continue
+            state = replica.state
+            if state.high_watermark != each.high_watermark or not state.is_leader:
+                return True
+        return False
 
     async def _wait(self, replicas: list[HostedReplica], wait_ms: int) -> None:
         parked = ParkedFetch()
@@ -85,18 +108,18 @@ class Fetching:
         for parked in tuple(self._waiting):
             parked.wake()
 
-    def _read(self, call: FetchCall) -> tuple[list[Read], int]:
+    async def _read(self, call: FetchCall) -> tuple[list[Read], int]:
         """Read the partitions in turn while there is room; the first that has something gives a batch."""
         room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
         total = 0
         answer = []
         for asked in call.partitions:
-            one = self._read_one(asked, room - total, must_fit=total > 0)
+            one = await self._read_one(asked, room - total, must_fit=total > 0)
             total += one.size_bytes
             answer.append(one)
         return answer, total
 
-    def _read_one(self, asked: FetchFrom, room: int, must_fit: bool) -> Read:
+    async def _read_one(self, asked: FetchFrom, room: int, must_fit: bool) -> Read:
         replica = self._replicas.get(asked.key)
         if replica is None:
             why = refused.not_hosted(self._broker_id, self._metadata, asked.key)
@@ -111,10 +134,19 @@ class Fetching:
         if isinstance(allowed, ReadUpTo) and room > 0:
             max_bytes = max(1, min(asked.max_bytes, room))
             try:
-                batches = replica.log.read(asked.offset, max_bytes, allowed.end_offset)
-            except StorageError as error:
+                found = replica.log.read_memory(asked.offset, max_bytes, allowed.end_offset)
+                if found is None:
+                    found = await asyncio.get_running_loop().run_in_executor(
+                        self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
+                    )
+                    state = replica.state
+                    if isinstance(again := consumer_fetch(state, asked.offset, asked.leader_epoch), Refusal):
+                        why = refused.by_core(replica, again, asked.offset)
+                        return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+            except (StorageError, BatchError) as error:
                 why = Refused(error.code, f"{replica}: {error}")
                 return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+            batches = found
             size_bytes = sum(map(len, batches))
             if must_fit and size_bytes > room:
                 # One batch that is larger than what is left: it is read when its partition stands first.

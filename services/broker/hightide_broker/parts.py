@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
@@ -44,6 +45,9 @@ from hightide_broker.trust import confirm_all, disown, leave_doubtful_isrs, look
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
 log = logging.getLogger(__name__)
+
+READING_THREADS: Final = 2
+"""For what is only on disk: one slow disk, or one long read, leaves the other to those who wait elsewhere."""
 
 
 class Parts:
@@ -104,10 +108,15 @@ class Parts:
         self._control.suspect = self._strays.suspect
         in_flight = Budget(settings.in_flight_produce_bytes_max)
         self._producing = Producing(broker_id, clock, self._replicas, self._metadata, self._shell, in_flight)
-        self._fetching = Fetching(broker_id, self._replicas, self._metadata, settings.parked_fetches_max)
+        self._reads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="reads")
+        self._fetching = Fetching(
+            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads
+        )
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
-        self._replica_server = ReplicaServer(cluster_id, clock, self._replicas, sessions, self._shell)
+        self._replica_server = ReplicaServer(
+            cluster_id, clock, self._replicas, sessions, self._shell, self._reads
+        )
         self._control.limit_moves = self._replica_server.limit_moves
         self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
         self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
@@ -190,6 +199,7 @@ class Parts:
         await asyncio.gather(*(upkeep.close() for upkeep in self._upkeeps))
         self._shell.close()
         await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
+        self._reads.shutdown(cancel_futures=True)
 
     def _follower(self) -> Follower:
         return Follower(

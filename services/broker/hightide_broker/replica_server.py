@@ -8,12 +8,14 @@ parked one is then answered at once, so that nothing waits for a timer.
 
 What goes to a replica that a move adds has a speed limit (`throttle`). Beyond it such partitions are held:
 left out of the answers, at no cost, until there is room for them again; the others go on in the same session.
+So they do while what another partition lacks is read from disk (`cold_reads`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Final
 
 from hightide.batch.errors import BatchError
@@ -24,6 +26,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker import convert
+from hightide_broker.cold_reads import ColdReads
 from hightide_broker.core.effects import AnswerEpochEnd
 from hightide_broker.core.events import EpochEndAsked, FollowerFetched
 from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions, Position, SessionFault
@@ -56,13 +59,18 @@ class ReplicaServer:
         replicas: HostedReplicas,
         sessions: LeaderSessions[PartitionKey],
         shell: ReplicaShell,
+        reads: Executor,
     ) -> None:
+        """`reads` is for what is only on disk."""
         self._cluster_id = cluster_id
         self._clock = clock
         self._replicas = replicas
         self._sessions = sessions
         self._shell = shell
         self._moves: MoveLimit[Session] = MoveLimit(clock, self._wake)
+        self._cold_reads = ColdReads(reads, self._wake)
+        # What waits for the speed limit with its batches read must not take the place of what need not wait.
+        self._cold_moves = ColdReads(reads, self._wake)
         self._closed = False
 
     async def fetch(self, call: ReplicaFetchCall) -> ReplicaFetchResponse[Sequence[Buffer]]:
@@ -73,10 +81,12 @@ class ReplicaServer:
             superseded.wake()
         positions = session.receive(call.session.moved, call.session.forgotten)
         results = self._take_positions(session, call.follower, positions)
+        self._cold_reads.next_round(session)
+        self._cold_moves.next_round(session)
         opening = call.session.session_id == 0
         if results or opening or self._has_batches(session):
             self._collect(session, call.max_bytes, results)
-        elif not self._closed:
+        if not (results or opening or self._closed):
             await self._park(session, call)
             self._collect(session, call.max_bytes, results)
         return ReplicaFetchResponse(session.session_id, tuple(results))
@@ -178,7 +188,7 @@ class ReplicaServer:
             if answer.has_batches:
                 if not self._is_limited(session, replica):
                     return True
-                session.hold(key)
+                self._hold(session, key)
         return session.is_holding and self._moves.allowed_bytes(session) > 0
 
     @staticmethod
@@ -188,6 +198,9 @@ class ReplicaServer:
             return False
         leading = replica.state.leading
         return leading is not None and session.replica_id not in leading.isr.maximal
+
+    def _hold(self, session: Session, key: PartitionKey) -> None:
+        session.hold(key, is_next=self._cold_moves.is_read(session, key))
 
     def _wake(self, session: Session) -> bool:
         parked = self._shell.parked_rounds.get(session)
@@ -213,6 +226,8 @@ class ReplicaServer:
         while session.is_holding and room > 0 and (allowed := self._moves.allowed_bytes(session)):
             key = session.release()
             room -= self._collect_from(session, key, room, room < whole, results, allowed)
+            if session.is_aside(key):
+                break  # Others are read when it is sent: no more than the limit lets pass.
 
     def _collect_from(
         self, session: Session, key: PartitionKey, room: int, must_fit: bool, results: list[Result],
@@ -258,11 +273,19 @@ class ReplicaServer:
         batches = NO_BATCHES
         is_limited = answer.has_batches and self._is_limited(session, replica)
         if is_limited and not allowed:
-            session.hold(replica.key)
+            self._hold(session, replica.key)
             return 0
+        cold: ColdReads | None = None
         if answer.has_batches:
             size_max = min(room, allowed) if is_limited else room
-            batches = replica.log.read(answer.fetch_offset, size_max, state.log_end_offset)
+            found: Sequence[Buffer] | None
+            found = replica.log.read_memory(answer.fetch_offset, size_max, state.log_end_offset)
+            if found is None:
+                cold = self._cold_moves if is_limited else self._cold_reads
+                found = cold.read(session, replica, answer.fetch_offset, size_max)
+                if found is None:
+                    return 0
+            batches = found
             if must_fit and sum(map(len, batches)) > room:
                 # One batch larger than what is left: together they could be more than a message may be. It
                 # stays touched, and so it stands first in the next round.
@@ -274,6 +297,8 @@ class ReplicaServer:
             )
         )  # fmt: skip
         session.told(answer, state.high_watermark)
+        if cold is not None:
+            cold.sent(session, replica.key)
         size_bytes = sum(map(len, batches))
         if is_limited:
             self._moves.spend(session, size_bytes)

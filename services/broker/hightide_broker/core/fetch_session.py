@@ -14,6 +14,7 @@ opens a new one, naming everything. Deltas lost with a connection are therefore 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -150,7 +151,8 @@ class LeaderSession(Generic[K]):
         self.next_round = 0
         self._watched: dict[K, _Watched] = {}
         self._touched: dict[K, None] = {}
-        self._held: dict[K, None] = {}
+        self._held: OrderedDict[K, None] = OrderedDict()
+        self._aside: set[K] = set()
         self._wanted: dict[K, None] = {}
 
     def __len__(self) -> int:
@@ -181,6 +183,7 @@ class LeaderSession(Generic[K]):
                 watched.position = position
                 watched.quiet = False
             self._held.pop(key, None)
+            self._aside.discard(key)
             self._touched[key] = None
             self._wanted.pop(key, None)
         wanted = tuple((key, self._watched[key].position) for key in self._wanted if key in self._watched)
@@ -197,20 +200,44 @@ class LeaderSession(Generic[K]):
         self._watched.pop(key, None)
         self._touched.pop(key, None)
         self._held.pop(key, None)
+        self._aside.discard(key)
 
-    def hold(self, key: K) -> None:
+    def set_aside(self, key: K) -> None:
+        """What is new of a touched partition is being fetched: nothing more is asked about it until
+        `bring_back`."""
+        if key in self._touched:
+            del self._touched[key]
+            self._aside.add(key)
+
+    def bring_back(self, key: K) -> bool:
+        """The partition may be answered; whether it was set aside at all."""
+        if key not in self._aside:
+            return False
+        self._aside.discard(key)
+        self._touched[key] = None
+        return True
+
+    def hold(self, key: K, *, is_next: bool = False) -> None:
         """What is new of a touched partition must not be answered yet: nothing more is asked about it until
-        it is released, so that it costs nothing while it waits."""
+        it is released, so that it costs nothing while it waits. Behind the others, unless it `is_next`."""
         if key in self._touched:
             del self._touched[key]
             self._held[key] = None
+            self._held.move_to_end(key, last=not is_next)
 
     def release(self) -> K:
-        """Let the partition that is held longest be answered; it is touched again."""
-        key = next(iter(self._held))
-        del self._held[key]
+        """Let the first of the partitions that are held be answered; it is touched again."""
+        key, _ = self._held.popitem(last=False)
         self._touched[key] = None
         return key
+
+    def is_aside(self, key: K) -> bool:
+        """Whether the partition is set aside."""
+        return key in self._aside
+
+    def is_waiting(self, key: K) -> bool:
+        """Whether the partition may have something to be answered, now or later."""
+        return key in self._touched or key in self._held or key in self._aside
 
     @property
     def is_holding(self) -> bool:
@@ -224,7 +251,7 @@ class LeaderSession(Generic[K]):
         Called by the shell for every session after each append and each AdvanceHighWatermark; O(1).
         """
         watched = self._watched.get(key)
-        if watched is None or watched.quiet or key in self._held:
+        if watched is None or watched.quiet or key in self._held or key in self._aside:
             return False
         self._touched[key] = None
         return True

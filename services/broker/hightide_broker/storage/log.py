@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
@@ -262,19 +263,48 @@ class Log:
         is at or above `end_offset`. Raises OffsetOutOfRange below the log start offset or above the log end
         offset, and CorruptBatch where the file is damaged.
         """
+        in_memory = self.read_memory(offset, max_bytes, end_offset)
+        return self.read_file(offset, max_bytes, end_offset) if in_memory is None else in_memory
+
+    def read_memory(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer] | None:
+        """As `read`, but None where that takes a file: then `read_file` is to be called, in a thread."""
         self._volume.disk.check_usable()
-        if offset >= self._start_offset:
-            in_memory = self._tail.read(offset, max_bytes, end_offset)
-            if in_memory is not None:
-                return in_memory
+        if not self._start_offset <= offset:
+            return None
+        in_memory = self._tail.read(offset, max_bytes, end_offset)
+        if in_memory is None and not self._closed and offset == self._end_offset:
+            return []
+        return in_memory
+
+    def read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
+        """As `read`, from the file. It waits for the disk without the log's lock, so that nobody who appends
+        waits with it. Empty also where the log was cut meanwhile."""
         with self._lock:
             self._check_open()
             if not self.log_start_offset <= offset <= self._end_offset:
                 raise OffsetOutOfRange(offset, self.log_start_offset, self._end_offset)
-            if offset >= min(end_offset, self._end_offset):
+            end_offset = min(end_offset, self._end_offset)
+            if offset >= end_offset:
                 return []
             with self._volume.disk:
-                return self._reads.read(self._segments, offset, max_bytes, min(end_offset, self._end_offset))
+                segment, position = self._reads.find(self._segments, offset)
+                lease = self._volume.open_files.lease(segment.log_path)
+            truncations, forgotten = self._truncations, self._reads.forgotten
+        try:
+            with self._volume.disk:
+                batches, next_offset = segment.read(lease.fd, position, max_bytes, end_offset)
+        except BatchError:
+            if truncations == self._truncations:
+                raise
+            return []
+        finally:
+            lease.release()
+        with self._lock:
+            if truncations != self._truncations or not batches:
+                return []
+            if forgotten == self._reads.forgotten and next_offset < segment.next_offset:
+                self._reads.note(next_offset, segment, position + len(batches))
+        return [batches]
 
     def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
         """The first record at or after a timestamp, below `end_offset`; None where there is none.

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from hightide.batch.header import BatchHeader, Buffer
+from hightide.batch.header import BatchHeader
 
 from hightide_broker.storage.segment import Segment
 
@@ -16,35 +16,32 @@ _POSITIONS_REMEMBERED: Final = 32
 
 
 class SequentialReads:
-    """Reads by offset; remembers where readers stand, so that their next read needs no look-up.
-
-    Called under the log's lock. Raises OSError, CorruptBatch.
-    """
+    """Where readers stand, so that their next read needs no look-up. Called under the log's lock."""
 
     def __init__(self) -> None:
         self._positions: dict[int, tuple[Segment, int]] = {}
+        self.forgotten = 0
+        """How often all was forgotten."""
 
-    def read(self, segments: Sequence[Segment], offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
-        """Whole batches of one segment from the one that contains `offset` on, below `end_offset`."""
+    def find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
+        """The segment with an offset, and the position of the batch that contains it. Raises OSError,
+        CorruptBatch."""
         segment, position = self._positions.pop(offset, (None, 0))
         if segment is None:
             segment = _segment_with(segments, offset)
             position, _ = segment.locate(offset)
-        batches, next_offset = segment.read(position, max_bytes, end_offset)
-        if len(batches) == 0:
-            return []
-        if next_offset < segment.next_offset:
-            self._remember(next_offset, segment, position + len(batches))
-        return [batches]
+        return segment, position
 
-    def forget(self) -> None:
-        """The log was cut: what is at these positions now may be something else."""
-        self._positions.clear()
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+    def note(self, offset: int, segment: Segment, position: int) -> None:
+        """A reader will go on at this offset, which is at this position."""
         if len(self._positions) >= _POSITIONS_REMEMBERED:
             del self._positions[next(iter(self._positions))]
         self._positions[offset] = (segment, position)
+
+    def forget(self) -> None:
+        """The log was cut at either end: what is at these positions now may be something else, or nothing."""
+        self._positions.clear()
+        self.forgotten += 1
 
 
 def _segment_with(segments: Sequence[Segment], offset: int) -> Segment:

@@ -3,7 +3,7 @@
 A segment holds the offsets from its base offset to before its next offset; the next segment's base offset is
 this one's next offset. Files are `<base offset, 20 digits>.log`, `.index` and `.timeindex`. The file of a
 segment is made by its first write. Not thread-safe: the log that owns it calls it under its lock, but for
-`read_at`.
+`read` and `read_at`.
 """
 
 from __future__ import annotations
@@ -104,14 +104,17 @@ class Segment:
         with self._volume.open_files.lease(self.log_path) as fd:
             return self._volume.files.read_at(fd, size, position)
 
-    def read(self, position: int, max_bytes: int, end_offset: int) -> tuple[memoryview, int]:
-        """Whole batches from `position` on, as `Log.read` says, and the offset after them. Raises
-        BatchError, OSError."""
-        size = min(max(max_bytes, _LOCATE_PIECE_BYTES), self.size_bytes - position)
-        data = self.read_at(size, position)
+    def read(self, fd: int, position: int, max_bytes: int, end_offset: int) -> tuple[memoryview, int]:
+        """Whole batches from `position` on, as `Log.read` says, and the offset after them; `fd` is leased.
+
+        May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError,
+        OSError.
+        """
+        size = min(max(max_bytes, _LOCATE_PIECE_BYTES), max(0, self.size_bytes - position))
+        data = self._volume.files.read_at(fd, size, position)
         header = parse(data)
         if header.size_bytes > len(data):
-            data = self.read_at(header.size_bytes, position)
+            data = self._volume.files.read_at(fd, header.size_bytes, position)
         at = 0
         next_offset = header.base_offset
         # The first batch is given however large it is.
