@@ -221,7 +221,6 @@ class _Planner:
             if self._plan.has_room(done, extra_bytes=self._added_bytes):
                 self._plan.add(done)
                 wish.begun.add(number)
-                wish.is_begun = True
             return
         around = _around(self._state, partition.name, self._around)
         step: Step | Waits | Blocked
@@ -235,7 +234,6 @@ class _Planner:
             self._settle(wish, number)
         elif self._add(partition, step, target or ()):
             wish.begun.add(number)
-            wish.is_begun = True
 
     # ---- by hand, and going on
 

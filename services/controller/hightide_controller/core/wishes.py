@@ -56,6 +56,7 @@ class MovesWish:
     begun: set[int] = field(default_factory=set)
     """Partitions of which a write was handed to ZooKeeper."""
     is_begun: bool = False
+    """Never: the request is answered when the moves are stored, whatever brokers have heard of it."""
 
 
 Wish = GrowWish | ShrinkWish | SettingsWish | MovesWish
