@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from hightide_broker.core.isr import IsrState
 from hightide_runtime import znodes
 from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
 from sim.broker import Disk
@@ -67,6 +68,8 @@ class PartitionView:
         self.acked: dict[int, Record] = {}
         self.contradictions: list[tuple[int, Record]] = []
         self.commits: list[tuple[int, int, int]] = []
+        self.let_go_at: dict[int, int] = {}
+        """Broker → the partition epoch with which it had to let go of its replica last."""
         self.logs_changed = True
         self.forget()
 
@@ -97,9 +100,9 @@ class PartitionView:
             disk = Disk()
         return _OnDisk(host.broker_id, disk)
 
-    def counts(self, member: int, isr: object = None) -> bool:
-        """Everybody is held to his word: nobody loses his power here."""
-        return True
+    def counts(self, member: int, isr: IsrState | None = None) -> bool:
+        """Whether a member can be held to its word: not by a leader that has not heard that it was let go."""
+        return isr is None or self.let_go_at.get(member, -1) <= isr.partition_epoch
 
 
 class Checkers:
@@ -112,6 +115,7 @@ class Checkers:
         self._made: dict[int, Generation] = {}
         self._assigned_since: dict[tuple[Generation, int], int] = {}
         """Since which partition epoch a broker is in AR."""
+        self._found: Violation | None = None
         self.unclean_asked: set[tuple[str, int]] = set()
         """Partitions for which an operator asked for an unclean election."""
 
@@ -144,15 +148,17 @@ class Checkers:
             since = self._assigned_since.get((generation, host.broker_id))
             known = -1 if replica is None else replica.state.decision.partition_epoch
             if host.broker_id in view.isr or (since is not None and known >= since):
-                self._violated(
-                    "AssignedReplica",
-                    f"{host.broker_id} puts {generation} aside ({why}); its ISR is {view.isr}",
-                )
+                # Raised by `check`: a task of the broker could take it for a failure that passes.
+                message = f"{host.broker_id} puts {generation} aside ({why}); its ISR is {view.isr}"
+                self._found = Violation("AssignedReplica", message, self._world.story)
+            view.let_go_at[host.broker_id] = self._world.partition_epoch(view.topic, generation.partition)
 
     # --- after each order ------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise Violation where something does not hold."""
+        if self._found is not None:
+            raise self._found
         world = self._world
         written, world.tree.written = world.tree.written, []
         for write in written:

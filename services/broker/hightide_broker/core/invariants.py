@@ -35,7 +35,8 @@ def check_lineage(replica: Replica) -> None:
         assert entries[0].start_offset <= replica.log_start_offset, entries
     if entries:
         assert entries[-1].start_offset <= replica.log_end_offset, entries
-        if replica.role is not Role.IDLE and replica.settings.mends.fence_by_epoch:
+        undecided = replica.role in (Role.IDLE, Role.FAILED)
+        if not undecided and replica.settings.mends.fence_by_epoch:
             assert entries[-1].epoch <= replica.leader_epoch, "nobody writes in an epoch that is not decided"
 
 

@@ -1,0 +1,59 @@
+"""Each rule about topics, moves and namesakes, off (red) and on (green)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+from hightide_broker.core.mends import Mends as BrokerMends
+from sim.checkers import Violation
+from sim.topics.broker import HostMends
+from sim.topics.schedules import BROKER_MENDS, HOST_MENDS, Schedule, begin
+from sim.topics.world import Cluster, Settings
+
+CASES = [("host", name, *case) for name, case in HOST_MENDS.items()]
+CASES += [("broker", name, *case) for name, case in BROKER_MENDS.items()]
+by_name = pytest.mark.parametrize(("where", "name", "schedule", "checker"), CASES, ids=[c[1] for c in CASES])
+
+
+def settings_of(where: str, name: str, on: bool) -> Settings:
+    if where == "host":
+        return Settings(host_mends=HostMends(**{name: on}))
+    return Settings(broker_mends=BrokerMends(**{name: on}))
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    opened: list[Cluster] = []
+    yield opened
+    for cluster in opened:
+        cluster.close()
+
+
+def started(clusters: list[Cluster], settings: Settings) -> Cluster:
+    cluster = Cluster(settings)
+    clusters.append(cluster)
+    begin(cluster)
+    return cluster
+
+
+def test_every_rule_of_the_shell_has_a_schedule_that_needs_it() -> None:
+    assert set(HOST_MENDS) == {field.name for field in fields(HostMends)}
+
+
+@by_name
+def test_without_the_mend_an_invariant_breaks(
+    clusters: list[Cluster], where: str, name: str, schedule: Schedule, checker: str
+) -> None:
+    cluster = started(clusters, settings_of(where, name, on=False))
+    with pytest.raises(Violation) as found:
+        schedule(cluster)
+    assert found.value.invariant == checker
+
+
+@by_name
+def test_with_the_mend_the_same_schedule_is_well(
+    clusters: list[Cluster], where: str, name: str, schedule: Schedule, checker: str
+) -> None:
+    schedule(started(clusters, settings_of(where, name, on=True)))
