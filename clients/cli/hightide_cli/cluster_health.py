@@ -19,10 +19,12 @@ EXIT_NOT_HEALTHY = 1
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What the brokers say of themselves: failed log directories with how many replicas live there, by broker
-    and directory, and who does not answer, and why."""
+    and directory, and who does not answer, and why. `arriving`: partitions that count as under-replicated
+    only because a replica that is being moved to is not there yet (KIP-352)."""
 
     failed_directories: dict[tuple[int, int], int] = field(default_factory=dict)
     silent_brokers: dict[int, str] = field(default_factory=dict)
+    arriving: int = 0
 
 
 @common_options
@@ -34,14 +36,14 @@ def health(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         described = admin.describe_cluster()
-        holdings = _holdings(admin)
+        holdings = _holdings(admin, _arriving(admin) if described.reassignment_count else 0)
     problems = problems_of(described, holdings)
     if choices(ctx).output is OutputFormat.JSON:
         click.echo(json_line(health_document(described, holdings)))
     else:
         click.echo("\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy")
         click.echo()
-        click.echo(properties(_figures(described)))
+        click.echo(properties(_figures(described, holdings)))
         if described.complaints:
             click.echo()
             rows = [(each.subject, each.message) for each in described.complaints]
@@ -55,7 +57,7 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
     counted = [
         (described.offline_partition_count, "without a leader"),
         (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
-        (described.under_replicated_partition_count, "with a replica that is not in sync"),
+        (_under_replicated(described, holdings), "with a replica that is not in sync"),
     ]
     problems = [
         f"{count} of {described.partition_count} partitions {what}" for count, what in counted if count
@@ -93,7 +95,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> dict
         "topics": described.topic_count,
         "partitions": described.partition_count,
         "offline_partitions": described.offline_partition_count,
-        "under_replicated_partitions": described.under_replicated_partition_count,
+        "under_replicated_partitions": _under_replicated(described, holdings),
         "under_min_isr_partitions": described.under_min_isr_partition_count,
         "not_preferred_leaders": described.not_preferred_leader_count,
         "moves_under_way": described.reassignment_count,
@@ -103,7 +105,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> dict
     }
 
 
-def _figures(described: "ClusterDescription") -> list[tuple[str, str | int]]:
+def _figures(described: "ClusterDescription", holdings: Holdings) -> list[tuple[str, str | int]]:
     alive = sum(each.alive for each in described.brokers)
     throttle = described.reassignment_throttle_bytes_per_s
     speed = f", at most {size_text(throttle)}/s from each broker" if throttle else ""
@@ -111,24 +113,32 @@ def _figures(described: "ClusterDescription") -> list[tuple[str, str | int]]:
         ("brokers alive", f"{alive} of {len(described.brokers)}"),
         ("partitions", described.partition_count),
         ("  offline", described.offline_partition_count),
-        ("  under-replicated", described.under_replicated_partition_count),
+        ("  under-replicated", _under_replicated(described, holdings)),
         ("  under min ISR", described.under_min_isr_partition_count),
         ("  not led by the preferred", described.not_preferred_leader_count),
         ("moves under way", f"{described.reassignment_count}{speed}"),
     ]
 
 
-def _holdings(admin: "Admin") -> Holdings:
+def _under_replicated(described: "ClusterDescription", holdings: Holdings) -> int:
+    return max(0, described.under_replicated_partition_count - holdings.arriving)
+
+
+def _arriving(admin: "Admin") -> int:
+    moves = admin.list_reassignments().reassignments
+    return sum(
+        set(move.original) <= set(move.isr) and not set(move.replicas) <= set(move.isr) for move in moves
+    )
+
+
+def _holdings(admin: "Admin", arriving: int) -> Holdings:
     from hightide.errors import HightideError
 
     try:
         listing = admin.describe_replicas()
     except HightideError as error:
         # The controller has answered; that no broker does is what is to be told.
-        return Holdings(silent_brokers={each: str(error) for each in _alive(admin)})
+        alive = [each.broker_id for each in admin.describe_cluster().brokers if each.alive]
+        return Holdings(silent_brokers=dict.fromkeys(alive, str(error)), arriving=arriving)
     failed = Counter((each.broker_id, each.log_directory) for each in listing.replicas if each.storage_failed)
-    return Holdings(dict(failed), dict(listing.silent_brokers))
-
-
-def _alive(admin: "Admin") -> list[int]:
-    return [each.broker_id for each in admin.describe_cluster().brokers if each.alive]
+    return Holdings(dict(failed), dict(listing.silent_brokers), arriving)

@@ -173,6 +173,11 @@ def _conclude(admin: "Admin", watched: Watched, progress: Progress, as_json: boo
         return
     count = len(progress.finished) - len(astray)
     click.echo(f"{count} of {len(progress.finished)} moves have arrived, {size_text(progress.bytes_total)}")
+    throttle = admin.list_reassignments().throttle_bytes_per_s
+    if throttle:
+        click.echo(
+            f"{size_text(throttle)}/s stays the limit of moves; `hightide reassign throttle off` lifts it"
+        )
     for each in astray[:_ROWS_MAX]:
         now = places.get(each)
         where = "is deleted" if now is None else f"was cancelled and is on brokers {','.join(map(str, now))}"

@@ -156,7 +156,7 @@ def add_partitions(
         click.echo(
             table(["partition", "leader", "replicas"], [(a.partition, a.leader, a.replicas) for a in added])
         )
-    click.echo("keys hash to other partitions from now on", err=True)
+    click.echo(f"keys {'would ' if dry_run else ''}hash to other partitions from then on", err=True)
 
 
 @common_options

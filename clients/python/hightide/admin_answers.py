@@ -64,12 +64,13 @@ def outcome(result: controller_pb2.PartitionResult) -> PartitionOutcome:
 
 
 def election(answer: controller_pb2.Election) -> Election:
-    """What became of one election."""
+    """What became of one election. A message says why nothing changed: who leads, led before."""
+    previous = answer.leader if answer.result.message else answer.previous_leader
     return Election(
         partition=topic_partition(answer.result.partition),
         leader=_broker(answer.leader),
         leader_epoch=answer.leader_epoch,
-        previous_leader=_broker(answer.previous_leader),
+        previous_leader=_broker(previous),
         previous_isr=tuple(answer.previous_isr),
         message=answer.result.message,
         error=_error(answer.result),

@@ -42,10 +42,15 @@ class HightideError(Exception):
         self.metadata: Mapping[str, str] = dict(metadata or {})
 
     def __str__(self) -> str:
+        named = f"{self.topic}-{self.partition}" in self.message
         where = [
             f"{name} {value}"
-            for name, value in (("topic", self.topic), ("partition", self.partition), ("at", self.address))
-            if value is not None and f"{name} {value}" not in self.message
+            for name, value, is_said in (
+                ("topic", self.topic, named or f"topic {self.topic!r}" in self.message),
+                ("partition", self.partition, named),
+                ("at", self.address, False),
+            )
+            if value is not None and not is_said and f"{name} {value}" not in self.message
         ]
         text = f"{self.message.rstrip('.')} ({', '.join(where)})" if where else self.message.rstrip(".")
         return f"{text}. {self.next_step}" if self.next_step else text
@@ -214,6 +219,7 @@ class ElectionNotNeededError(ServerError):
     """The partition has a leader; an unclean election would only lose records."""
 
     code = errors_pb2.ERROR_CODE_ELECTION_NOT_NEEDED
+    next_step = "`hightide topic describe` shows who leads."
 
 
 class NotLeaderError(ServerError):

@@ -33,6 +33,15 @@ def test_moves_and_leaders_elsewhere_are_no_illness() -> None:
     assert document["throttle_bytes_per_s"] == 10
 
 
+def test_a_replica_that_is_moved_to_is_not_missing() -> None:
+    moving = replace(WELL, under_replicated_partition_count=3)
+    assert problems_of(moving, Holdings(arriving=2)) == [
+        "1 of 6 partitions with a replica that is not in sync"
+    ]
+    assert problems_of(moving, Holdings(arriving=3)) == []
+    assert health_document(moving, Holdings(arriving=3))["under_replicated_partitions"] == 0
+
+
 def test_everything_that_is_not_well_is_told_the_worst_first() -> None:
     ill = replace(
         WELL,

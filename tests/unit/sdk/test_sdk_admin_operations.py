@@ -127,6 +127,21 @@ def test_a_move_says_who_gets_a_replica_and_who_lets_go_of_one() -> None:
     assert (move.adding, move.removing) == ((3,), (1,))
 
 
+def test_an_election_that_changed_nothing_has_the_leader_of_before() -> None:
+    led = pb2.Election(
+        result=pb2.PartitionResult(partition=name_of(HERE), message="broker 2 leads it already"),
+        leader=2,
+        leader_epoch=4,
+        previous_leader=-1,
+    )
+    elected = pb2.Election(
+        result=pb2.PartitionResult(partition=name_of(HERE)), leader=2, leader_epoch=5, previous_leader=-1
+    )
+    world = World(ELECT_LEADERS=lambda _: pb2.ElectLeadersResponse(elections=[led, elected]))
+    found = world.run(world.operations.elect_leaders("preferred", None, validate_only=False))
+    assert [(each.leader, each.previous_leader, each.ok) for each in found] == [(2, 2, True), (2, None, True)]
+
+
 def replicas_at(call: Any) -> broker_pb2.DescribeReplicasResponse:
     broker_id = int(call.address.partition(":")[2])
     replica = broker_pb2.ReplicaDescription(

@@ -56,6 +56,10 @@ def test_a_message_does_not_say_things_twice() -> None:
     error = NotLeaderError("topic t partition 3 moved", topic="t", partition=3)
     assert str(error).count("topic t") == 1
     assert str(error).count("partition 3") == 1
+    dashed = NotLeaderError("t-3 moved", topic="t", partition=3, address="h:1")
+    assert str(dashed) == "t-3 moved (at h:1)"
+    quoted = NotLeaderError("topic 't' has 3 partitions, not partition 3", topic="t", partition=3)
+    assert str(quoted) == "topic 't' has 3 partitions, not partition 3"
 
 
 def test_errors_are_also_what_python_calls_them() -> None:
