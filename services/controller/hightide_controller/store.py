@@ -202,7 +202,11 @@ class ControllerStore:
     async def read_snapshot(self, admin: AdminReader) -> Snapshot:
         """Everything (V3 D.3), in as few round trips as there are thousands of znodes."""
         brokers = await self.read_brokers()
-        topics = await self.read_topics(await self.topic_names())
+        # Before the topics: whichever of these has no topic then, has none any more.
+        markers = await self._session.children(znodes.TOPIC_IDS)
+        topic_names = await self.topic_names()
+        topics = await self.read_topics(topic_names)
+        orphans = await self._orphans_of(markers, topic_names, topics)
         names = [
             TopicPartition(topic.name, partition)
             for topic in topics
@@ -215,7 +219,26 @@ class ControllerStore:
             tuple(topic for topic in topics if topic.name not in unreadable),
             {name: state for name, state in states.items() if state is not None},
             self._with_complaints((await admin.read_all()).admin),
+            orphans,
         )
+
+    async def _orphans_of(
+        self, markers: Collection[str], topic_names: Collection[str], topics: Collection[Topic]
+    ) -> dict[str, str]:
+        """Which of the markers stand for no topic: by id, the name that it had."""
+        ids = {topic.topic_id for topic in topics}
+        unreadable = set(topic_names) - {topic.name for topic in topics}
+        paths = {f"{znodes.TOPIC_IDS}/{each}": each for each in markers if each not in ids}
+        orphans: dict[str, str] = {}
+        for path, found in (await self._session.multi_read(paths)).items():
+            try:
+                name = TopicIdZnode.decode(found.data).topic
+            except ZnodeGarbage as error:
+                self._complain(path, error.reason)
+                continue
+            if name not in unreadable:
+                orphans[paths[path]] = name
+        return orphans
 
     async def read_brokers(self, *, watch: bool = False) -> tuple[Broker, ...]:
         """The registrations."""
