@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from log_rig import LogRig
+from stored_batches import as_sent_by_leader, make_batch
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def test_truncation_forgets_epochs_that_start_behind_the_cut(rig: LogRig) -> Non
     rig.log.truncate_to(6)
     assert rig.log.epochs.entries == ((2, 0), (4, 3))
     assert rig.crash().epochs.entries == ((2, 0), (4, 3))
+
+
+def test_a_cut_at_the_end_takes_the_epoch_that_has_no_records(rig: LogRig) -> None:
+    """A leader that was replaced before it wrote anything follows one whose log goes on in an older epoch."""
+    rig.log.assign_epoch(9, 9)
+    assert rig.log.truncate_to(9) == 9
+    assert rig.log.epochs.entries == ((2, 0), (4, 3), (7, 6))
+    rig.log.append_as_follower(as_sent_by_leader(make_batch(3), 9, 7))
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6))
 
 
 def test_an_epoch_of_a_log_without_data_is_written_with_its_first_record(tmp_path: Path) -> None:

@@ -339,11 +339,13 @@ class Log:
         """Cut off everything from `offset` on; give the new log end. Called by a follower (DESIGN 6.1).
 
         Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
-        and the start stays. At or above the log end it does nothing.
+        and the start stays. At or above the log end no record goes, but epochs that begin there and have none.
         """
         with self._lock:
             self._check_writable()
             if offset >= self._end_offset:
+                with self._volume.disk:
+                    self.epochs.truncate_to(offset)
                 return self._end_offset
             with self._volume.disk:
                 self._note_cut()
