@@ -235,6 +235,21 @@ def test_leaders_go_back_to_the_preferred_replica(cluster: LocalCluster) -> None
     succeed(cluster, "topic", "delete", "led", "--yes")
 
 
+def test_a_topic_is_deleted_while_a_broker_is_down_and_nothing_of_it_comes_back(
+    cluster: LocalCluster,
+) -> None:
+    create(cluster, "ghost", "1,4")
+    succeed(cluster, "topic", "produce", "ghost", stdin=LINES)
+    cluster.kill("broker-4")
+    said = succeed(cluster, "topic", "delete", "ghost", "--yes").decode()
+    assert said == ("topic ghost deleted; broker 4 is down and lets go of its replicas when it starts\n")
+    create(cluster, "ghost", "1,2")
+    cluster.restart("broker-4")
+    assert succeed(cluster, "topic", "consume", "ghost", "--exit") == b""
+    until(lambda: is_healthy(cluster), "the cluster is healthy")
+    succeed(cluster, "topic", "delete", "ghost", "--yes")
+
+
 def test_an_unclean_election_says_what_it_loses(cluster: LocalCluster) -> None:
     create(cluster, "torn", "1,2")
     succeed(cluster, "topic", "produce", "torn", stdin=b"kept\n")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A failover of the controller must not end the watching.
 WATCH_TIMEOUT_MS: Final = 60_000
 _ROWS_MAX: Final = 20
-_BAR_WIDTH: Final = 20
+_BAR_WIDTH: Final = 12
 _EXIT_INTERRUPTED: Final = 130
 
 
@@ -78,7 +78,9 @@ def _tell(progress: Progress, as_json: bool, live: Any) -> None:
     elif live is not None:
         from rich.text import Text
 
-        lines = [*map(move_line, progress.moves[:_ROWS_MAX])]
+        shown = progress.moves[:_ROWS_MAX]
+        width = max((len(str(each.move.partition)) for each in shown), default=0)
+        lines = [move_line(each, width) for each in shown]
         if len(progress.moves) > _ROWS_MAX:
             lines.append(f"… and {len(progress.moves) - _ROWS_MAX} more")
         live.update(Text("\n".join([*lines, summary_line(progress)])), refresh=True)
@@ -86,17 +88,19 @@ def _tell(progress: Progress, as_json: bool, live: Any) -> None:
         click.echo(summary_line(progress))
 
 
-def move_line(progress: MoveProgress) -> str:
+def move_line(progress: MoveProgress, name_width: int = 0) -> str:
     """One partition on the move: a bar, bytes, and the offset of each new replica against the end."""
     done, total = progress.bytes_done, progress.bytes_total
     filled = _BAR_WIDTH if total == 0 else _BAR_WIDTH * done // total
     bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    ends = [each.end_offset for each in progress.copies if not each.in_sync]
+    in_sync_first = sorted(progress.copies, key=lambda each: not each.in_sync)
     offsets = ", ".join(
-        f"{each.broker_id}: {'in sync' if each.in_sync else f'{each.offset:,} of {each.end_offset:,}'}"
-        for each in progress.copies
+        f"{each.broker_id} {'in sync' if each.in_sync else f'at {each.offset:,}'}" for each in in_sync_first
     )
-    copied = f"{size_text(done):>8} of {size_text(total):>8}"
-    return f"{progress.move.partition!s:24} {bar} {copied}  {offsets}".rstrip()
+    name = str(progress.move.partition).ljust(name_width)
+    line = f"{name} {bar} {size_text(done):>7} of {size_text(total):>7}  {offsets}"
+    return f"{line} of {max(ends):,}" if ends else line.rstrip()
 
 
 def summary_line(progress: Progress) -> str:

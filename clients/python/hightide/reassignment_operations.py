@@ -80,9 +80,9 @@ class ReassignmentOperations(Operations):
             for partition, replicas in moves.items()
         ]
         throttle = None if throttle_bytes_per_s is None else checked_throttle(throttle_bytes_per_s)
-        if throttle == 0 and not validate_only:
+        if throttle is not None and not validate_only and (throttle == 0 or not messages):
             # In the request of moves itself, 0 stands for "as it is".
-            yield from self.set_reassignment_throttle(0)
+            yield from self.set_reassignment_throttle(throttle)
         outcomes: list[PartitionOutcome] = []
         for piece in pieces(messages):
             request = ReassignPartitionsRequest(

@@ -25,9 +25,10 @@ def progress(**changes: object) -> Progress:
 
 
 def test_a_move_is_a_bar_its_bytes_and_each_new_replicas_offset() -> None:
-    assert move_line(HALF) == (
-        "t-0                      ██████████░░░░░░░░░░     1 kB of     2 kB  3: 0 of 1,234, 4: in sync"
-    )
+    one = MoveProgress(MOVE, (Copy(3, 250, 1_000, 300, 1_234, in_sync=False),))
+    assert move_line(one) == "t-0 ███░░░░░░░░░   250 B of    1 kB  3 at 300 of 1,234"
+    assert move_line(one, 5).startswith("t-0   ███")
+    assert move_line(HALF) == "t-0 ██████░░░░░░    1 kB of    2 kB  4 in sync, 3 at 0 of 1,234"
 
 
 def test_a_move_of_nothing_is_whole() -> None:

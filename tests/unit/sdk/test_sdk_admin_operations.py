@@ -106,6 +106,9 @@ def test_no_limit_is_an_order_of_its_own_since_a_move_without_one_leaves_it_as_i
     world.run(world.operations.reassign_partitions({HERE: [1]}, throttle_bytes_per_s=0, validate_only=False))
     assert limits == [0]
     assert world.requests[0].throttle_bytes_per_s == 0
+    world.run(world.operations.reassign_partitions({}, throttle_bytes_per_s=8, validate_only=False))
+    assert limits == [0, 8]
+    assert len(world.requests) == 1
 
 
 def test_a_move_says_who_gets_a_replica_and_who_lets_go_of_one() -> None:
