@@ -39,7 +39,7 @@ from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.shell import Payload, ReplicaShell
-from hightide_broker.storage import StorageError
+from hightide_broker.storage import AppendOutOfOrder, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +160,7 @@ class LeaderFetcher:
         self.failed: dict[PartitionKey, FailedPartition] = {}
         self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
         self._repeat: set[PartitionKey] = set()
+        self._refused: set[PartitionKey] = set()
         self._repeat_timer: asyncio.TimerHandle | None = None
         self._pause_s = PAUSE_MIN_S
         self._repeat_pause_s = PAUSE_MIN_S
@@ -190,6 +191,7 @@ class LeaderFetcher:
         """The partition has another leader, or none."""
         self._questions.pop(key, None)
         self._repeat.discard(key)
+        self._refused.discard(key)
         self._recovered(key)
         self._session.forget(key)
 
@@ -322,30 +324,30 @@ class LeaderFetcher:
                 raise MalformedMessage(f"broker {self._leader} opened a fetch session without an id")
             self._session.answered(response.session_id)
         self._pause_s = PAUSE_MIN_S
-        all_taken = True
         for result in response.partitions:
             replica = self._replicas.get((result.topic_id, result.partition))
             if replica is None or not self._is_followed(replica):
                 # Removed or stopped, or led by another, since the round was sent.
                 self._session.forget((result.topic_id, result.partition))
+                self._refused.discard((result.topic_id, result.partition))
                 continue
             try:
-                all_taken &= self._take_result(replica, result)
+                self._take_result(replica, result)
             except Exception as error:
                 # Like the top of a task: a bug that one partition meets must not stop the others (KIP-461).
                 log.exception("%s: taking what broker %d sent failed", replica, self._leader)
                 self._fail(replica, f"{type(error).__name__}: {error}")
-        if all_taken:
+        if not self._refused:
             self._repeat_pause_s = PAUSE_MIN_S
 
     def _is_followed(self, replica: HostedReplica) -> bool:
         return replica.state.is_follower and replica.state.leader == self._leader
 
-    def _take_result(self, replica: HostedReplica, result: Result) -> bool:
-        """Take one partition of a round; whether all is well with it."""
+    def _take_result(self, replica: HostedReplica, result: Result) -> None:
+        """Take one partition of a round."""
         if result.error_code:
             self._take_refusal(replica, result)
-            return False
+            return
         try:
             headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
             spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
@@ -354,17 +356,17 @@ class LeaderFetcher:
             )
             self._shell.feed(replica, event, Payload(result.batches, headers))
             replica.leaders_log_start = result.log_start_offset
-        except BatchError as error:
-            self._fail(replica, f"what broker {self._leader} sent is damaged: {error}")
-            return True
+        except (BatchError, AppendOutOfOrder) as error:
+            self._fail(replica, f"what broker {self._leader} sent does not fit: {error}")
+            return
         except StorageError as error:
             log.warning("%s: what broker %d sent is not appended: %s", replica, self._leader, error)
             self._repeat_later(replica)
-            return False
+            return
+        self._refused.discard(replica.key)
         if headers:
             self._recovered(replica.key)
             self.place(replica)
-        return True
 
     def _take_refusal(self, replica: HostedReplica, result: Result) -> None:
         asked = self._session.positions.get(replica.key)
@@ -405,6 +407,7 @@ class LeaderFetcher:
             self._shell.feed(replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code)))
             self._repeat_later(replica)
         else:
+            self._refused.discard(replica.key)
             end = answer.end
             self._shell.feed(replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset))
 
@@ -417,6 +420,7 @@ class LeaderFetcher:
         pause_s = FAILED_PAUSE_MIN_S if before is None else min(FAILED_PAUSE_MAX_S, before.pause_s * 2)
         log.error("%s: not copied, tried again in %.0f s: %s", replica, pause_s, reason)
         self.failed[key] = FailedPartition(reason, pause_s)
+        self._refused.discard(key)
         self._session.forget(key)
         if (retry := self._retries.pop(key, None)) is not None:
             retry.cancel()
@@ -428,8 +432,10 @@ class LeaderFetcher:
             retry.cancel()
 
     def _repeat_later(self, replica: HostedReplica) -> None:
-        """Ask for the partition again after a pause: its leader may just not know yet that it leads."""
+        """Ask for the partition again after a pause: its leader may just not know yet that it leads. Pauses
+        grow as long as any that was refused has not been answered since."""
         self._repeat.add(replica.key)
+        self._refused.add(replica.key)
         if self._repeat_timer is None:
             loop = asyncio.get_running_loop()
             self._repeat_timer = loop.call_later(self._repeat_pause_s, self._repeat_now)

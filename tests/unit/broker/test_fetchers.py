@@ -21,7 +21,7 @@ from hightide_broker.fetchers import Fetchers, FetchSettings
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import Follower
 from hightide_broker.shell import Payload, ReplicaShell
-from hightide_broker.storage import DataDirectory
+from hightide_broker.storage import DataDirectory, DiskFull
 from hightide_broker.topic_settings import TopicSettings
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
@@ -229,6 +229,31 @@ def test_a_partition_whose_leader_sends_damaged_batches_stops_no_other(tmp_path:
         assert following.replicas[0].log.log_end_offset == 0
 
     follow(tmp_path, damaged, story)
+
+
+def test_a_partition_that_is_refused_for_long_is_asked_for_less_and_less_often(tmp_path: Path) -> None:
+    """Though others, which have the same leader, are answered in between."""
+
+    async def story(following: Following) -> None:
+        append = following.performs[AppendFetched]
+        unlucky = following.replicas[0]
+        tried_s: list[float] = []
+
+        def append_on_a_full_disk(replica: HostedReplica, effect: Any, payload: Payload | None) -> None:
+            if replica is unlucky:
+                tried_s.append(asyncio.get_running_loop().time())
+                if len(tried_s) < 6:
+                    raise DiskFull("no room")
+            append(replica, effect, payload)
+
+        following.performs[AppendFetched] = append_on_a_full_disk
+        following.begin()
+        await following.copies(0, 1)
+        # 10, 20, 40, 80 and 160 ms.
+        assert tried_s[5] - tried_s[0] > 0.25
+        assert tried_s[5] - tried_s[4] > tried_s[2] - tried_s[0]
+
+    follow(tmp_path, record_of(0), story)
 
 
 def test_a_partition_that_meets_a_bug_stops_no_other_and_goes_on_when_it_is_over(tmp_path: Path) -> None:

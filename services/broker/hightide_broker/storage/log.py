@@ -339,7 +339,7 @@ class Log:
         """Cut off everything from `offset` on; give the new log end. Called by a follower (DESIGN 6.1).
 
         Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
-        and the start stays. At or above the log end no record goes, but epochs that begin there and have none.
+        and the start stays. At or above the log end no record goes, only epochs that begin there.
         """
         with self._lock:
             self._check_writable()
