@@ -243,13 +243,22 @@ def test_what_belongs_to_the_end_of_a_move_is_one_multi() -> None:
     assert [type(write) for write in effect.writes] == [wr.TopicWrite, wr.Change, wr.ReassignmentDone]
 
 
-def test_the_leader_stays_where_it_may_and_so_does_its_epoch() -> None:
+def test_the_leader_stays_where_it_may() -> None:
     world = begun(world_of((1, 2, 3)), 4, 1)
     catch_up(world, 1, 2, 3, 4)
-    held = world.zookeeper[FLIGHTS]
     assert replicas(world) == (4, 1)
-    assert (held.leader, held.leader_epoch) == (1, 0)
-    assert set(held.isr) == {1, 4}
+    assert world.zookeeper[FLIGHTS].leader == 1
+    assert set(world.zookeeper[FLIGHTS].isr) == {1, 4}
+
+
+def test_a_new_leader_epoch_begins_when_a_replica_leaves_and_not_when_one_comes() -> None:
+    world = begun(world_of((1, 2, 3)), 4, 1)
+    assert world.zookeeper[FLIGHTS].leader_epoch == 0
+    catch_up(world, 1, 2, 3, 4)
+    assert world.zookeeper[FLIGHTS].leader_epoch == 1
+    begun(world, 1, 4, 5)
+    catch_up(world, 1, 4, 5)
+    assert world.zookeeper[FLIGHTS].leader_epoch == 1
 
 
 def test_who_leaves_is_stopped_with_the_partition_epoch_of_the_end_and_who_stays_is_not() -> None:
@@ -376,6 +385,23 @@ def test_one_multi_about_a_topic_is_under_way_at_a_time_and_what_comes_meanwhile
     world.settle()
     assert len(world.writes) == 2
     assert len(world.zk.moves) == 3
+
+
+def test_a_thousand_moves_at_once_begin_and_end_in_a_few_multis() -> None:
+    world = world_of(*((1, 2),) * 1_000)
+    names = [TopicPartition("flights", number) for number in range(1_000)]
+    world.writes.clear()
+    world.send(rq.ReassignmentsRequested(1, tuple(rq.Move(name, (3, 4)) for name in names)))
+    world.settle()
+    assert len(world.zk.moves) == 1_000
+    assert {outcome.refusal for outcome in outcomes(world)} == {None}
+    assert len(world.writes) <= 5
+    for name in names:
+        world.leader_writes_isr(name, 1, 2, 3, 4)
+    world.send(ev.StatesRead(dict(world.zookeeper)))
+    world.settle()
+    assert world.topics["flights"].assignment == ((3, 4),) * 1_000
+    assert len(world.writes) <= 8
 
 
 # ---- another goal

@@ -360,7 +360,7 @@ class _Planner:
             assert self._plan.topic is not None
             self._plan.alter(self._plan.topic)
             self._assignment = list(self._plan.topic.assignment)
-            self._size_bytes = sum(partition_bytes(*pair) for pair in enumerate(self._assignment))
+            self._size_bytes = self._plan.topic_size_bytes
         number = partition.name.partition
         grown_bytes = partition_bytes(number, step.replicas) - partition_bytes(
             number, self._assignment[number]

@@ -41,16 +41,19 @@ def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int
 
 def take_throttle(state: ClusterState, znode: ThrottleZnode | None, cause: str) -> list[Effect]:
     """What /config/reassignment holds, where it was read: brokers hear of it if it is new."""
-    if znode is None:
-        return []
+    return [*_told(state, cause)] if znode is not None and _take_over(state, znode) else []
+
+
+def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
+    """Whether this is another limit than the one that brokers know."""
     before_bytes_per_s = _bytes_per_s(state)
     known = None if state.throttle is None else state.throttle.version
     if znode.version is not None and known is not None and znode.version < known:
         # Read before this controller's own write.
-        return []
+        return False
     state.throttle = znode
     state.throttle_work.is_waiting = False
-    return [*_told(state, cause)] if znode.throttle_bytes_per_s != before_bytes_per_s else []
+    return znode.throttle_bytes_per_s != before_bytes_per_s
 
 
 def decide_throttle(state: ClusterState) -> list[Effect]:
@@ -92,7 +95,11 @@ def on_throttle_answered(
         return []
     expected = store.write.expected_version
     written = ThrottleZnode(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
-    return take_throttle(state, written, "")
+    is_new = _take_over(state, written)
+    if list(state.throttle_work.wishes.values())[-1:] == [written.throttle_bytes_per_s]:
+        # `decide_throttle` tells it, for whoever waits for that.
+        return []
+    return [*_told(state, "")] if is_new else []
 
 
 def _told(state: ClusterState, cause: str) -> list[SendUpdateMetadata]:

@@ -44,6 +44,8 @@ class TopicPlan:
     is_altered: bool = False
     operations: int = 1
     size_bytes: int = 0
+    topic_size_bytes: int = 0
+    """Of the topic znode as it was before the plan altered it."""
     limit_bytes: int = BYTES_MAX
 
     def has_room(self, *writes: Write, extra_bytes: int = 0) -> bool:
@@ -71,7 +73,7 @@ class TopicPlan:
         if not self.is_altered:
             self.is_altered = True
             self.operations += 1
-            size_bytes = topic_bytes(topic)
+            self.topic_size_bytes = size_bytes = topic_bytes(topic)
             self.size_bytes += size_bytes
             self.limit_bytes = max(BYTES_MAX, size_bytes + _BYTES_BESIDE_TOPIC_MIN)
         self.topic = topic

@@ -57,7 +57,7 @@ def assignment_fault(
 
 def partition_bytes(partition: int, replicas: Sequence[int]) -> int:
     """What one partition adds to the topic znode: "1234":[1,2,3] and a comma."""
-    return len(str(partition)) + 6 + sum(len(str(broker_id)) + 1 for broker_id in replicas)
+    return len(str(partition)) + 6 + len(replicas) + sum(map(len, map(str, replicas)))
 
 
 def size_fault(assignment: Sequence[Sequence[int]]) -> str | None:
