@@ -152,6 +152,7 @@ class World:
                 if effect.topic.name in self.topics:
                     self.send(ev.TopicStoreRefused(effect.request_id, exists=True))
                 else:
+                    self.zk.configs.pop(effect.topic.name, None)
                     self.zk.put(effect.topic)
                     self.send(ev.TopicStored(effect.request_id))
             case _:
@@ -242,6 +243,9 @@ class World:
         """A broker never hears of what is not in ZooKeeper, or was not since the controller's last look."""
         assert self.state.is_live(effect.broker_id)
         for decision in effect.decisions:
+            name = TopicPartition(decision.topic, decision.partition)
+            if decision.topic_id in self.zk.taken_away or name in self.state.storing | self.state.rereading:
+                continue
             held = self.zookeeper[TopicPartition(decision.topic, decision.partition)]
             assert self.topics[decision.topic].topic_id == decision.topic_id
             assert decision.partition_epoch <= held.partition_epoch

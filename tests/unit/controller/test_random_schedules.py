@@ -9,7 +9,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.invariants import check
 from hightide_controller.core.partition import NO_LEADER
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.controller.controller_world import World, broker, topic
 
@@ -98,6 +98,7 @@ class Schedule:
         self.world.settle()
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_after_any_schedule_every_partition_that_can_be_led_is_led(seed: int, turns: int) -> None:
     schedule = Schedule(seed)
@@ -112,6 +113,7 @@ def test_after_any_schedule_every_partition_that_can_be_led_is_led(seed: int, tu
         assert held.isr, "the last ISR is remembered"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_when_everybody_is_back_everything_is_led_and_brokers_know_it(seed: int) -> None:
     schedule = Schedule(seed)
@@ -125,6 +127,7 @@ def test_when_everybody_is_back_everything_is_led_and_brokers_know_it(seed: int)
         assert told[-1].leader_epoch == held.leader_epoch
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_a_leader_epoch_never_names_two_leaders(seed: int, turns: int) -> None:
     schedule = Schedule(seed)

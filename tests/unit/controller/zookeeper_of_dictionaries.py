@@ -29,9 +29,16 @@ class ZooKeeper:
     deletions: dict[str, ev.DeletionZnode] = field(default_factory=dict)
     throttle: ev.ThrottleZnode | None = None
     ids_made_up: int = 0
+    puts: int = 0
+    created: dict[str, int] = field(default_factory=dict)
+    """Which put made a topic znode: its czxid."""
+    taken_away: set[str] = field(default_factory=set)
+    """Ids of topics that a hand took away."""
 
     def put(self, topic: ev.Topic) -> None:
         """A topic as issue after issue of this software, or a hand, has left it."""
+        self.puts += 1
+        self.created[topic.name] = self.puts
         self.topics[topic.name] = replace(topic, configs={}, config_version=None, has_marker=True)
         if topic.has_marker and topic.topic_id:
             self.markers[topic.topic_id] = topic.name
@@ -40,7 +47,7 @@ class ZooKeeper:
 
     def remove_by_hand(self, topic_name: str) -> None:
         """`deleteall /brokers/topics/[topic]`."""
-        del self.topics[topic_name]
+        self.taken_away.add(self.topics.pop(topic_name).topic_id)
         for name in [name for name in self.states if name.topic == topic_name]:
             del self.states[name]
 
@@ -54,7 +61,7 @@ class ZooKeeper:
             return False
         for each in self._held():
             held, after = getattr(self, each), getattr(trial, each)
-            if isinstance(held, dict):
+            if isinstance(held, dict | set):
                 # In place: tests hold on to these dictionaries.
                 held.clear()
                 held.update(after)
@@ -172,7 +179,9 @@ class ZooKeeper:
     def snapshot(self, *brokers: ev.Broker) -> ev.Snapshot:
         """Everything."""
         topics = [topic for name in self.topics if (topic := self.read_topic(name)) is not None]
-        return ev.Snapshot(brokers, tuple(topics), dict(self.states), self.admin())
+        ids = {topic.topic_id for topic in topics}
+        orphans = {topic_id: name for topic_id, name in self.markers.items() if topic_id not in ids}
+        return ev.Snapshot(brokers, tuple(topics), dict(self.states), self.admin(), orphans)
 
 
 def expect(condition: bool) -> None:

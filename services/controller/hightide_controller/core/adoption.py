@@ -19,7 +19,7 @@ from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.waiters import turn_away
-from hightide_controller.core.writes import DeletionDone, MarkerCreated, MarkerRemoved, TopicWrite
+from hightide_controller.core.writes import DeletionDone, MarkerCreated, TopicWrite
 
 __all__ = ["plan_absent", "plan_marker"]
 
@@ -38,8 +38,6 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
     for wish in work.wishes:
         plan.effects += turn_away(state, wish, plan.name, Refusal.UNKNOWN_TOPIC, message)
     work.wishes.clear()
-    if work.orphan_marker:
-        plan.add(MarkerRemoved(work.orphan_marker))
     work.deletion = None
     if work.intent is not None and work.intent.topic_id:
         # It was begun, so what it was about is gone, unless there is a topic that cannot be understood.
@@ -62,10 +60,7 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
 
 
 def plan_marker(state: ClusterState, plan: TopicPlan) -> None:
-    """A hand took a marker away, without which leaders cannot change their ISR; or a topic without it."""
+    """A hand took the marker of a topic away, without which its leaders cannot change their ISR."""
     assert plan.topic is not None
-    orphan = state.work[plan.name].orphan_marker
-    if orphan:
-        plan.add(MarkerRemoved(orphan))
     if not plan.topic.has_marker:
         plan.add(MarkerCreated(plan.name, plan.topic.topic_id))

@@ -197,6 +197,8 @@ class ClusterState:
     """Partitions that are read again because their write failed."""
     doubtful: dict[TopicPartition, int] = field(default_factory=dict)
     """Partition → the partition epoch on which a write of unknown outcome builds; it may happen yet."""
+    last_epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """NEW partitions that were led before a hand took their leaderAndISR away: the leader epoch they had."""
     again: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Partitions to decide again when they are free of both, with the brokers that bounced meanwhile."""
     waiters: dict[int, Waiter] = field(default_factory=dict)
@@ -232,6 +234,11 @@ class ClusterState:
         """Something about a topic changed: decide at the end of this step how its work goes on."""
         if topic_name in self.work:
             self.due_topics[topic_name] = cause or self.due_topics.get(topic_name, "")
+
+    def want_read(self, topic_name: str, cause: str) -> None:
+        """What is known about a topic may be wrong: let all about it be read, after what is under way."""
+        self.work_of(topic_name).read_cause = cause
+        self.mark_due(topic_name, cause)
 
     def mark_all_due(self, cause: str) -> None:
         """Brokers came or went: what could not be done about topics may be possible now."""
@@ -299,6 +306,7 @@ class ClusterState:
         self.again.pop(name, None)
         self.rereading.discard(name)
         self.doubtful.pop(name, None)
+        self.last_epochs.pop(name, None)
         self.elections.pop(name, None)
         for broker_id in self.failed_replicas.pop(name, ()):
             self.failed_on[broker_id].discard(name)
@@ -328,6 +336,10 @@ class ClusterState:
             state = PartitionState.ONLINE
         if not (state is PartitionState.NEW and before.state is PartitionState.NEW):
             assert before.state in VALID_PREDECESSORS[state], (name, before.state, state)
+        if leader_and_isr is not None:
+            self.last_epochs.pop(name, None)
+        elif before.leader_and_isr is not None:
+            self.last_epochs[name] = before.leader_and_isr.leader_epoch
         self._unindex(before)
         after = Partition(name, before.replicas, state, leader_and_isr)
         self.partitions[name] = after
@@ -345,6 +357,11 @@ class ClusterState:
         if len(leader_and_isr.isr) < len(before.replicas):
             self.under_replicated[name] = None
         return after
+
+    def first_leader_epoch_of(self, name: TopicPartition) -> int:
+        """The leader epoch that a NEW partition begins with: one that no broker has seen of it."""
+        of_topic = self.topics[name.topic].first_leader_epochs.get(name.partition, 0)
+        return max(of_topic, self.last_epochs.get(name, -1) + 1)
 
     def note_progress(self, name: TopicPartition) -> None:
         """A partition changed, or is free to be written again: what waits for that may go on."""

@@ -216,8 +216,9 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
         if not plan.has_room(*group):
             break
         plan.add(*group)
-        if known is not None:
-            first_epochs[name.partition] = known.leader_epoch + 1
+        next_epoch = state.first_leader_epoch_of(name) if known is None else known.leader_epoch + 1
+        if next_epoch > 0:
+            first_epochs[name.partition] = next_epoch
         number -= 1
     if number < len(topic.assignment):
         plan.alter(replace(topic, assignment=topic.assignment[:number], first_leader_epochs=first_epochs))

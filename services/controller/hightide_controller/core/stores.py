@@ -126,7 +126,7 @@ def _decided(state: ClusterState, name: TopicPartition, candidates: Candidates) 
         state.controller_epoch,
         state.mends,
         unclean=allows_unclean(topic.configs),
-        first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
+        first_leader_epoch=state.first_leader_epoch_of(name),
     )
 
 
@@ -199,6 +199,9 @@ def on_failed(state: ClusterState, store: StoreInFlight, *, is_unknown: bool) ->
     for change in store.changes:
         state.storing.discard(change.name)
         if change.name in state.partitions:
+            if not is_unknown and change.expected_partition_epoch is None:
+                # Perhaps there is no topic any more that a partition could be created below.
+                state.want_read(change.name.topic, store.cause)
             if is_unknown and change.expected_partition_epoch is not None:
                 state.doubtful[change.name] = change.expected_partition_epoch
             names.append(change.name)
@@ -220,12 +223,15 @@ def read_again(names: list[TopicPartition], cause: str) -> list[Effect]:
     ]
 
 
-def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
+def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: bool = False) -> list[Effect]:
     """Take over what ZooKeeper holds, tell brokers of what is new to them, and decide again.
 
     A decision of this controller whose outcome was unknown shows here as a difference too, so it is
     told like any other. A partition that is being written is left alone, and so is news that is older than
     what is known, unless it was asked for because a write failed: then it is the truth.
+
+    `is_topic_read`: the topic itself was read with it. Otherwise, where a leaderAndISR is gone, its topic may
+    be gone too, or be another one by now: that is read before anything is created there.
     """
     changed: list[TopicPartition] = []
     decidable: list[TopicPartition] = []
@@ -237,6 +243,14 @@ def on_states_read(state: ClusterState, event: StatesRead) -> list[Effect]:
             continue
         known = partition.leader_and_isr
         if name not in state.rereading and not _is_newer(read, known):
+            continue
+        work = state.work.get(name.topic)
+        if work is not None and name in work.unsure:
+            # A multi about its topic failed, so all of the topic is being read.
+            continue
+        if read is None and known is not None and not is_topic_read:
+            state.want_read(name.topic, event.cause)
+            state.work[name.topic].unsure.add(name)
             continue
         state.rereading.discard(name)
         state.note_progress(name)
@@ -324,6 +338,9 @@ def send_decisions(
     if only_to is not None:
         live &= {only_to}
     for name in names:
+        if state.is_being_deleted(name.topic):
+            # Its znodes may be gone by now; all that its brokers hear is to stop.
+            continue
         decision = decision_of(state, name)
         for broker_id in decision.replicas:
             if broker_id in live:

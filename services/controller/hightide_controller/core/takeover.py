@@ -89,7 +89,7 @@ def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect
         if TopicPartition(*name) in state.partitions:
             state.record(name, leader_and_isr)
     for topic_id, topic_name in snapshot.orphan_markers.items():
-        state.work_of(topic_name).orphan_marker = topic_id
+        state.work_of(topic_name).orphan_markers[topic_id] = None
         state.mark_due(topic_name, cause)
     return effects + take_admin(state, snapshot.admin, cause)
 
@@ -137,6 +137,7 @@ _FORGOTTEN: Final = (
     "storing",
     "rereading",
     "doubtful",
+    "last_epochs",
     "again",
     "waiters",
 )

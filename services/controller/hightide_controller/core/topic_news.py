@@ -132,7 +132,8 @@ def _take_marker(state: ClusterState, topic_name: str, work: TopicWork, news: _N
     if known is not None:
         state.topics[topic_name] = replace(known, has_marker=True)
     elif work.newcomer is not None:
-        # It is adopted: what is below it is read, and it is acted on like any other.
+        # It is adopted: what is below it is read, and it is acted on like any other, if it is still there.
+        work.orphan_markers[work.newcomer.topic_id] = None
         work.newcomer = None
         work.read_cause = news.cause
 
@@ -154,8 +155,8 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
             work.intent = DeletionZnode(topic_id, 0 if expected_version is None else expected_version + 1)
         case DeletionDone():
             work.intent = None
-        case MarkerRemoved():
-            work.orphan_marker = ""
+        case MarkerRemoved(topic_id):
+            work.orphan_markers.pop(topic_id, None)
         case ThrottleWrite():
             raise AssertionError("the speed limit is no topic's")
         case TopicWrite() | MarkerCreated() | Change() | ConfigWrite() | PartitionRemoved() | TopicRemoved():
@@ -236,12 +237,13 @@ def _take_read(
     if known is not None and (read is None or read.topic_id != known.topic_id):
         # A hand took it away, or this controller did in a multi whose answer was lost.
         effects += tell_deleted(state, *state.forget_topic(topic_name), cause)
-        work.orphan_marker = known.topic_id
+        work.orphan_markers[known.topic_id] = None
         work.deletion = None
         known = None
     news = _News(cause)
     if read is None:
         return effects
+    work.orphan_markers.pop(read.topic_id, None)
     if known is None:
         news.altered.added, more = add_topics(state, (read,))
         effects += more
@@ -253,9 +255,10 @@ def _take_read(
         if (read.configs, read.config_version) != (known.configs, known.config_version):
             effects += take_settings(state, topic_name, read.configs, read.config_version, cause)
         present = {name: found for name, found in states.items() if name in state.partitions}
-        effects += on_states_read(state, StatesRead(present, cause))
-    for name in news.altered.added:
-        if (found := states.get(name)) is not None:
+        effects += on_states_read(state, StatesRead(present, cause), is_topic_read=True)
+    for name, found in states.items():
+        # A partition that was thought to be NEW is not, though nothing was written about it from here.
+        if found is not None and _is_thought_new(state, name):
             state.record(name, found)
             news.decided[name] = None
     effects += _told(state, topic_name, news)
@@ -264,7 +267,12 @@ def _take_read(
         if wish.is_begun and waiter is not None:
             waiter.undecided.update(news.altered.added)
             wait_for_acknowledgement(waiter, effects)
-    return effects + reconsider(state, news.altered.added, cause)
+    return effects + reconsider(state, _known(state, {*news.altered.added, *news.decided}), cause)
+
+
+def _is_thought_new(state: ClusterState, name: TopicPartition) -> bool:
+    partition = state.partitions.get(name)
+    return partition is not None and partition.leader_and_isr is None and name not in state.storing
 
 
 def _known(state: ClusterState, names: Iterable[TopicPartition]) -> list[TopicPartition]:

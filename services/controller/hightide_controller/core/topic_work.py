@@ -59,8 +59,8 @@ class TopicWork:
     """Moves under way whose znode is gone: taken away by a hand, unless they have come to their end."""
     newcomer: Topic | None = None
     """A topic whose id or marker is not written yet; it is not in ClusterState.topics before it is."""
-    orphan_marker: str = ""
-    """The id of a topic that a hand took away: its marker must go."""
+    orphan_markers: dict[str, None] = field(default_factory=dict)
+    """The ids of topics that a hand took away: their markers must go."""
     store_id: int | None = None
     """The multi about this topic that is under way: at most one."""
     is_reading: bool = False
@@ -91,5 +91,5 @@ class TopicWork:
         stands = (
             self.moves or self.abandoned or self.additions or self.removals or self.intent or self.complaints
         )
-        wanted = self.deletion or self.wishes or self.newcomer or self.orphan_marker or self.is_resting
+        wanted = self.deletion or self.wishes or self.newcomer or self.orphan_markers or self.is_resting
         return not (stands or wanted or self.is_busy or self.doubtful_version is not None)

@@ -26,7 +26,14 @@ from hightide_controller.core.reassignment import heed_moves, plan_moves
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.topic_settings import plan_settings
 from hightide_controller.core.topic_work import TopicWork
-from hightide_controller.core.writes import Change, MarkerRemoved, PartitionRemoved, TopicWrite, Write
+from hightide_controller.core.writes import (
+    Change,
+    MarkerCreated,
+    MarkerRemoved,
+    PartitionRemoved,
+    TopicWrite,
+    Write,
+)
 
 __all__ = ["decide_due", "on_topic_failed", "wake_resting"]
 
@@ -56,6 +63,10 @@ def _decide(state: ClusterState, work: TopicWork, topic_name: str, cause: str) -
     plan = TopicPlan(topic_name, cause, topic, -1 if topic is None else topic.version)
     heed_intent(state, topic_name)
     heed_moves(state, topic_name)
+    if work.orphan_markers:
+        # One alone, so that a refusal says that it is gone.
+        plan.add(MarkerRemoved(next(iter(work.orphan_markers))))
+        return [_store(state, work, plan, plan.all_writes())]
     if topic is None:
         plan_absent(state, plan)
     elif work.deletion is not None:
@@ -122,15 +133,19 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
     if is_unknown:
         versions = [write.expected_version for write in store.writes if isinstance(write, TopicWrite)]
         work.doubtful_version = versions[0] if versions else None
+        # Where the topic turns out to be another one, or none, what was created for it must go.
+        created = [write.topic_id for write in store.writes if isinstance(write, MarkerCreated)]
+        work.orphan_markers.update(dict.fromkeys(created))
     else:
-        if any(isinstance(write, MarkerRemoved) for write in store.writes):
-            # It is gone by itself.
-            work.orphan_marker = ""
+        for write in store.writes:
+            if isinstance(write, MarkerRemoved):
+                # It is gone by itself, as far as is known.
+                work.orphan_markers.pop(write.topic_id, None)
         work.refusals += 1
     effects: list[Effect] = []
     if work.refusals >= _REFUSALS_MAX:
         message = (
-            f"ZooKeeper refused {work.refusals} times in a row what was to be written about it; it is tried "
+            f"ZooKeeper refused {_REFUSALS_MAX} times in a row what was to be written about it; it is tried "
             "on: look whether a znode below it is not as it should be"
         )
         effects += complain(state, subject, message)

@@ -89,7 +89,7 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
             Refusal.TOPIC_BEING_DELETED,
             f"topic {topic_name!r} is being deleted; try again when it is gone",
         )
-    if work is not None and work.orphan_marker:
+    if work is not None and work.orphan_markers:
         # As long as it stands, leaders of the earlier topic could write into what is this one's.
         message = f"topic {topic_name!r} was taken away in ZooKeeper, and is being cleared up; try again"
         return Refusal.TOPIC_BEING_DELETED, message
@@ -114,7 +114,7 @@ def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
     work = state.work.get(topic.name)
     if work is not None and work.is_busy:
         # What is being read about the name may be older than the topic, and would tell that it is gone.
-        _look_at(state, topic.name, waiter.cause)
+        state.want_read(topic.name, waiter.cause)
         return []
     names, effects = add_topics(state, (topic,))
     return effects + reconsider(state, names, waiter.cause)
@@ -146,18 +146,13 @@ def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]
         if known is None and (work is None or not (work.newcomer or work.is_busy)):
             fresh.append(topic)
         elif known is None or known.topic_id != topic.topic_id:
-            _look_at(state, topic.name, event.cause)
+            state.want_read(topic.name, event.cause)
     for topic_name in event.removed:
         withdraw(state, f"{TOPICS}/{topic_name[:260]}")
         if topic_name in state.topics or (topic_name in state.work and state.work[topic_name].newcomer):
-            _look_at(state, topic_name, event.cause)
+            state.want_read(topic_name, event.cause)
     names, effects = add_topics(state, fresh)
     return effects + reconsider(state, names, event.cause)
-
-
-def _look_at(state: ClusterState, topic_name: str, cause: str) -> None:
-    state.work_of(topic_name).read_cause = cause
-    state.mark_due(topic_name, cause)
 
 
 def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[TopicPartition], list[Effect]]:
