@@ -19,6 +19,7 @@ from hightide import Admin
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
+from hightide_runtime.znodes import BrokerZnode
 from histories.anomalies import Kind
 from histories.drill import Drill, differences_of, high_watermarks
 from histories.waiting import wait_until
@@ -344,6 +345,30 @@ def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
                 drill.wait_for_progress()
             for path in reversed(GARBAGE):
                 hand.delete(path, recursive=True)
+    finally:
+        hand.stop()
+        hand.close()
+
+
+def test_a_registration_that_a_hand_deletes_heals_by_itself(cluster: LocalCluster) -> None:
+    """The broker lives, and so does its session: only the znode is gone, which is all that others look at."""
+    hand = KazooClient(cluster.zookeeper, timeout=5.0)
+    hand.start(10)
+    try:
+        with Drill(cluster, "registration-deleted") as drill:
+            for broker_id in (drill.leader(), *cluster.brokers):
+                path = BrokerZnode.path(broker_id)
+                _, before = hand.get(path)
+                hand.delete(path)
+                wait_until(
+                    "another registration",
+                    lambda path=path, before=before: (  # type: ignore[misc]
+                        (now := hand.exists(path)) and now.czxid > before.czxid
+                    ),
+                    20,
+                )
+                drill.wait_for_isr(3)
+                drill.wait_for_progress()
     finally:
         hand.stop()
         hand.close()
