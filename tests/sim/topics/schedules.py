@@ -142,6 +142,21 @@ def a_move_is_taken_back_while_the_leader_writes_its_isr(world: Cluster) -> None
     heal(world)
 
 
+def a_replica_is_moved_back_before_it_hears_that_it_left(world: Cluster) -> None:
+    """It goes on fetching, the leader takes it in, and then comes the StopReplica that was under way."""
+    for controller_id in CONTROLLERS:
+        world.hold(controller_id, 3)
+    move(world, 1, 2)
+    world.settle()
+    assert world.topic(TOPIC).partitions == ((1, 2),)
+    move(world, 1, 2, 3)
+    world.converge(3)
+    for controller_id in CONTROLLERS:
+        world.release(controller_id, 3)
+    world.settle()
+    heal(world)
+
+
 def what_zookeeper_said_of_a_stray_arrives_after_it_was_assigned_again(world: Cluster) -> None:
     """The broker asked while it was not in AR; by the time it hears the answer it is, and in sync."""
     for controller_id in CONTROLLERS:
@@ -192,7 +207,8 @@ HOST_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
 }
 """Rule of the broker's shell → the schedule that needs it, and the checker that says so."""
 
-BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
-    "known_assignment": (a_move_is_taken_back_while_the_leader_writes_its_isr, "HighWatermark"),
-}
-"""The same for those switches of the broker core that concern assignment."""
+DEPARTURES: Final = (
+    (a_move_is_taken_back_while_the_leader_writes_its_isr, "HighWatermark"),
+    (a_replica_is_moved_back_before_it_hears_that_it_left, "AssignedReplica"),
+)
+"""The schedules that need `departures_end_epochs` of the controller core."""

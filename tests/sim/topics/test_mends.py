@@ -6,21 +6,23 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import pytest
-from hightide_broker.core.mends import Mends as BrokerMends
+from hightide_controller.core.mends import Mends as ControllerMends
 from sim.checkers import Violation
 from sim.topics.broker import HostMends
-from sim.topics.schedules import BROKER_MENDS, HOST_MENDS, Schedule, begin
+from sim.topics.schedules import DEPARTURES, HOST_MENDS, Schedule, begin
 from sim.topics.world import Cluster, Settings
 
 CASES = [("host", name, *case) for name, case in HOST_MENDS.items()]
-CASES += [("broker", name, *case) for name, case in BROKER_MENDS.items()]
-by_name = pytest.mark.parametrize(("where", "name", "schedule", "checker"), CASES, ids=[c[1] for c in CASES])
+CASES += [("controller", "departures_end_epochs", *case) for case in DEPARTURES]
+by_name = pytest.mark.parametrize(
+    ("where", "name", "schedule", "checker"), CASES, ids=[case[2].__name__ for case in CASES]
+)
 
 
 def settings_of(where: str, name: str, on: bool) -> Settings:
     if where == "host":
         return Settings(host_mends=HostMends(**{name: on}))
-    return Settings(broker_mends=BrokerMends(**{name: on}))
+    return Settings(controller_mends=ControllerMends(**{name: on}))
 
 
 @pytest.fixture

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Refuse, StoreIsr
+from hightide_broker.core.effects import (
+    AbandonWaiters,
+    AdvanceHighWatermark,
+    AnswerProduces,
+    Refuse,
+    StoreIsr,
+)
 from hightide_broker.core.events import (
     FollowerFetched,
     IsrStored,
@@ -70,34 +76,15 @@ def test_one_that_waits_to_join_and_is_taken_away_does_not_join(pair: ReplicaPai
     assert leading_of(pair).isr == Committed((1, 2), 3)
 
 
-def test_after_a_version_that_somebody_else_wrote_nobody_joins_before_the_leader_is_told_of_it(
+def test_a_leader_that_finds_a_newer_epoch_lets_nobody_in_who_may_not_be_assigned_any_more(
     pair: ReplicaPair,
 ) -> None:
-    # AR may be another one with it, and 3 may be about to stop.
+    # When a replica leaves AR, a new leader epoch begins, though the leader stays.
     pair.decide(1, 1, isr=(1, 2))
     pair[1].happens(FollowerFetched(3, 1, 0, 0))
     pair[1].happens(IsrStoreRefused(1))
-    assert pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0)) == ()
-    assert pair[1].happens(FollowerFetched(3, 1, 0, 0)) == ()
-    assert pair[1].happens(assigned(1, 2, isr=(1, 2), partition_epoch=2)) == ()
-    assert leading_of(pair).waiting == ()
-
-
-def test_told_that_it_is_still_assigned_the_one_that_waits_joins(pair: ReplicaPair) -> None:
-    pair.decide(1, 1, isr=(1, 2))
-    pair[1].happens(FollowerFetched(3, 1, 0, 0))
-    pair[1].happens(IsrStoreRefused(1))
-    pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0))
-    assert pair[1].happens(assigned(1, 2, 3, isr=(1, 2), partition_epoch=2)) == (
-        StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),
-    )
-
-
-def test_what_the_leader_wrote_behind_it_needs_no_telling(pair: ReplicaPair) -> None:
-    pair.decide(1, 1, isr=(1,))
-    pair[1].happens(FollowerFetched(2, 1, 0, 0))
-    pair[1].happens(FollowerFetched(3, 1, 0, 0))
-    assert pair[1].happens(IsrStored(2)) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
+    assert pair[1].happens(LeaderAndIsrRead(1, 2, (1, 2), 2, 0)) == (AbandonWaiters(Refusal.NOT_LEADER),)
+    assert pair[1].state.role is Role.SUPERSEDED
 
 
 def test_a_follower_takes_a_new_assignment_without_beginning_anew(pair: ReplicaPair) -> None:

@@ -212,5 +212,4 @@ def test_after_a_join_that_is_void_only_a_new_fetch_lets_the_follower_in(pair: R
     pair.fetch(2)
     pair[1].happens(IsrStoreRefused(1, for_good=True))
     assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 2, 0)) == (AwaitFetch(2),)
-    assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1,), partition_epoch=2)) == ()
     assert pair[1].happens(FollowerFetched(2, 1, 0, 0, 1)) == (StoreIsr((1, 2), 2, 1, 1, ((2, 1),)),)

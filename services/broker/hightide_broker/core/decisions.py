@@ -12,7 +12,7 @@ from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.follower import become_follower_and_truncate
 from hightide_broker.core.isr import Committed
-from hightide_broker.core.leader import adopt_isr, become_leader, leader_expand_isr, progress_of
+from hightide_broker.core.leader import adopt_isr, become_leader, progress_of
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import NO_LEADER, UNTOLD_EPOCH, Decision, Leading, Replica, Role, enter
 
@@ -95,11 +95,10 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
     if decision.replicas != replica.decision.replicas:
         progress = progress_of(replica, decision.replicas, progress, now_ms)
     waiting = tuple(r for r in leading.waiting if r in decision.replicas)
-    leading = Leading(leading.isr, progress, leading.epoch_start_offset, waiting, leading.told_of_epoch)
+    leading = Leading(leading.isr, progress, leading.epoch_start_offset, waiting)
     led = enter(replica, Role.LEADER, decision, leading)
     if decision.partition_epoch <= leading.isr.partition_epoch:
-        leading, effects = leader_expand_isr(led, leading)
-        return led.with_leading(leading, led.high_watermark), effects
+        return led, ()
     return adopt_isr(led, Committed(decision.isr, decision.partition_epoch))
 
 

@@ -68,8 +68,6 @@ def become_leader(replica: Replica, decision: Decision, now_ms: int) -> Step:
         Committed(decision.isr, decision.partition_epoch),
         progress_of(replica, decision.replicas, (), now_ms),
         replica.log_end_offset,
-        (),
-        decision.partition_epoch,
     )
     effects: list[Effect] = [PersistEpoch(decision.leader_epoch, replica.log_end_offset)]
     if replica.is_follower:
@@ -138,7 +136,7 @@ def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leadin
         else p
         for p in leading.progress
     )
-    return Leading(leading.isr, progress, leading.epoch_start_offset, leading.waiting, leading.told_of_epoch)
+    return Leading(leading.isr, progress, leading.epoch_start_offset, leading.waiting)
 
 
 def fsync_done(replica: Replica, event: FsyncDone) -> Step:
@@ -183,14 +181,11 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         tuple(after if p is before else p for p in leading.progress),
         leading.epoch_start_offset,
         leading.waiting,
-        leading.told_of_epoch,
     )
     effects: Effects = ()
     if event.replica_id not in leading.isr.wanted and may_join(replica, leading, after):
         waiting = tuple(sorted({*leading.waiting, event.replica_id}))
-        leading = Leading(
-            leading.isr, leading.progress, leading.epoch_start_offset, waiting, leading.told_of_epoch
-        )
+        leading = Leading(leading.isr, leading.progress, leading.epoch_start_offset, waiting)
         leading, effects = leader_expand_isr(replica, leading)
     if not replica.settings.mends.shrink_on_timer:
         leading, shrunk = leader_shrink_isr(replica, leading, event.now_ms)
@@ -216,23 +211,19 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
 
     A follower waits because of a fetch of its own, never because of what is remembered of it: it may be dead.
     Or it may have died since, and come back with less: so it joins in the life that fetched, or not at all.
-    And it may not be assigned any more: each change of AR gives the znode a new version, so after a version
-    that this leader found without having written it, nobody joins until a decision tells of it.
     """
     state = leading.isr
     if not isinstance(state, Committed) or not leading.waiting:
         return leading, ()
-    if replica.decision.partition_epoch < leading.told_of_epoch and replica.settings.mends.known_assignment:
-        return leading, ()  # Somebody else has written; whether AR is the same will be told.
     joining = [
         p
         for p in leading.progress
         if p.replica_id in leading.waiting and p.replica_id not in state.isr and may_join(replica, leading, p)
     ]
     if not joining:
-        return Leading(state, leading.progress, leading.epoch_start_offset, (), leading.told_of_epoch), ()
+        return Leading(state, leading.progress, leading.epoch_start_offset), ()
     pending = expand(state, tuple(p.replica_id for p in joining), tuple(p.incarnation for p in joining))
-    leading = Leading(pending, leading.progress, leading.epoch_start_offset, (), leading.told_of_epoch)
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset)
     return leading, (store(replica, pending),)
 
 
@@ -257,7 +248,7 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
         return leading, ()
     pending = shrink(state, leaving)
     waiting = tuple(r for r in leading.waiting if r not in leaving)
-    leading = Leading(pending, leading.progress, leading.epoch_start_offset, waiting, leading.told_of_epoch)
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset, waiting)
     return leading, (store(replica, pending),)
 
 
@@ -345,7 +336,7 @@ def isr_stored(replica: Replica, event: IsrStored) -> Step:
         return replica, ()
     if event.partition_epoch != leading.isr.partition_epoch + 1:
         return replica, ()  # The answer to a write that a later decision has overtaken.
-    return adopt_isr(replica, Committed(leading.isr.wanted, event.partition_epoch), is_own=True)
+    return adopt_isr(replica, Committed(leading.isr.wanted, event.partition_epoch))
 
 
 def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown) -> Step:
@@ -357,9 +348,7 @@ def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown)
         return replica, ()
     if isinstance(event, IsrStoreRefused) and event.for_good and isinstance(leading.isr, PendingExpand):
         void = replace(leading.isr, is_void=True)
-        leading = Leading(
-            void, leading.progress, leading.epoch_start_offset, leading.waiting, leading.told_of_epoch
-        )
+        leading = Leading(void, leading.progress, leading.epoch_start_offset, leading.waiting)
         replica = replica.with_leading(leading, replica.high_watermark)
     return replica, (ReadLeaderAndIsr(),)
 
@@ -402,18 +391,17 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
     assert leading is not None
     waiting = tuple(r for r in leading.waiting if r not in void.joining)
     state = Committed(void.isr, void.partition_epoch)
-    leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting, leading.told_of_epoch)
+    leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_expand_isr(replica, leading)
     abandoned, advanced = leader_inc_high_watermark(replica, leading)
     return abandoned, (*effects, *(AwaitFetch(r) for r in void.joining), *advanced)
 
 
-def adopt_isr(replica: Replica, stored: Committed, *, is_own: bool = False) -> Step:
+def adopt_isr(replica: Replica, stored: Committed) -> Step:
     """The stored ISR is known again: commit by it, and ask for the next change that waits.
 
     A follower whose join did not get through still waits, and so does one that fetched while the leader's
     own write took it out. One that the controller took out may be dead: only a new fetch lets it back in.
-    `is_own`: the leader's own write is known to have made this version.
     """
     leading = replica.leading
     assert leading is not None
@@ -425,8 +413,7 @@ def adopt_isr(replica: Replica, stored: Committed, *, is_own: bool = False) -> S
     if isinstance(leading.isr, PendingExpand) and leading.isr.is_void:
         removed = tuple(sorted({*removed, *joining} - set(stored.isr)))
     waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
-    told_of = leading.told_of_epoch if is_own else stored.partition_epoch
-    leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting, told_of)
+    leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_expand_isr(replica, leading)
     adopted, advanced = leader_inc_high_watermark(replica, leading)
     return adopted, (*effects, *(AwaitFetch(r) for r in removed), *advanced)

@@ -40,9 +40,6 @@ class Mends:
     fenced_joins: bool = True
     """§6.8 (KIP-841, KIP-903). Off: a follower joins the ISR by a fetch of an earlier life of it."""
 
-    known_assignment: bool = True
-    """§6.7. Off: a leader that finds a newer ISR takes followers in, though AR may have changed with it."""
-
 
 V3_TO_THE_LETTER: Final = Mends(
     truncate_by_epoch=False,
@@ -53,7 +50,6 @@ V3_TO_THE_LETTER: Final = Mends(
     maximal_isr=False,
     spent_epochs=False,
     fenced_joins=False,
-    known_assignment=False,
 )
 """Every mend of the broker core off. Nothing but a test may use it."""
 

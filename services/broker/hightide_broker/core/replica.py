@@ -116,10 +116,7 @@ class Leading:
     epoch_start_offset: int
     """The log end offset at which this replica became leader."""
     waiting: tuple[int, ...] = ()
-    """Followers that a fetch qualified for the ISR while they could not be taken in."""
-    told_of_epoch: int = -1
-    """The newest partition epoch that somebody else wrote, as far as is known: a decision must tell of it
-    before anybody joins, because AR may be another one with it."""
+    """Followers that a fetch qualified for the ISR while a write of it was under way."""
 
     def progress_of(self, replica_id: int) -> FollowerProgress | None:
         """The progress of one follower; None where it is not an assigned replica."""

@@ -21,11 +21,17 @@ class Mends:
     """6.5: only an ISR member leads, unless the topic asks otherwise. Off: V3 A.3.2, any live replica."""
     last_isr_remembered: bool = True
     """6.5: the ISR stays when its last member dies. Off: it becomes empty."""
+    departures_end_epochs: bool = True
+    """6.7: when a replica leaves AR a new leader epoch begins. Off: only where the leader changes."""
     new_is_not_offline: bool = True
     """6.5: only a partition without a znode is initialised. Off: V3 D.6, leaderless ones start again."""
 
 
 ALL_MENDS = Mends()
 V3_TO_THE_LETTER = Mends(
-    fenced_writes=False, clean_elections=False, last_isr_remembered=False, new_is_not_offline=False
+    fenced_writes=False,
+    clean_elections=False,
+    last_isr_remembered=False,
+    departures_end_epochs=False,
+    new_is_not_offline=False,
 )

@@ -6,7 +6,9 @@
 
 It is asked again after whatever happens to the partition, so that a move goes on from wherever a crash, a
 refused write, another controller or a hand has left it. Completion asks of RAR alone to be in sync: a dead
-original replica holds up nothing. A leader changes only where it must, and so does the leader epoch.
+original replica holds up nothing. A leader changes only where it must, and the leader epoch with it; but that
+grows also when a replica leaves AR, so that what it goes on fetching is of an epoch that is over. Otherwise
+one that is moved back at once could join the ISR before it hears the StopReplica of its departure.
 """
 
 from __future__ import annotations
@@ -176,6 +178,9 @@ def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundi
     if decided is None:
         epoch = known.partition_epoch + 1
         decided = replace(kept, controller_epoch=around.controller_epoch, partition_epoch=epoch)
+    departs = not set(partition.replicas) <= set(replicas)
+    if departs and decided.leader_epoch == known.leader_epoch and around.mends.departures_end_epochs:
+        decided = replace(decided, leader_epoch=known.leader_epoch + 1)
     if decided.leader == NO_LEADER and known.leader != NO_LEADER:
         return None
     return decided
