@@ -66,7 +66,11 @@ class Shell:
         self._settings = settings
         self._clock = clock
         self.identity = identity
-        self.state = ClusterState(settings.controller_id, seed=secrets.randbelow(1_000))
+        self.state = ClusterState(
+            settings.controller_id,
+            seed=secrets.randbelow(1_000),
+            leader_imbalance_percent=settings.leader_imbalance_percent,
+        )
         self.store = ControllerStore(session)
         self.active: ActiveController | None = None
         """Who is active, as last read."""

@@ -116,3 +116,10 @@ def test_a_topic_that_goes_takes_its_failures_along() -> None:
     world.send(ev.TopicsChanged(removed=("flights",)))
     world.settle()
     assert world.state.failed_replicas == {}
+
+
+def test_a_replica_that_failed_is_not_waited_for_with_every_tick() -> None:
+    world = world_of((1, 2))
+    fail(world, 2, 0)
+    world.send(ev.Ticked())
+    assert world.pending == []

@@ -12,7 +12,6 @@ from hightide_controller.core.partition import NO_LEADER, TopicPartition
 from unit.controller.controller_world import FLIGHTS, World, broker, led, lost_answers, topic
 from unit.controller.moving_world import (
     begun,
-    by_hand,
     catch_up,
     hear,
     let_all_catch_up,
@@ -23,7 +22,6 @@ from unit.controller.moving_world import (
 )
 
 SECOND = TopicPartition("flights", 1)
-PATH = "/admin/partitions_reassigned/flights/0"
 
 
 # ---- begin
@@ -421,15 +419,6 @@ def test_a_move_under_way_is_given_another_goal_and_forgets_the_first_one() -> N
     assert replicas(world) == (5, 2)
 
 
-def test_a_hand_gives_a_move_under_way_another_goal() -> None:
-    world = begun(world_of((1, 2)), 3, 4)
-    world.write_admin(by_hand(5, 2, version=1))
-    world.settle()
-    let_all_catch_up(world)
-    assert replicas(world) == (5, 2)
-    assert world.zk.moves == {}
-
-
 # ---- cancel
 
 
@@ -503,102 +492,6 @@ def test_a_move_that_waits_for_a_dead_broker_is_taken_back_and_nobody_complains_
     world.settle()
     assert world.state.complaints == {}
     assert replicas(world) == (1, 2)
-
-
-# ---- by hand
-
-
-def test_a_hand_moves_a_partition() -> None:
-    world = world_of((1, 2))
-    world.write_admin(by_hand(3, 4))
-    world.settle()
-    assert world.zk.moves[FLIGHTS] == ev.ReassignmentZnode((3, 4), (1, 2), 1)
-    catch_up(world, 1, 2, 3, 4)
-    assert replicas(world) == (3, 4)
-    assert world.zk.moves == {}
-
-
-def test_a_move_by_hand_to_where_the_partition_is_is_done_at_once() -> None:
-    world = world_of((1, 2))
-    before = world.topics["flights"].version
-    world.write_admin(by_hand(1, 2))
-    world.settle()
-    assert world.zk.moves == {}
-    assert world.topics["flights"].version == before
-    assert world.state.complaints == {}
-
-
-@pytest.mark.parametrize("target", [(3, 3), (3, 9), (1, 2, 3, 4, 5, 6)])
-def test_nonsense_by_hand_is_complained_about_and_harms_nothing(target: tuple[int, ...]) -> None:
-    world = world_of((1, 2))
-    before = (world.topics["flights"], world.zookeeper[FLIGHTS])
-    world.write_admin(by_hand(*target))
-    world.settle()
-    assert list(world.state.complaints) == [PATH]
-    assert (world.topics["flights"], world.zookeeper[FLIGHTS]) == before
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
-    world.settle()
-    assert world.state.complaints == {}
-
-
-def test_a_move_of_what_is_not_there_is_complained_about_until_it_is_there() -> None:
-    later = TopicPartition("flights", 1)
-    world = world_of((1, 2))
-    world.write_admin(by_hand(3, 4, name=later))
-    world.settle()
-    assert list(world.state.complaints) == ["/admin/partitions_reassigned/flights/1"]
-    world.send(rq.AddPartitionsRequested(2, "flights", 2))
-    world.settle()
-    assert world.state.complaints == {}
-    assert later in world.zk.moves
-
-
-def test_a_move_by_hand_to_a_broker_that_is_not_there_begins_when_it_comes() -> None:
-    world = world_of((1, 2), brokers=(1, 2))
-    world.write_admin(by_hand(1, 3))
-    world.settle()
-    assert PATH in world.state.complaints
-    world.registered(broker(1), broker(2), broker(3))
-    world.settle()
-    assert world.state.complaints == {}
-    assert replicas(world) == (1, 2, 3)
-
-
-def test_a_hand_takes_a_move_back_by_taking_its_znode_away() -> None:
-    world = begun(world_of((1, 2)), 3, 4)
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
-    world.settle()
-    assert replicas(world) == (1, 2)
-    assert len(world.stops_told_to(3)) == 1
-
-
-def test_a_znode_that_is_taken_away_when_nobody_else_has_the_records_leaves_all_as_it_is() -> None:
-    world = begun(world_of((1, 2)), 3, 4)
-    catch_up(world, 1, 2, 3)
-    world.registered(broker(3), broker(4))
-    world.settle()
-    world.others.clear()
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
-    world.settle()
-    assert replicas(world) == (1, 2, 3, 4)
-    assert any(isinstance(each, ef.Report) and "taken away" in each.message for each in world.others)
-
-
-def test_a_request_overrides_nonsense_by_hand() -> None:
-    world = world_of((1, 2))
-    world.write_admin(by_hand(9))
-    world.settle()
-    world.send(move(3, 4))
-    world.settle()
-    assert world.state.complaints == {}
-    assert world.zk.moves[FLIGHTS].target == (3, 4)
-
-
-def test_an_original_that_a_hand_made_up_is_not_believed() -> None:
-    world = world_of((1, 2))
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: ev.ReassignmentZnode((3, 4), (4, 5), 0)}))
-    world.settle()
-    assert world.zk.moves[FLIGHTS].original == (1, 2)
 
 
 # ---- beside other work

@@ -6,8 +6,9 @@ from itertools import islice
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Effect
+from hightide_controller.core.elections import Candidates
 from hightide_controller.core.partition import TopicPartition
-from hightide_controller.core.stores import READS_MAX, candidates_of, read_again
+from hightide_controller.core.stores import READS_MAX, candidates_for, candidates_of, read_again
 
 __all__ = ["on_ticked"]
 
@@ -19,7 +20,7 @@ def on_ticked(state: ClusterState) -> list[Effect]:
     """
     candidates = candidates_of(state)
     looked_at = list(islice(state.under_replicated, READS_MAX))
-    names = [name for name in looked_at if _may_have_grown(state, name, candidates.live)]
+    names = [name for name in looked_at if _may_have_grown(state, name, candidates)]
     for name in looked_at:
         # To the back of the queue, so that a partition that stays small does not hold up the others.
         del state.under_replicated[name]
@@ -27,10 +28,11 @@ def on_ticked(state: ClusterState) -> list[Effect]:
     return read_again(names, cause="")
 
 
-def _may_have_grown(state: ClusterState, name: TopicPartition, live: frozenset[int]) -> bool:
+def _may_have_grown(state: ClusterState, name: TopicPartition, candidates: Candidates) -> bool:
     if name in state.storing or name in state.rereading or name in state.unled:
         return False
     partition = state.partitions[name]
     assert partition.leader_and_isr is not None
     isr = partition.leader_and_isr.isr
+    live = candidates_for(state, name, candidates).live
     return any(broker_id in live and broker_id not in isr for broker_id in partition.replicas)
