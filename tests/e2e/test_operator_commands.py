@@ -83,14 +83,14 @@ def test_a_topic_is_moved_over_four_brokers_under_the_eyes_of_its_operator(
     assert "would begin" in tried
     assert b"nothing is on the move" in succeed(cluster, "reassign", "list")
 
-    begun = as_json(cluster, "reassign", "apply", str(plan_file), "--throttle", "100kB")
+    begun = as_json(cluster, "reassign", "apply", str(plan_file), "--throttle", "20kB")
     assert all(each["error"] is None for each in begun["partitions"])
     under_way = as_json(cluster, "reassign", "list")
-    assert under_way["throttle_bytes_per_s"] == 100_000
+    assert under_way["throttle_bytes_per_s"] == 20_000
     assert {each["partition"] for each in under_way["reassignments"]} <= set(range(6))
     health = json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)
     assert health["moves_under_way"] == len(under_way["reassignments"]) > 0
-    assert health["throttle_bytes_per_s"] == 100_000
+    assert health["throttle_bytes_per_s"] == 20_000
     assert (health["healthy"], health["under_replicated_partitions"]) == (True, 0)
     an_interrupted_watch_leaves_the_moves_running(cluster)
 
