@@ -10,6 +10,7 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core import requests as rq
 from hightide_controller.core import writes as wr
+from hightide_controller.core.complaints import COMPLAINTS_MAX
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.partition import TopicPartition
 from unit.controller.controller_world import (
@@ -442,3 +443,11 @@ def test_a_multi_that_may_still_happen_is_made_void_where_nothing_else_is_to_be_
     assert not world.try_apply(store), "ZooKeeper has it come too late"
     assert world.topics["flights"].assignment == ((1, 2),)
     assert world.state.work == {}
+
+
+def test_no_more_than_a_thousand_complaints_are_kept_however_much_nonsense_there_is() -> None:
+    world = world_of((1, 2))
+    world.write_admin(removed(*range(1_000, 3_000)))
+    assert len(world.state.complaints) == COMPLAINTS_MAX
+    world.write_admin(ev.Admin(removals={flights(number): None for number in range(1_000, 3_000)}))
+    assert world.state.complaints == {}

@@ -237,8 +237,15 @@ def check_agreement(world: World) -> None:
         assert (known.topic_id, known.assignment) == (read.topic_id, read.assignment)
         assert (known.version, known.config_version) == (read.version, read.config_version)
         assert known.first_leader_epochs == read.first_leader_epochs
-    assert set(world.zk.markers) == {held.topic_id for held in world.topics.values()}
+    ids = {held.topic_id for held in world.topics.values()}
+    assert ids <= set(world.zk.markers)
+    # A hand that takes a topic away the moment it is created may leave its marker to the next takeover.
+    assert ids == set(world.zk.markers) or world.zk.taken_away
     for name, held in world.zookeeper.items():
+        if name not in state.partitions:
+            # What was being created below a topic when a hand put another, smaller one in its place.
+            assert world.zk.taken_away, name
+            continue
         found = state.partitions[name].leader_and_isr
         assert found is not None
         assert (found.leader, found.leader_epoch) == (held.leader, held.leader_epoch), (
@@ -281,12 +288,11 @@ def test_brokers_that_never_died_hold_just_what_is_assigned_to_them(seed: int, t
     world = schedule.world
     for broker_id in schedule.up:
         epoch = broker(broker_id, schedule.lives[broker_id]).broker_epoch
-        sends: list[ef.SendLeaderAndIsr | ef.SendStopReplica] = [
-            each for each in (*world.told, *world.stops) if each.broker_id == broker_id
-        ]
+        sends: list[ef.SendLeaderAndIsr | ef.SendStopReplica] = [*world.told]
+        sends += world.stops
         holds: dict[tuple[str, int], ef.Decision] = {}
         for sent in sorted(sends, key=lambda each: each.sequence):
-            if sent.broker_epoch != epoch:
+            if (sent.broker_id, sent.broker_epoch) != (broker_id, epoch):
                 continue
             if isinstance(sent, ef.SendLeaderAndIsr):
                 holds.update({(d.topic_id, d.partition): d for d in sent.decisions})

@@ -359,3 +359,32 @@ def test_a_write_about_an_earlier_topic_is_not_taken_for_one_about_its_namesake(
     world.settle()
     decided = [d for d in world.decisions_told_to(1) if d.topic_id == OTHER_ID]
     assert decided[-1].leader_epoch == world.zookeeper[FLIGHTS].leader_epoch == 0
+
+
+def test_a_topic_that_is_gone_before_its_partitions_are_created_is_forgotten_without_a_watch() -> None:
+    world = World.elected(1, 2)
+    world.put_topic(topic((1, 2)))
+    world.zk.remove_by_hand("flights")
+    world.settle()
+    assert world.state.topics == {}
+    assert world.zk.markers == {}
+    assert world.told == []
+
+
+def test_a_leader_and_isr_that_a_hand_took_away_comes_back_with_an_epoch_of_its_own() -> None:
+    world = flights()
+    del world.zookeeper[FLIGHTS]
+    world.registered(broker(2))
+    world.settle()
+    assert world.zookeeper[FLIGHTS].leader == 2
+    assert world.zookeeper[FLIGHTS].leader_epoch == 1, "nobody has led in that one yet"
+
+
+def test_a_broker_that_comes_while_a_topic_is_deleted_is_not_told_to_hold_it() -> None:
+    world = flights(1)
+    world.send(DELETE)
+    world.told.clear()
+    world.registered(broker(1), broker(2))
+    world.settle()
+    assert world.told == []
+    assert nothing_is_left(world)
