@@ -13,7 +13,7 @@ from hightide_controller.core.admin import clear_admin, take_admin
 from hightide_controller.core.cluster_state import Alteration, ClusterState, TopicStoreInFlight
 from hightide_controller.core.complaints import withdraw
 from hightide_controller.core.deletion import tell_deleted
-from hightide_controller.core.effects import Effect, Stop
+from hightide_controller.core.effects import Effect, Refusal, Stop
 from hightide_controller.core.events import (
     DeletionZnode,
     ReassignmentZnode,
@@ -33,7 +33,7 @@ from hightide_controller.core.stores import (
 from hightide_controller.core.topic_settings import take_settings
 from hightide_controller.core.topic_work import TopicWork
 from hightide_controller.core.topics import add_topics
-from hightide_controller.core.waiters import wait_for_acknowledgement
+from hightide_controller.core.waiters import turn_away, wait_for_acknowledgement
 from hightide_controller.core.writes import (
     AdditionDone,
     Change,
@@ -119,12 +119,24 @@ def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Wr
             if name in state.partitions:
                 state.record(name, None)
         case TopicRemoved():
-            topic, partitions = state.forget_topic(topic_name)
-            news.effects += tell_deleted(state, topic, partitions, news.cause)
-            work.deletion = None
+            news.effects += _forget(state, topic_name, work, news.cause)
             work.is_gone = True
         case _:
             _take_admin_write(work, write)
+
+
+def _forget(state: ClusterState, topic_name: str, work: TopicWork, cause: str) -> list[Effect]:
+    """A topic is gone: what was asked of it, or begun, is not meant for another one of its name."""
+    effects = tell_deleted(state, *state.forget_topic(topic_name), cause)
+    message = f"topic {topic_name!r} was deleted"
+    for wish in work.wishes:
+        effects += turn_away(state, wish, topic_name, Refusal.UNKNOWN_TOPIC, message)
+    work.wishes.clear()
+    for name in [name for name in state.moving.under_way if name.topic == topic_name]:
+        state.moving.note(name, None)
+    work.abandoned.clear()
+    work.deletion = None
+    return effects
 
 
 def _take_marker(state: ClusterState, topic_name: str, work: TopicWork, news: _News) -> None:
@@ -236,9 +248,8 @@ def _take_read(
     work.newcomer = None
     if known is not None and (read is None or read.topic_id != known.topic_id):
         # A hand took it away, or this controller did in a multi whose answer was lost.
-        effects += tell_deleted(state, *state.forget_topic(topic_name), cause)
+        effects += _forget(state, topic_name, work, cause)
         work.orphan_markers[known.topic_id] = None
-        work.deletion = None
         known = None
     news = _News(cause)
     if read is None:

@@ -1,0 +1,60 @@
+"""What was asked of a topic, or left of it, never happens to another topic that bears its name later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hightide_controller.core import effects as ef
+from hightide_controller.core import events as ev
+from hightide_controller.core import requests as rq
+from hightide_controller.core import writes as wr
+from hightide_controller.core.partition import TopicPartition
+from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, topic
+from unit.controller.moving_world import begun, replicas, world_of
+
+OTHER_ID = "0" * 31 + "2"
+
+
+def replace_by_hand(world: World, other: ev.Topic) -> None:
+    """A hand deletes the topic znode and creates another one; the watch tells."""
+    world.zk.remove_by_hand(other.name)
+    world.zk.put(other)
+    found = world.zk.read_topic(other.name)
+    assert found is not None
+    world.send(ev.TopicsChanged(added=(found,)))
+
+
+def test_a_move_that_ended_with_its_topic_is_not_taken_back_in_a_namesake() -> None:
+    world = begun(world_of((1, 2)), 3)
+    world.send(rq.DeleteTopicRequested(2, "flights"))
+    world.settle()
+    assert world.state.work == {}
+    world.zk.put(replace(topic((1, 2, 3)), topic_id=OTHER_ID))
+    found = world.zk.read_topic("flights")
+    assert found is not None
+    world.send(ev.TopicsChanged(added=(found,)))
+    world.settle()
+    assert replicas(world) == (1, 2, 3)
+    assert world.state.work == {}
+
+
+def test_a_shrink_that_was_asked_of_a_topic_takes_nothing_from_its_namesake() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2), (2, 1)),))
+    world.send(rq.RemovePartitionsRequested(2, "flights", 1))
+    replace_by_hand(world, replace(topic((1, 2), (2, 1)), topic_id=OTHER_ID))
+    world.settle()
+    assert world.topics["flights"].topic_id == OTHER_ID
+    assert len(world.topics["flights"].assignment) == 2
+    assert world.zookeeper[TopicPartition("flights", 1)].leader == 2
+    assert world.refusal().refusal is ef.Refusal.UNKNOWN_TOPIC
+
+
+def test_the_marker_of_a_topic_that_a_hand_replaced_goes_before_the_other_one_is_adopted() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2)),))
+    replace_by_hand(world, replace(topic((1, 2)), topic_id=""))
+    world.settle()
+    kinds = [type(write) for sent in world.writes for write in sent.writes]
+    assert kinds.index(wr.MarkerRemoved) < kinds.index(wr.MarkerCreated)
+    assert list(world.zk.markers.values()) == ["flights"]
+    assert TOPIC_ID not in world.zk.markers
+    assert world.zookeeper[FLIGHTS].leader == 1
