@@ -21,23 +21,23 @@ from hightide_runtime.zookeeper import WatchFired, ZooKeeperSession
 SERVICE = "hightide.v1.BrokerControlService"
 QUEUES = "/queues"
 READY = "ready"
+PINGS_ALLOWED = (
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+)
+"""Channels inside of a cluster ask every 10 s whether the other side is there (serving.py)."""
 
 
 async def answer(
     request: control_pb2.LeaderAndISRRequest, context: grpc.aio.ServicerContext[Any, Any]
 ) -> control_pb2.LeaderAndISRResponse:
-    """Answer LeaderAndISR with a result for each partition, as a broker does."""
-    results = [
-        control_pb2.ControlPartitionResult(topic_id=topic.topic_id, partition=each.partition)
-        for topic in request.topics
-        for each in topic.partitions
-    ]
-    return control_pb2.LeaderAndISRResponse(partitions=results)
+    """Obey, and answer when that is done. A broker adds a result for each partition; a queue has none."""
+    assert obey(request) > 0
+    return control_pb2.LeaderAndISRResponse()
 
 
-def obey(message: bytes) -> int:
-    """Parse a command from the queue; how many decisions it has."""
-    request = control_pb2.LeaderAndISRRequest.FromString(message)
+def obey(request: control_pb2.LeaderAndISRRequest) -> int:
+    """Look at each decision of a command; how many there are."""
     return sum(1 for topic in request.topics for each in topic.partitions if each.partition >= 0)
 
 
@@ -53,7 +53,7 @@ async def drain(session: ZooKeeperSession, broker_id: int) -> None:
         names = await session.children(queue, watch=True)
         paths = [f"{queue}/{name}" for name in names]
         for found in await asyncio.gather(*(session.get(path) for path in paths)):
-            assert obey(found.data) > 0
+            assert obey(control_pb2.LeaderAndISRRequest.FromString(found.data)) > 0
         await asyncio.gather(*(session.delete(path) for path in paths))
         # Removing them has fired the watch that was set with the list, so this returns at once then.
         await fired(session, queue)
@@ -70,7 +70,7 @@ async def fired(session: ZooKeeperSession, path: str) -> None:
 async def be_told(zookeeper: str, broker_id: int) -> None:
     """Serve until killed; print the port when ready."""
     session = await ZooKeeperSession.connect(zookeeper)
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=PINGS_ALLOWED)
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
         answer,
         request_deserializer=control_pb2.LeaderAndISRRequest.FromString,
