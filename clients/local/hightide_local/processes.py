@@ -17,6 +17,8 @@ from hightide_local.guard import Guard
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
 _KILL_WAIT_S = 10.0
 _POLL_S = 0.02
+_STOP_WAIT_S = 1.0
+_STOP_POLL_S = 0.001
 
 
 class ManagedProcess:
@@ -110,7 +112,8 @@ class ManagedProcess:
         return self._child.poll() if self._child is not None else None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; ClusterError where it does not run."""
+        """Send a signal; ClusterError where it does not run. After SIGSTOP, wait until all of it stands
+        still: what is asked of it from then on is not answered."""
         if not self.is_running():
             raise ClusterError(f"{self.name} does not run")
         assert self._process is not None
@@ -118,6 +121,22 @@ class ManagedProcess:
             os.kill(self._process.pid, number)
         except ProcessLookupError:
             raise ClusterError(f"{self.name} does not run") from None
+        deadline = time.monotonic() + _STOP_WAIT_S
+        while number == signal.SIGSTOP and not self._stands_still() and time.monotonic() < deadline:
+            time.sleep(_STOP_POLL_S)
+
+    def _stands_still(self) -> bool:
+        """Whether every thread is stopped; on systems that do not tell, the process as a whole."""
+        assert self._process is not None
+        threads = Path(f"/proc/{self._process.pid}/task")
+        try:
+            if not threads.is_dir():
+                return bool(self._process.status() == psutil.STATUS_STOPPED)
+            # The state stands behind the name, which is in parentheses and may hold anything.
+            states = [(each / "stat").read_text().rpartition(") ")[2][:1] for each in threads.iterdir()]
+        except (OSError, psutil.Error):
+            return False  # A thread ended meanwhile: look again.
+        return all(state in "Tt" for state in states)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it has ended; whether it has."""
