@@ -287,11 +287,13 @@ class TopicsChanged:
 
     A topic that was deleted and created again between two reads is in `added`, with its new id. What is
     about a topic that this controller knows already is a hint, and looked at by ReadTopics.
+    `is_everything`: all topics that can be understood are in `added`, those known too.
     """
 
     added: tuple[Topic, ...] = ()
     removed: tuple[str, ...] = ()
     cause: str = ""
+    is_everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)

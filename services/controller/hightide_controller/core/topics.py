@@ -151,6 +151,10 @@ def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]
         withdraw(state, f"{TOPICS}/{topic_name[:260]}")
         if topic_name in state.topics or (topic_name in state.work and state.work[topic_name].newcomer):
             state.want_read(topic_name, event.cause)
+    if event.is_everything:
+        # One that this controller created, and that went before its name was ever read.
+        for topic_name in sorted(state.topics.keys() - {topic.name for topic in event.added}):
+            state.want_read(topic_name, event.cause)
     names, effects = add_topics(state, fresh)
     return effects + reconsider(state, names, event.cause)
 
