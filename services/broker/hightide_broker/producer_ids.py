@@ -11,13 +11,14 @@ from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import ProducerIdsZnode
+from hightide_runtime.znodes import ProducerIdsZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import (
     BadVersion,
     ConnectionLost,
     NodeExists,
     NoNode,
     SessionExpired,
+    ZooKeeperRefused,
     ZooKeeperSession,
 )
 
@@ -40,7 +41,13 @@ class ProducerIds:
             if self._next == self._end:
                 try:
                     self._next = await self._take_block()
-                except (ConnectionLost, SessionExpired) as error:
+                except ZnodeGarbage as error:
+                    raise ServiceError(
+                        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+                        f"no producer ids can be had, since {error}; write a number into it that is larger "
+                        f"than any id in use, as {ProducerIdsZnode(10**12).encode().decode()}",
+                    ) from error
+                except (ConnectionLost, SessionExpired, ZooKeeperRefused) as error:
                     raise ServiceError(
                         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
                         f"no producer ids can be had while ZooKeeper does not answer: {error}; try again",
@@ -58,8 +65,10 @@ class ProducerIds:
                 after = ProducerIdsZnode(first + ProducerIdsZnode.BLOCK_SIZE).encode()
                 await self._session.set(ProducerIdsZnode.path(), after, znode.version)
             except NoNode:
+                # Where a hand took it away, at least no id of this broker's is given out again.
+                anew = ProducerIdsZnode(self._end)
                 try:
-                    await self._session.create(ProducerIdsZnode.path(), ProducerIdsZnode(0).encode())
+                    await self._session.create(ProducerIdsZnode.path(), anew.encode())
                 except NodeExists:
                     continue
             except BadVersion:
