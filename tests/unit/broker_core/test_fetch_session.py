@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from hightide_broker.core.fetch_session import (
     Answer,
     FollowerSession,
@@ -10,6 +13,8 @@ from hightide_broker.core.fetch_session import (
     Position,
     SessionFault,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 Key = str
 
@@ -178,3 +183,86 @@ def test_a_follower_has_one_session_at_a_time() -> None:
     assert first.session_id != second.session_id
     sessions.close(2)
     assert list(sessions) == []
+
+
+def held_session(*keys: str) -> LeaderSession[str]:
+    """A session in which these partitions have something new."""
+    session: LeaderSession[str] = LeaderSession(1, 2, 3)
+    session.receive([(key, Position(1, 0)) for key in keys], ())
+    return session
+
+
+def test_what_is_held_is_not_touched_until_it_is_released_in_turn() -> None:
+    session = held_session("a", "b", "c")
+    session.hold("a")
+    session.hold("b")
+    assert not session.touch("a"), "an append wakes nobody for it"
+    assert list(session.touched()) == ["c"]
+    assert session.release() == "a"
+    assert list(session.touched()) == ["c", "a"]
+    session.hold("a")
+    session.hold("c", is_next=True)
+    assert [session.release() for _ in range(3)] == ["c", "b", "a"]
+    assert not session.is_holding
+
+
+def test_what_is_set_aside_comes_back_once() -> None:
+    session = held_session("a")
+    session.set_aside("a")
+    assert not session.touch("a")
+    assert not session.is_touched
+    assert session.bring_back("a")
+    assert list(session.touched()) == ["a"]
+    assert not session.bring_back("a")
+
+
+@pytest.mark.parametrize("wait", [LeaderSession.hold, LeaderSession.set_aside])
+def test_a_partition_that_waits_and_is_named_again_or_dropped_waits_no_more(
+    wait: Callable[[LeaderSession[str], str], None],
+) -> None:
+    session = held_session("a", "b")
+    wait(session, "a")
+    wait(session, "b")
+    session.receive([("a", Position(1, 5))], ("b",))
+    assert list(session.touched()) == ["a"]
+    assert not session.is_waiting("b")
+    assert not session.bring_back("b")
+
+
+@given(st.lists(st.tuples(st.sampled_from("ahrsbtmd"), st.integers(0, 2)), max_size=60))
+def test_nothing_new_is_ever_forgotten_however_it_waits(steps: list[tuple[str, int]]) -> None:
+    """Whatever a follower lacks is touched, held or set aside, unless it was sent and not named since."""
+    session = held_session("0", "1", "2")
+    ends = dict.fromkeys("012", 1)
+    positions: dict[str, int] = dict.fromkeys("012", 0)
+    sent: set[str] = set()
+    for step, number in steps:
+        key = str(number)
+        match step:
+            case "a":
+                ends[key] += 1
+                session.touch(key)
+            case "h":
+                session.hold(key)
+            case "r" if session.is_holding:
+                session.release()
+            case "s":
+                session.set_aside(key)
+            case "b":
+                session.bring_back(key)
+            case "t" if key in list(session.touched()):
+                answer = session.examine(key, leader_epoch=1, log_end_offset=ends[key], high_watermark=0)
+                if answer is not None:
+                    session.told(answer, 0)
+                    sent |= {key} if answer.has_batches else set()
+            case "m" if key in positions:
+                positions[key] = ends[key]
+                session.receive([(key, Position(1, positions[key]))], ())
+                sent.discard(key)
+            case "d":
+                session.drop(key)
+                positions.pop(key, None)
+            case _:
+                pass
+        lacking = {each for each, offset in positions.items() if offset < ends[each]} - sent
+        assert {each for each in lacking if not session.is_waiting(each)} == set()
