@@ -106,6 +106,8 @@ class ControllerStore:
         self._session = session
         self._parents_without_state: set[TopicPartition] = set()
         self._complaints: dict[str, str | None] = {}
+        self.unreadable_states: set[TopicPartition] = set()
+        """Whose leaderAndISR could not be understood when it was last read: the shell looks again."""
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
@@ -232,6 +234,7 @@ class ControllerStore:
         orphans: dict[str, str] = {}
         for path, found in (await self._session.multi_read(paths)).items():
             try:
+                TopicIdZnode.topic_id_of(paths[path])
                 name = TopicIdZnode.decode(found.data).topic
             except ZnodeGarbage as error:
                 self._complain(path, error.reason)
@@ -276,12 +279,18 @@ class ControllerStore:
 
     async def read_topics(self, names: Collection[str]) -> tuple[Topic, ...]:
         """These topics with their settings; those that cannot be understood are complained about."""
+        topics, _ = await self._read_topics(names)
+        return topics
+
+    async def _read_topics(self, names: Collection[str]) -> tuple[tuple[Topic, ...], frozenset[str]]:
+        """As `read_topics`, and the names of those that are there but cannot be understood."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
             self._complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         paths = [TopicZnode.path(name) for name in legal]
         found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in legal])
         topics: list[Topic] = []
+        unreadable: set[str] = set()
         for name, path in zip(legal, paths, strict=True):
             if path not in found:
                 self._complaints[path] = None
@@ -291,18 +300,21 @@ class ControllerStore:
                 self._complaints[path] = None
             except ZnodeGarbage as error:
                 self._complain(path, error.reason)
+                unreadable.add(name)
         markers = {_marker_path(topic) for topic in topics if topic.topic_id}
         standing = await self._session.multi_read(markers)
-        return tuple(
+        marked = tuple(
             replace(topic, has_marker=_names(standing.get(_marker_path(topic)), topic))
             if topic.topic_id
             else replace(topic, topic_id=uuid.uuid4().hex, has_marker=False, is_bare=True)
             for topic in topics
         )
+        return marked, frozenset(unreadable)
 
     async def read_everything_about(self, names: Collection[str], admin: AdminReader) -> TopicsRead:
         """The answer to ReadTopics: topic znodes, settings, states, and what is asked for below /admin."""
-        topics = {topic.name: topic for topic in await self.read_topics(names)}
+        readable, unreadable = await self._read_topics(names)
+        topics = {topic.name: topic for topic in readable}
         states = await self.read_states(
             TopicPartition(topic.name, partition)
             for topic in topics.values()
@@ -312,11 +324,10 @@ class ControllerStore:
         for topic in topics.values():
             leftovers |= await self._leftovers(topic, states)
         read = await admin.read_about(names)
-        unreadable = tuple(
-            name for name in names if name not in topics and self._complaints.get(TopicZnode.path(name))
-        )
         found = {name: topics.get(name) for name in names if name not in unreadable}
-        return TopicsRead(found, states, self._with_complaints(read.admin), leftovers, unreadable)
+        return TopicsRead(
+            found, states, self._with_complaints(read.admin), leftovers, tuple(sorted(unreadable))
+        )
 
     async def _leftovers(
         self, topic: Topic, states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -338,7 +349,9 @@ class ControllerStore:
                 beside.append(name)
         found = await self._session.multi_read(LeaderAndIsrZnode.path(*name) for name in beside)
         versions = {path: znode.version for path, znode in found.items()}
-        return {name: versions.get(LeaderAndIsrZnode.path(*name)) for name in beside}
+        leftovers = {name: versions.get(LeaderAndIsrZnode.path(*name)) for name in beside}
+        self._parents_without_state.update(name for name, version in leftovers.items() if version is None)
+        return leftovers
 
     def take_complaints(self) -> dict[str, str | None]:
         """What could not be understood since the last call: path → why; None: it can be now, or is gone."""
@@ -364,6 +377,11 @@ class ControllerStore:
                 states[name] = None if znode is None else _state_of(znode)
             except ZnodeGarbage as error:
                 self._complain(path, error.reason)
+                self.unreadable_states.add(name)
+            else:
+                if name in self.unreadable_states:
+                    self.unreadable_states.discard(name)
+                    self._complaints[path] = None
         return states
 
     def submit(self, effect: StoreLeaderAndIsr, traceparent: str) -> asyncio.Future[Event]:
@@ -451,9 +469,8 @@ class ControllerStore:
         znode = topic_znode(topic)
         operations.append(Create(TopicZnode.path(topic.name), znode.encode()))
         operations.append(Create(TopicIdZnode.path(znode.topic_id), TopicIdZnode(topic.name).encode()))
-        if topic.configs:
-            config = TopicConfigZnode(topic.configs).encode()
-            operations += await self._replacing(TopicConfigZnode.path(topic.name), config)
+        config = TopicConfigZnode(topic.configs).encode() if topic.configs else None
+        operations += await self._replacing(TopicConfigZnode.path(topic.name), config)
         try:
             await self._session.multi(operations)
         except BadVersion:
@@ -465,13 +482,14 @@ class ControllerStore:
             return TopicStoreRefused(effect.request_id, exists=False)
         return TopicStored(effect.request_id)
 
-    async def _replacing(self, path: str, data: bytes) -> Sequence[Operation]:
-        """Settings that an earlier topic of the name left behind must not stand in the way."""
+    async def _replacing(self, path: str, data: bytes | None) -> Sequence[Operation]:
+        """Settings that an earlier topic of the name left behind neither stand in the way nor hold."""
         try:
             left_behind = await self._session.exists(path)
         except (ConnectionLost, SessionExpired):
             left_behind = None  # the multi that follows fails for the same reason
-        return ([Delete(path, left_behind.version)] if left_behind else []) + [Create(path, data)]
+        deleted: list[Operation] = [Delete(path, left_behind.version)] if left_behind else []
+        return deleted if data is None else [*deleted, Create(path, data)]
 
 
 def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:

@@ -31,8 +31,10 @@ def dump(content: Json) -> bytes:
 
 def number_from_name(parent: str, name: str) -> int:
     """The number that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
-    if not (name.isascii() and name.isdigit()) or len(name) > 10 or int(name) > INT32_MAX:
-        raise ZnodeGarbage(f"{parent}/{name}", "its name is not a number from 0 to 2^31-1")
+    is_number = name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX
+    # "07" would be a second znode about what "7" is about.
+    if not is_number or str(int(name)) != name:
+        raise ZnodeGarbage(f"{parent}/{name}", "its name is not a number from 0 to 2^31-1, written plainly")
     return int(name)
 
 
@@ -119,3 +121,10 @@ def topic_id_in(fields: Fields) -> bytes:
     if not _TOPIC_ID.fullmatch(topic_id):
         raise fields.garbage("topic_id is not 32 hexadecimal digits")
     return bytes.fromhex(topic_id)
+
+
+def topic_id_from_name(parent: str, name: str) -> bytes:
+    """The topic id that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
+    if not _TOPIC_ID.fullmatch(name):
+        raise ZnodeGarbage(f"{parent}/{name}", "its name is not a topic id of 32 hexadecimal digits")
+    return bytes.fromhex(name)

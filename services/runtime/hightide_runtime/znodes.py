@@ -17,6 +17,7 @@ from hightide_runtime.znode_content import (
     ZnodeGarbage,
     dump,
     number_from_name,
+    topic_id_from_name,
     topic_id_in,
 )
 
@@ -279,6 +280,11 @@ class TopicIdZnode:
         assert len(topic_id) == 16, "a topic id is a UUID"
         return f"{TOPIC_IDS}/{topic_id.hex()}"
 
+    @staticmethod
+    def topic_id_of(name: str) -> bytes:
+        """The topic id of a child of /brokers/topic_ids; raises ZnodeGarbage where it is none."""
+        return topic_id_from_name(TOPIC_IDS, name)
+
     def encode(self) -> bytes:
         """The content as JSON."""
         return dump({"topic": self.topic})
@@ -286,7 +292,11 @@ class TopicIdZnode:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(Fields("/brokers/topic_ids/…", data).text("topic"))
+        fields = Fields("/brokers/topic_ids/…", data)
+        topic = fields.text("topic")
+        if not is_legal_topic_name(topic):
+            raise fields.garbage(f"no topic can be called {topic[:260]!r}")
+        return cls(topic)
 
 
 @dataclass(frozen=True, slots=True)

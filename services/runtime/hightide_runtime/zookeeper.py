@@ -37,8 +37,8 @@ from hightide_runtime.zookeeper_errors import (
     typed_error,
 )
 from hightide_runtime.zookeeper_operations import (
-    MAX_MULTI_BYTES,
     MAX_MULTI_OPERATIONS,
+    MAX_PACKET_BYTES,
     Check,
     Create,
     Delete,
@@ -240,6 +240,15 @@ class ZooKeeperSession:
         request = serialization.Sync(self._absolute("/"))
         await self._submit(request, "/", writes=False)
 
+    async def children_and_changes(self, path: str, *, watch: bool = False) -> tuple[list[str], int]:
+        """The names of the children, sorted, and how often any was created or deleted (cversion); NoNode.
+
+        A child that went and came again between two reads shows in the second figure only.
+        """
+        request = serialization.GetChildren2(self._absolute(path), self._on_kazoo_watch if watch else None)
+        names, stat = await self._submit(request, path, writes=False)
+        return sorted(names), stat.cversion
+
     async def watch_tree(self, path: str) -> None:
         """Deliver TreeChanged for every change of this znode and of all below it, until the connection ends.
 
@@ -287,7 +296,7 @@ class ZooKeeperSession:
         fails, nothing is applied, and the future raises the typed error of the operation that did.
         """
         assert 0 < len(operations) <= MAX_MULTI_OPERATIONS, len(operations)
-        assert sum(operation.size_bytes for operation in operations) <= MAX_MULTI_BYTES
+        assert sum(operation.size_bytes for operation in operations) <= MAX_PACKET_BYTES
         outcome: asyncio.Future[tuple[int, ...]] = self._loop.create_future()
         request = MultiRequest(tuple(operations), self._chroot)
         reply = self._submit(request, operations[0].path, writes=True)

@@ -1,0 +1,85 @@
+"""What the controller reads from a real ZooKeeper and writes to it, also among what hands have left there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from hightide_controller.admin_reader import AdminReader
+from hightide_controller.core import events as ev
+from hightide_controller.core.topic_rules import ASSIGNMENT_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX, size_fault
+from hightide_controller.core.writes import StoreWrites, TopicWrite
+from hightide_controller.store import ControllerStore
+from hightide_controller.write_operations import topic_znode
+from hightide_runtime.znodes import TopicIdZnode, TopicZnode
+from hightide_runtime.zookeeper import ZooKeeperSession
+
+FLIGHTS = ev.Topic("flights", "0" * 31 + "1", ((1, 2),))
+
+
+def with_store(hosts: str, test: Callable[[ZooKeeperSession, ControllerStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        session = await ZooKeeperSession.connect(hosts, session_timeout_ms=20_000)
+        try:
+            await session.ensure_cluster_id()
+            await test(session, ControllerStore(session))
+        finally:
+            await session.close()
+
+    asyncio.run(run())
+
+
+async def put(session: ZooKeeperSession, topic: ev.Topic) -> None:
+    await session.create(TopicZnode.path(topic.name), topic_znode(topic).encode())
+    await session.create(TopicIdZnode.path(bytes.fromhex(topic.topic_id)), TopicIdZnode(topic.name).encode())
+
+
+def test_a_topic_that_a_hand_has_garbled_is_not_taken_for_one_that_is_gone(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await session.create("/brokers/topics/flights", b"{")
+        reading = asyncio.create_task(store.read_everything_about(["flights"], AdminReader(session)))
+        while not reading.done():
+            # As whoever else reads does, to bring complaints to the core.
+            store.take_complaints()
+            await asyncio.sleep(0)
+        read = await reading
+        assert read.topics == {}
+        assert read.unreadable == ("flights",)
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_nonsense_among_the_markers_is_complained_about_and_left_alone(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        orphan, illegal = "a" * 32, "b" * 32
+        await put(session, FLIGHTS)
+        await session.create(f"/brokers/topic_ids/{orphan}", b'{"topic":"old"}')
+        await session.create(f"/brokers/topic_ids/{illegal}", b'{"topic":"../old"}')
+        await session.create("/brokers/topic_ids/old", b'{"topic":"old"}')
+        await session.create(f"/brokers/topic_ids/{'C' * 32}", b'{"topic":"old"}')
+        snapshot = await store.read_snapshot(AdminReader(session))
+        assert snapshot.orphan_markers == {orphan: "old"}
+        complained = {path for path, message in snapshot.admin.complaints.items() if message}
+        assert complained == {f"/brokers/topic_ids/{name}" for name in (illegal, "old", "C" * 32)}
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> None:
+    replicas = tuple(2_000_000_000 + number for number in range(2))
+    assignment = (replicas,) * PARTITIONS_PER_TOPIC_MAX
+    while size_fault(assignment) is None:
+        assignment = (*assignment[1:], (*assignment[0], 2_000_000_007))
+    assignment = (*assignment[1:], replicas)
+    epochs = dict.fromkeys(range(PARTITIONS_PER_TOPIC_MAX), 2_000_000_000)
+    largest = ev.Topic("flights", FLIGHTS.topic_id, assignment, first_leader_epochs=epochs)
+    assert len(topic_znode(largest).encode()) > ASSIGNMENT_BYTES_MAX
+
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        outcome = await store.store_writes(StoreWrites(7, None, (TopicWrite(largest, 0),)), "")
+        assert outcome == ev.StoreCommitted(7)
+        (read,) = await store.read_topics(["flights"])
+        assert read.assignment == assignment
+
+    with_store(zookeeper_hosts, test)
