@@ -7,11 +7,13 @@ raises `ZnodeGarbage`.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 Json: TypeAlias = Mapping[str, Any]
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+#: The largest epoch that is read: a million later ones still fit into the messages that carry them.
+EPOCH_MAX = INT32_MAX - 1_000_000
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -90,14 +92,14 @@ class Fields:
     def text(self, name: str) -> str:
         """The field as text that is not empty."""
         value = self.value(name)
-        if not isinstance(value, str) or not value:
+        if not is_text(value) or not value:
             raise self.garbage(f"field {name} is not a text")
         return value
 
     def optional_text(self, name: str) -> str:
         """The field as text, empty where it is absent."""
         value = self._fields.get(name, "")
-        return value if isinstance(value, str) else ""
+        return value if is_text(value) else ""
 
     def mapping(self, name: str) -> Mapping[str, object]:
         """The field as a JSON object."""
@@ -113,6 +115,13 @@ class Fields:
         if len(set(value)) != len(value):
             raise self.garbage(f"{what} names a broker twice")
         return tuple(value)
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether this is text that can be told on; JSON also spells halves of characters, as no message does."""
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def topic_id_in(fields: Fields) -> bytes:

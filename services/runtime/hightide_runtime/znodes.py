@@ -12,10 +12,12 @@ from typing import Self
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.trace_context import is_traceparent
 from hightide_runtime.znode_content import (
+    EPOCH_MAX,
     INT64_MAX,
     Fields,
     ZnodeGarbage,
     dump,
+    is_text,
     number_from_name,
     topic_id_from_name,
     topic_id_in,
@@ -131,7 +133,7 @@ class ControllerEpochZnode:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(Fields("/controller_epoch", data).integer("controller_epoch"))
+        return cls(Fields("/controller_epoch", data).integer("controller_epoch", maximum=EPOCH_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class TopicZnode:
             tuple(partitions),
             {
                 number_from_name("/brokers/topics/…/first_leader_epochs", name): fields.checked_integer(
-                    epoch, f"first_leader_epochs.{name}"
+                    epoch, f"first_leader_epochs.{name}", maximum=EPOCH_MAX
                 )
                 for name, epoch in first_epochs.items()
             },
@@ -356,7 +358,7 @@ class LeaderAndIsrZnode:
             raise fields.garbage("isr is empty: the last member in sync is always kept")
         return cls(
             fields.integer("leader", minimum=-1),
-            fields.integer("leader_epoch"),
+            fields.integer("leader_epoch", maximum=EPOCH_MAX),
             isr,
             fields.integer("controller_epoch"),
             traceparent if is_traceparent(traceparent) else "",
@@ -384,9 +386,9 @@ class TopicConfigZnode:
         """Read the content; raises ZnodeGarbage. The controller says whether the settings make sense."""
         fields = Fields("/config/topics/…", data)
         configs = fields.mapping("configs")
-        texts = {name: value for name, value in configs.items() if isinstance(value, str)}
+        texts = {name: value for name, value in configs.items() if is_text(name) and is_text(value)}
         if len(texts) != len(configs):
-            raise fields.garbage("a setting's value is not a string")
+            raise fields.garbage("a setting's value is not a text")
         return cls(texts)
 
 

@@ -57,7 +57,7 @@ ids = st.integers(0, 2**31 - 1)
 leader_and_isr = st.builds(
     LeaderAndIsrZnode,
     leader=st.integers(-1, 2**31 - 1),
-    leader_epoch=ids,
+    leader_epoch=st.integers(0, 2**31 - 1_000_001),
     isr=st.lists(ids, min_size=1, max_size=5, unique=True).map(tuple),
     controller_epoch=ids,
     traceparent=st.sampled_from(["", TRACEPARENT]),
@@ -162,12 +162,42 @@ def test_an_empty_isr_is_refused_since_the_last_member_is_always_kept() -> None:
         LeaderAndIsrZnode.decode(b'{"leader":1,"leader_epoch":1,"isr":[],"controller_epoch":1}')
 
 
+def test_half_a_character_is_no_text_since_no_message_could_tell_it() -> None:
+    for decoder, content in (
+        (BrokerZnode, b'{"host":"\\ud800","port":1,"started_at_ms":0}'),
+        (TopicIdZnode, b'{"topic":"\\udfff"}'),
+        (TopicConfigZnode, b'{"configs":{"flush":"\\ud800"}}'),
+        (TopicConfigZnode, b'{"configs":{"\\ud800":"true"}}'),
+    ):
+        with pytest.raises(ZnodeGarbage):
+            decoder.decode(content)
+
+
+def test_an_epoch_after_which_hardly_another_could_follow_is_garbage() -> None:
+    for decoder, content in (
+        (LeaderAndIsrZnode, b'{"leader":1,"leader_epoch":2147483647,"isr":[1],"controller_epoch":1}'),
+        (ControllerEpochZnode, b'{"controller_epoch":2147483647}'),
+        (TopicZnode, TopicZnode(bytes(16), ((1,),), {1: 2**31 - 1}).encode()),
+    ):
+        with pytest.raises(ZnodeGarbage, match="whole number"):
+            decoder.decode(content)
+
+
+def test_a_marker_names_a_topic_by_its_id_and_a_legal_name() -> None:
+    assert TopicIdZnode.topic_id_of("0" * 31 + "a") == bytes(15) + b"\x0a"
+    for name in ("", "flights", "0" * 31, "A" * 32):
+        with pytest.raises(ZnodeGarbage, match="topic id"):
+            TopicIdZnode.topic_id_of(name)
+    with pytest.raises(ZnodeGarbage, match="called"):
+        TopicIdZnode.decode(b'{"topic":"../flights"}')
+
+
 def test_a_forged_traceparent_is_left_out_since_it_decides_nothing() -> None:
     content = b'{"leader":1,"leader_epoch":1,"isr":[1],"controller_epoch":1,"traceparent":"x\\n"}'
     assert LeaderAndIsrZnode.decode(content).traceparent == ""
 
 
-@pytest.mark.parametrize("name", ["", "-1", "x", "١", "99999999999", "1.0", " 1"])
+@pytest.mark.parametrize("name", ["", "-1", "x", "١", "99999999999", "1.0", " 1", "01", "00"])
 def test_a_child_whose_name_is_no_number_is_a_typed_error(name: str) -> None:
     with pytest.raises(ZnodeGarbage):
         partition_of(name)
