@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hightide_broker.registration import Registration
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import BrokerZnode
+from hightide_runtime.znodes import BrokerIncarnationZnode, BrokerZnode
 from hightide_runtime.zookeeper import Create, Delete, NoNode, Znode, ZooKeeperSession
 
 PATH = BrokerZnode.path(1)
@@ -132,13 +132,26 @@ def test_the_id_of_a_broker_that_lives_elsewhere_is_not_taken(zookeeper_hosts: s
     asyncio.run(run())
 
 
+def test_a_broker_started_by_mistake_does_not_keep_the_right_one_out_of_its_isrs(
+    zookeeper_hosts: str,
+) -> None:
+    async def run() -> object:
+        async with connected(zookeeper_hosts) as session, connected(zookeeper_hosts) as other:
+            await other.create(PATH, BrokerZnode("127.0.0.1", 9999, 1).encode(), ephemeral=True)
+            with pytest.raises(StartupError, match=r"another process at 127\.0\.0\.1:9999"):
+                await Registration(session, 1, OURS).begin_life(PATIENCE_S)
+            return await session.exists(BrokerIncarnationZnode.path(1))
+
+    assert asyncio.run(run()) is None
+
+
 def test_each_life_of_a_broker_has_the_next_incarnation(zookeeper_hosts: str) -> None:
     async def run() -> list[int]:
         lives = []
         async with connected(zookeeper_hosts) as session:
             for _ in range(3):
                 registration = Registration(session, 1, OURS)
-                await registration.begin_life()
+                await registration.begin_life(PATIENCE_S)
                 lives.append(registration.incarnation)
         return lives
 

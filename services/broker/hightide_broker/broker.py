@@ -70,7 +70,7 @@ class Broker:
                 settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker
             )
             try:
-                await parts.take_over_from_zookeeper()
+                await parts.take_over_from_zookeeper(_patience_s(settings))
                 await self._serve(session, parts, stopping)
             finally:
                 await parts.close()

@@ -142,13 +142,14 @@ class Parts:
         )  # fmt: skip
         return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
 
-    async def take_over_from_zookeeper(self) -> None:
+    async def take_over_from_zookeeper(self, patience_s: float) -> None:
         """Start the replicas that ZooKeeper assigns to this broker, in the roles that it says (V3 section E).
 
-        Raises ZooKeeperError, StorageError, StartupError.
+        `patience_s`: how long to wait until another registration of our id is gone. Raises ZooKeeperError,
+        StorageError, StartupError.
         """
         started = time.monotonic()
-        await self.registration.begin_life()
+        await self.registration.begin_life(patience_s)
         stored = await read_cluster(self._session, self._settings.broker_id)
         trusts = await look_at_disks(self._directories, stored.decisions)
         stored = await leave_doubtful_isrs(self._session, self._settings.broker_id, trusts, stored)

@@ -59,10 +59,15 @@ class Registration:
         self.broker_epoch = -1
         """The czxid of the last registration; followers speak under it also while a new one is made."""
 
-    async def begin_life(self) -> None:
+    async def begin_life(self, patience_s: float) -> None:
         """Take the next incarnation. Called once, before anything is read of what this broker is in sync for:
-        from here on no leader can take it into an ISR for what an earlier life had. Raises ZooKeeperError.
+        from here on no leader can take it into an ISR for what an earlier life had.
+
+        Before that, another process that is registered under this id is waited for as in `register`: one
+        that was started by mistake must not keep the right one out of its ISRs. Raises ZooKeeperError,
+        StartupError.
         """
+        await self._until_alone(patience_s)
         path, data = BrokerIncarnationZnode.path(self._broker_id), BrokerIncarnationZnode.encode()
         try:
             self.incarnation = await self._session.set(path, data, -1)
@@ -207,6 +212,20 @@ class Registration:
         except (NoNode, BadVersion, NodeExists):
             return None
         return await self._session.get(path)
+
+    async def _until_alone(self, patience_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + patience_s
+        while True:
+            try:
+                found = await self._session.get(self.path)
+            except NoNode:
+                return
+            if self._address_of(found) == HostPort(self._znode.host, self._znode.port):
+                return
+            if loop.time() > give_up_at:
+                await self._refuse_to_share_an_id()
+            await asyncio.sleep(RETRY_S)
 
     async def _refuse_to_share_an_id(self) -> None:
         try:
