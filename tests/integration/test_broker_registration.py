@@ -101,6 +101,18 @@ def test_a_znode_of_no_session_in_the_place_of_the_registration_is_replaced(zook
     with_registration(zookeeper_hosts, test)
 
 
+def test_a_broker_starts_over_a_znode_of_no_session_in_its_place(zookeeper_hosts: str) -> None:
+    async def run() -> None:
+        async with connected(zookeeper_hosts) as session:
+            await session.create(PATH, b"nonsense")
+            registration = Registration(session, 1, OURS)
+            await registration.begin_life(0)
+            await registration.register(0)
+            assert (await session.get(PATH)).data == OURS.encode()
+
+    asyncio.run(run())
+
+
 def test_what_a_hand_writes_into_the_registration_is_mended_under_the_same_broker_epoch(
     zookeeper_hosts: str,
 ) -> None:

@@ -202,9 +202,7 @@ class Registration:
             return None
         if found.ephemeral_owner == self._session.session_id:
             return found  # ours: an earlier attempt whose answer was lost
-        # One that belongs to no session is no broker's: a hand made it.
-        is_theirs = self._address_of(found) != HostPort(self._znode.host, self._znode.port)
-        if is_theirs and found.ephemeral_owner != 0:
+        if self._is_another_s(found):
             return None
         try:
             await self._session.multi([Delete(path, found.version), Create(path, data, ephemeral=True)])
@@ -221,7 +219,7 @@ class Registration:
                 found = await self._session.get(self.path)
             except NoNode:
                 return
-            if self._address_of(found) == HostPort(self._znode.host, self._znode.port):
+            if not self._is_another_s(found):
                 return
             if loop.time() > give_up_at:
                 await self._refuse_to_share_an_id()
@@ -237,6 +235,12 @@ class Registration:
                 f"broker id {self._broker_id} is registered by another process at {self._address_of(found)} "
                 f"(znode {self.path}); give this one another --broker-id, or stop that one"
             )
+
+    def _is_another_s(self, found: Znode) -> bool:
+        """Whether it may be another process's registration: not one at our own address, since the port is
+        ours, nor one of no session, which a hand made."""
+        is_elsewhere = self._address_of(found) != HostPort(self._znode.host, self._znode.port)
+        return is_elsewhere and found.ephemeral_owner != 0
 
     @staticmethod
     def _address_of(found: Znode) -> HostPort | None:
