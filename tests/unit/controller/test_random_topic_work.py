@@ -116,10 +116,10 @@ class Schedule:
     # ---- by hand
 
     def add_by_hand(self) -> None:
-        self.world.zk.additions[self.partition()] = ev.AdditionZnode(self.replicas(), self.dice.randrange(9))
+        self.world.zk.additions[self.partition()] = ev.AdditionZnode(self.replicas(), self.dice.getrandbits(40))
 
     def remove_by_hand(self) -> None:
-        self.world.zk.removals[self.partition()] = ev.RemovalZnode(self.dice.randrange(9))
+        self.world.zk.removals[self.partition()] = ev.RemovalZnode(self.dice.getrandbits(40))
 
     def intend(self) -> None:
         self.world.zk.deletions.setdefault(self.name(), ev.DeletionZnode("", self.dice.randrange(9)))
@@ -132,7 +132,7 @@ class Schedule:
 
     def configure_by_hand(self) -> None:
         value = self.dice.choice(("5", "nonsense"))
-        self.world.zk.configs[self.name()] = ({"segment.ms": value}, self.dice.randrange(99))
+        self.world.zk.configs[self.name()] = ({"segment.ms": value}, self.dice.getrandbits(40))
 
     def put_topic(self) -> None:
         name = self.name()
