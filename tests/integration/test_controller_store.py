@@ -7,7 +7,12 @@ from collections.abc import Awaitable, Callable
 
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import events as ev
-from hightide_controller.core.topic_rules import ASSIGNMENT_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX, size_fault
+from hightide_controller.core.topic_rules import (
+    ASSIGNMENT_BYTES_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    partition_bytes,
+    size_fault,
+)
 from hightide_controller.core.writes import StoreWrites, TopicWrite
 from hightide_controller.store import ControllerStore
 from hightide_controller.write_operations import topic_znode
@@ -66,11 +71,13 @@ def test_nonsense_among_the_markers_is_complained_about_and_left_alone(zookeeper
 
 
 def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> None:
-    replicas = tuple(2_000_000_000 + number for number in range(2))
-    assignment = (replicas,) * PARTITIONS_PER_TOPIC_MAX
-    while size_fault(assignment) is None:
-        assignment = (*assignment[1:], (*assignment[0], 2_000_000_007))
-    assignment = (*assignment[1:], replicas)
+    two = (2_000_000_000, 2_000_000_001)
+    size_bytes = sum(partition_bytes(*pair) for pair in enumerate((two,) * PARTITIONS_PER_TOPIC_MAX))
+    with_three = (ASSIGNMENT_BYTES_MAX - size_bytes) // 11
+    three = (*two, 2_000_000_002)
+    assignment = (three,) * with_three + (two,) * (PARTITIONS_PER_TOPIC_MAX - with_three)
+    assert size_fault(assignment) is None
+    assert size_fault((three, *assignment)) is not None
     epochs = dict.fromkeys(range(PARTITIONS_PER_TOPIC_MAX), 2_000_000_000)
     largest = ev.Topic("flights", FLIGHTS.topic_id, assignment, first_leader_epochs=epochs)
     assert len(topic_znode(largest).encode()) > ASSIGNMENT_BYTES_MAX
@@ -81,5 +88,19 @@ def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> N
         assert outcome == ev.StoreCommitted(7)
         (read,) = await store.read_topics(["flights"])
         assert read.assignment == assignment
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_a_topic_that_no_write_could_hold_is_left_alone_with_a_complaint(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        replicas = ",".join(str(2_000_000_000 + number) for number in range(40))
+        znode = "{" + ",".join(f'"{number}":[{replicas}]' for number in range(1_000)) + "}"
+        await session.create("/brokers/topics/flights", znode.encode())
+        snapshot = await store.read_snapshot(AdminReader(session))
+        assert snapshot.topics == ()
+        assert "bytes" in (snapshot.admin.complaints["/brokers/topics/flights"] or "")
+        read = await store.read_everything_about(["flights"], AdminReader(session))
+        assert read.unreadable == ("flights",)
 
     with_store(zookeeper_hosts, test)

@@ -7,6 +7,7 @@ that moves it. What cannot be decoded is logged and left alone: a hand may have 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -61,6 +62,7 @@ from hightide_controller.core.events import (
     TopicStoreRefused,
 )
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.topic_rules import layout_fault
 from hightide_controller.core.writes import (
     AdditionDone,
     PartitionRemoved,
@@ -106,6 +108,8 @@ class ControllerStore:
         self._session = session
         self._parents_without_state: set[TopicPartition] = set()
         self._complaints: dict[str, str | None] = {}
+        self._unreadable_topics: set[str] = set()
+        """Paths of topic znodes that could not be understood when they were last read."""
         self.unreadable_states: set[TopicPartition] = set()
         """Whose leaderAndISR could not be understood when it was last read: the shell looks again."""
 
@@ -292,15 +296,18 @@ class ControllerStore:
         topics: list[Topic] = []
         unreadable: set[str] = set()
         for name, path in zip(legal, paths, strict=True):
-            if path not in found:
-                self._complaints[path] = None
-                continue
             try:
-                topics.append(_topic_of(name, found[path], found.get(TopicConfigZnode.path(name))))
-                self._complaints[path] = None
+                if path in found:
+                    topics.append(_topic_of(name, found[path], found.get(TopicConfigZnode.path(name))))
             except ZnodeGarbage as error:
                 self._complain(path, error.reason)
+                self._unreadable_topics.add(path)
                 unreadable.add(name)
+                continue
+            if path in self._unreadable_topics:
+                # Not of others: that the core cannot act on one is its own complaint.
+                self._unreadable_topics.discard(path)
+                self._complaints[path] = None
         markers = {_marker_path(topic) for topic in topics if topic.topic_id}
         standing = await self._session.multi_read(markers)
         marked = tuple(
@@ -497,12 +504,12 @@ def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
     by the AdminReader, and do not hold.
     """
     znode = TopicZnode.decode(found.data)
+    if (fault := layout_fault(znode.partitions)) is not None:
+        raise ZnodeGarbage(found.path, fault)
     configs: dict[str, str] = {}
     if config is not None:
-        try:
+        with contextlib.suppress(ZnodeGarbage):
             configs = dict(TopicConfigZnode.decode(config.data).configs)
-        except ZnodeGarbage as error:
-            _log.error("the settings of topic %s do not hold: %s", name, error)
     return Topic(
         name,
         znode.topic_id.hex(),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core import writes as wr
+from hightide_controller.core.machine import step
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, crashes, led, lost_answers, topic
 
 BARE = replace(topic((1, 2), (2, 1)), topic_id="")
@@ -104,3 +105,15 @@ def test_a_topic_of_the_same_name_is_not_created_meanwhile() -> None:
     world = appears()
     world.send(ev.CreateTopicRequested(1, "flights", TOPIC_ID, 1, 1))
     assert world.refusal().refusal is ef.Refusal.TOPIC_ALREADY_EXISTS
+
+
+def test_whom_a_hand_takes_out_of_the_topic_znode_leaves_the_isr() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2)),), states={FLIGHTS: led(1, 1, 2)})
+    world.zk.topics["flights"] = replace(world.zk.topics["flights"], assignment=((1,),), version=1)
+    other = replace(topic((1,)), topic_id="f" * 32)
+    world.state, effects = step(world.state, ev.TopicsChanged(added=(other,)))
+    (read,) = effects
+    assert isinstance(read, ef.ReadTopics)
+    world.state, effects = step(world.state, world.zk.read(read.names))
+    (store,) = [each for each in effects if isinstance(each, ef.StoreLeaderAndIsr)]
+    assert store.changes[0].decided.isr == (1,)

@@ -41,6 +41,7 @@ from hightide_controller.core.writes import (
     DeletionAdopted,
     DeletionDone,
     MarkerCreated,
+    MarkerRaised,
     MarkerRemoved,
     PartitionRemoved,
     ReassignmentDone,
@@ -106,6 +107,8 @@ def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Wr
                     config_version=known.config_version,
                 )
                 news.altered = state.alter_topic(written)
+        case MarkerRaised():
+            pass  # Only leaders mind its version.
         case MarkerCreated():
             _take_marker(state, topic_name, work, news)
         case Change(name, _, decided):
@@ -171,7 +174,15 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
             work.orphan_markers.pop(topic_id, None)
         case ThrottleWrite():
             raise AssertionError("the speed limit is no topic's")
-        case TopicWrite() | MarkerCreated() | Change() | ConfigWrite() | PartitionRemoved() | TopicRemoved():
+        case (
+            TopicWrite()
+            | MarkerCreated()
+            | MarkerRaised()
+            | Change()
+            | ConfigWrite()
+            | PartitionRemoved()
+            | TopicRemoved()
+        ):
             raise AssertionError(write)
         case _:
             assert_never(write)
@@ -278,7 +289,8 @@ def _take_read(
         if wish.is_begun and waiter is not None:
             waiter.undecided.update(news.altered.added)
             wait_for_acknowledgement(waiter, effects)
-    return effects + reconsider(state, _known(state, {*news.altered.added, *news.decided}), cause)
+    touched = {*news.altered.added, *news.altered.moved, *news.decided}
+    return effects + reconsider(state, _known(state, touched), cause)
 
 
 def _is_thought_new(state: ClusterState, name: TopicPartition) -> bool:

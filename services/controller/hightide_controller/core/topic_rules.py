@@ -15,6 +15,7 @@ __all__ = [
     "PARTITIONS_PER_TOPIC_MAX",
     "Fault",
     "assignment_fault",
+    "layout_fault",
     "name_fault",
     "partition_bytes",
     "request_fault",
@@ -53,6 +54,13 @@ def assignment_fault(
                 names = "none" if known is None else ", ".join(str(known_id) for known_id in sorted(known))
                 return f"partition {partition} names broker {broker_id}, which is not alive; alive: {names}"
     return None
+
+
+def layout_fault(assignment: Sequence[Sequence[int]]) -> str | None:
+    """Whether a topic znode that a hand wrote can be acted on; it may name brokers that are not there."""
+    if not 1 <= len(assignment) <= PARTITIONS_PER_TOPIC_MAX:
+        return f"{len(assignment)} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX:,}"
+    return size_fault(assignment) or assignment_fault(assignment, known=None)
 
 
 def partition_bytes(partition: int, replicas: Sequence[int]) -> int:

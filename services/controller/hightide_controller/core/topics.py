@@ -29,8 +29,7 @@ from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.purposes import CreatesTopic
 from hightide_controller.core.stores import reconsider
 from hightide_controller.core.topic_rules import (
-    PARTITIONS_PER_TOPIC_MAX,
-    assignment_fault,
+    layout_fault,
     name_fault,
     request_fault,
     size_fault,
@@ -170,7 +169,7 @@ def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[Topic
         if topic.name in state.topics:
             continue
         subject = f"{TOPICS}/{topic.name[:260]}"
-        if (fault := _fault_of(topic)) is not None:
+        if (fault := name_fault(topic.name) or layout_fault(topic.assignment)) is not None:
             effects += complain(state, subject, f"this topic is left alone: {fault}")
             continue
         withdraw(state, subject)
@@ -186,12 +185,3 @@ def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[Topic
             heed_intent(state, topic.name)
             state.mark_due(topic.name, "")
     return names, effects
-
-
-def _fault_of(topic: Topic) -> str | None:
-    """Why a topic znode is not one that this controller can act on."""
-    if (fault := name_fault(topic.name)) is not None:
-        return fault
-    if not 1 <= len(topic.assignment) <= PARTITIONS_PER_TOPIC_MAX:
-        return f"{len(topic.assignment)} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX:,}"
-    return assignment_fault(topic.assignment, known=None)
