@@ -30,6 +30,7 @@ from hightide_controller.core.writes import (
     DeletionAdopted,
     DeletionDone,
     MarkerCreated,
+    MarkerRaised,
     MarkerRemoved,
     PartitionRemoved,
     ReassignmentDone,
@@ -73,6 +74,9 @@ def operations_of(
             return _topic_removed(write)
         case MarkerCreated(topic_name=name, topic_id=topic_id):
             return [Create(TopicIdZnode.path(bytes.fromhex(topic_id)), TopicIdZnode(name).encode())]
+        case MarkerRaised(topic_name=name, topic_id=topic_id):
+            # Any version: it is only ever raised, and that under the check of /controller_epoch.
+            return [SetData(TopicIdZnode.path(bytes.fromhex(topic_id)), TopicIdZnode(name).encode(), -1)]
         case MarkerRemoved(topic_id=topic_id):
             return [Delete(TopicIdZnode.path(bytes.fromhex(topic_id)), -1)]
         case ConfigWrite(topic_name=name, configs=configs, expected_version=expected):

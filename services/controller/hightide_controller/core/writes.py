@@ -19,6 +19,7 @@ __all__ = [
     "DeletionAdopted",
     "DeletionDone",
     "MarkerCreated",
+    "MarkerRaised",
     "MarkerRemoved",
     "PartitionRemoved",
     "ReassignmentDone",
@@ -68,6 +69,17 @@ class TopicRemoved:
 @dataclass(frozen=True, slots=True)
 class MarkerCreated:
     """Create /brokers/topic_ids/[topic id] for a topic that has none."""
+
+    topic_name: str
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRaised:
+    """Give /brokers/topic_ids/[topic id] another version, since partitions of the topic go with this multi.
+
+    A leader that does not know of it can then not write into a partition that gets the number later.
+    """
 
     topic_name: str
     topic_id: str
@@ -181,6 +193,7 @@ Write = (
     | TopicWrite
     | TopicRemoved
     | MarkerCreated
+    | MarkerRaised
     | MarkerRemoved
     | ConfigWrite
     | PartitionRemoved
