@@ -19,7 +19,8 @@ THROUGHPUT_KEYS = (
 FAILOVER_KEYS = (
     "create_ms", "settle_s", "idle_cpu_percent", "zookeeper_idle_cpu_percent",
     "broker_rss_mb", "controller_rss_mb", "zookeeper_rss_mb",
-    "detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "all_led_ms", "first_commit_ms", "failover_cpu_s",
+    "detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "all_led_ms", "first_commit_ms", "multis_refused",
+    "failover_cpu_s",
     "unavailable_ms_max", "unavailable_ms_p50", "rejoin_ms", "takeover_ms",
     "lost", "duplicated", "client_errors",
 )  # fmt: skip

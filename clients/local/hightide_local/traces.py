@@ -87,6 +87,8 @@ class FailoverSummary:
     first_commit_ms: float | None
     all_led_ms: float | None = None
     takeover_ms: float | None = None
+    multis_refused: int = 0
+    """Multis that a stale version rolled back, each with all of its partitions."""
 
 
 def read_spans(directory: Path) -> list[SpanRecord]:
@@ -150,6 +152,10 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
         first_commit_ms=_ms(commits, lambda found: min(span.end_us for span in found) - origin_us),
         all_led_ms=_number(root.get("all_led_ms")),
         takeover_ms=_number(root.get("takeover_ms")),
+        multis_refused=sum(
+            span.attributes.get("outcome") == "StoreRefused"
+            for span in trace.named(telemetry.ZOOKEEPER_MULTI)
+        ),
     )
 
 

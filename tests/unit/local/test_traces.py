@@ -58,6 +58,16 @@ def test_a_failover_is_summed_up_from_its_spans() -> None:
     assert summary.first_commit_ms == pytest.approx(30.0)
 
 
+def test_multis_that_a_stale_version_rolled_back_are_counted() -> None:
+    root = span("a", "", telemetry.FAILOVER, 0, 9)
+    outcomes = ("StoreCommitted", "StoreRefused", "StoreUnknown", "StoreRefused")
+    multis = [
+        span(f"m{at}", "a", telemetry.ZOOKEEPER_MULTI, at, at + 1, outcome=outcome)
+        for at, outcome in enumerate(outcomes)
+    ]
+    assert summarise_failover(traces_of([root, *multis])[0]).multis_refused == 2
+
+
 def test_with_the_time_of_the_kill_detection_counts_from_it() -> None:
     (trace,) = traces_of(FAILOVER)
     summary = summarise_failover(trace, killed_at_s=0.0005)

@@ -196,6 +196,7 @@ class _Round:
         waits = times.longest_waits_ms(ended_at_ms, max(times.latest_ms(), ended_at_ms))
         return {
             **{step: None if summary is None else getattr(summary, step) for step in STEPS},
+            "multis_refused": None if summary is None else float(summary.multis_refused),
             "failover_cpu_s": sum(used.values()),
             "unavailable_ms_max": max(waits.values()),
             "unavailable_ms_p50": median(waits.values()),
