@@ -1,19 +1,19 @@
 """ISR changes, written by leaders straight to ZooKeeper by conditional set (V3 section G, DESIGN §4).
 
 Theory of operation. Changes gather for a moment and go out as few multis (10 us of CPU each instead of
-120). Each multi also checks that the topics are still there (the marker of the topic's id: versions begin at
-0 again when a topic is created again under its name), and that the followers that join are in the life in
-which they caught up. A multi in which one of these does not hold fails as a whole: its changes are then
-written one by one, pipelined. The conditional write is the truth: what was refused is refused, what broke
-off is told as unknown; both are read again, at once for the first time and then after pauses that grow. A
-leader whose topic is gone stops.
+120). Each multi also checks that the topics are still there, and that no partition of them was removed since
+(the marker of the topic's id, by version: leaderAndISR begins at 0 again when a name or a number is used
+again), and that the followers that join are in the life in which they caught up. A multi in which one of
+these does not hold fails as a whole: its changes are then written one by one, pipelined. The conditional
+write is the truth: what was refused is refused, what broke off is told as unknown; both are read again, at
+once for the first time and then after pauses that grow. A leader whose topic is gone stops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,6 +73,18 @@ class _Change:
     write: SetData
     lives: tuple[Check, ...]
     """Of the followers that join."""
+    marker: Check
+    """Of the topic's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """The marker of a topic's id, as this broker has read it."""
+
+    version: int
+    """It grows whenever partitions of the topic are removed."""
+    first_leader_epochs: Mapping[int, int]
+    """Where partitions begin whose numbers were in use before, as of that version at the earliest."""
 
 
 @dataclass(slots=True)
@@ -101,6 +113,8 @@ class IsrStore:
         self._to_store: dict[HostedReplica, StoreIsr] = {}
         self._to_read: dict[HostedReplica, None] = {}
         self._troubled: dict[HostedReplica, _Trouble] = {}
+        self._markers: dict[bytes, _Marker] = {}
+        """By topic id; forgotten when ZooKeeper has another version."""
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="isr-store")
 
@@ -156,7 +170,18 @@ class IsrStore:
     # --- writing ---------------------------------------------------------------------------------
 
     async def _store_all(self, stores: dict[HostedReplica, StoreIsr]) -> None:
-        changes = [self._change(replica, effect) for replica, effect in stores.items()]
+        try:
+            await self._learn_markers(stores)
+        except (ConnectionLost, SessionExpired) as error:
+            log.warning("%d ISRs are not written: %s", len(stores), error)
+            self._tell_all_unknown(stores)
+            return
+        changes = []
+        for replica, effect in stores.items():
+            if self._is_of_a_removed_partition(replica, effect):
+                self._feed(replica, IsrStoreRefused(effect.expected_partition_epoch))
+            else:
+                changes.append(self._change(replica, effect))
         by_path = {change.write.path: change for change in changes}
         multis = multis_of(_groups(changes), None)
         outcomes = await asyncio.gather(*map(self._session.submit_multi, multis), return_exceptions=True)
@@ -170,6 +195,32 @@ class IsrStore:
                 await asyncio.gather(*map(self._store_one, written))
             else:
                 self._tell_failure(written, outcome)
+
+    async def _learn_markers(self, replicas: Iterable[HostedReplica]) -> None:
+        """Read the markers that are not known. Each before its topic znode, which so is no older."""
+        unknown = {replica.key[0]: replica for replica in replicas if replica.key[0] not in self._markers}
+        paths = [
+            path for each in unknown.values() for path in (_marker_path(each), TopicZnode.path(each.topic))
+        ]
+        found = await self._session.multi_read(paths) if paths else {}
+        for topic_id, replica in unknown.items():
+            marker, topic = found.get(_marker_path(replica)), found.get(TopicZnode.path(replica.topic))
+            if marker is None or topic is None:
+                continue
+            try:
+                znode = TopicZnode.decode(topic.data)
+            except ZnodeGarbage as error:
+                log.error("topic %s: %s", replica.topic, error)
+                continue
+            if znode.topic_id == topic_id:
+                self._markers[topic_id] = _Marker(marker.version, dict(znode.first_leader_epochs))
+
+    def _is_of_a_removed_partition(self, replica: HostedReplica, effect: StoreIsr) -> bool:
+        """Whether the number is in use again: its leaderAndISR is another partition's then, though the topic
+        is the same, and its version may be the one that is expected."""
+        topic_id, partition = replica.key
+        marker = self._markers.get(topic_id)
+        return marker is not None and effect.leader_epoch < marker.first_leader_epochs.get(partition, 0)
 
     async def _store_one(self, change: _Change) -> None:
         (operations,) = multis_of(_groups([change]), None)
@@ -203,6 +254,8 @@ class IsrStore:
             failure,
         )
         for change in written:
+            if isinstance(failure, BadVersion | NoNode) and failure.path == change.marker.path:
+                self._markers.pop(change.replica.key[0], None)
             self._note_failure(change.replica, RECONNECTED_MAX_S if is_unknown else READ_AGAIN_MAX_S)
             expected = change.effect.expected_partition_epoch
             if is_unknown:
@@ -214,7 +267,9 @@ class IsrStore:
         znode = LeaderAndIsrZnode(self._broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
         write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
         lives = tuple(Check(BrokerIncarnationZnode.path(member), life) for member, life in effect.joining)
-        return _Change(replica, effect, write, lives)
+        known = self._markers.get(replica.key[0])
+        marker = Check(_marker_path(replica), -1 if known is None else known.version)
+        return _Change(replica, effect, write, lives, marker)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -348,15 +403,15 @@ class IsrStore:
 
 def _groups(changes: Iterable[_Change]) -> list[list[Operation]]:
     """For each topic its marker's check, then its changes. A life that several join in is checked once."""
-    by_topic: dict[str, list[_Change]] = {}
+    by_topic: dict[Check, list[_Change]] = {}
     for change in changes:
-        by_topic.setdefault(_marker_path(change.replica), []).append(change)
+        by_topic.setdefault(change.marker, []).append(change)
     groups: list[list[Operation]] = []
     for marker, of_topic in by_topic.items():
         for start in range(0, len(of_topic), CHANGES_MAX):
             some = of_topic[start : start + CHANGES_MAX]
             lives = dict.fromkeys(life for change in some for life in change.lives)
-            groups.append([Check(marker, -1), *lives, *(change.write for change in some)])
+            groups.append([marker, *lives, *(change.write for change in some)])
     return groups
 
 

@@ -25,7 +25,13 @@ from hightide_broker.metadata import MetadataUpdate
 from hightide_broker.startup import read_cluster
 from hightide_broker.strays import Held, StrayWatch
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import BrokerIncarnationZnode, BrokerZnode, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.znodes import (
+    BrokerIncarnationZnode,
+    BrokerZnode,
+    LeaderAndIsrZnode,
+    TopicIdZnode,
+    TopicZnode,
+)
 from hightide_runtime.zookeeper import (
     BadVersion,
     Check,
@@ -162,7 +168,9 @@ class HostMends:
     """Which rules of the broker's shell are in force; only a test turns one off."""
 
     checked_markers: bool = True
-    """A leader's ISR write checks the marker of its topic's id."""
+    """A leader's ISR write checks that the marker of its topic's id stands."""
+    marker_versions: bool = True
+    """It checks the marker's version, which grows when partitions are removed."""
     old_logs_put_aside: bool = True
     """A log of a removed partition is put aside when its number is used again (first leader epoch)."""
     careful_strays: bool = True
@@ -199,6 +207,8 @@ class SimHost:
         self.controller_epoch = 0
         self.replicas = {}
         self.failed = set()
+        self.markers: dict[bytes, tuple[int, dict[int, int]]] = {}
+        """Topic id → version of its marker, and the first leader epochs as of that version."""
         self.loop = SimLoop(lambda: self.world.now_ms)
         self.client = Client(self.broker_id, self.lives)
         self.sim_session = SimSession(self.world, self.client, self.loop)
@@ -398,18 +408,40 @@ class SimHost:
         expected = effect.expected_partition_epoch
         path = LeaderAndIsrZnode.path(replica.topic, replica.key[1])
         data = LeaderAndIsrZnode(self.broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
-        marker = (Check(TopicIdZnode.path(replica.key[0]), -1),) if self.mends.checked_markers else ()
+        marker: tuple[Check, ...] = ()
         lives = tuple(Check(BrokerIncarnationZnode.path(who), life) for who, life in effect.joining)
         event: ev.Event
         try:
+            if self.mends.checked_markers:
+                marker = (await self._marker(replica, effect),)
             versions = await self.sim_session.multi((*marker, *lives, SetData(path, data.encode(), expected)))
             event = ev.IsrStored(versions[-1])
         except (BadVersion, NoNode) as error:
+            self.markers.pop(replica.key[0], None)
             event = ev.IsrStoreRefused(expected, for_good=error.path in [life.path for life in lives])
         except (ConnectionLost, SessionExpired):
             event = ev.IsrStoreUnknown(expected)
         if self.replicas.get(replica.key) is replica:
             replica.feed(event)
+
+    async def _marker(self, replica: SimReplica, effect: fx.StoreIsr) -> Check:
+        """What an ISR write checks of its topic; BadVersion where the number is another partition's."""
+        topic_id, partition = replica.key
+        path, topic_path = TopicIdZnode.path(topic_id), TopicZnode.path(replica.topic)
+        if not self.mends.marker_versions:
+            return Check(path, -1)
+        if topic_id not in self.markers:
+            found = await self.sim_session.multi_read((path, topic_path))
+            if path not in found or topic_path not in found:
+                raise NoNode(path)
+            topic = TopicZnode.decode(found[topic_path].data)
+            if topic.topic_id != topic_id:
+                raise NoNode(path)
+            self.markers[topic_id] = (found[path].version, dict(topic.first_leader_epochs))
+        version, first_leader_epochs = self.markers[topic_id]
+        if effect.leader_epoch < first_leader_epochs.get(partition, 0):
+            raise BadVersion(path)
+        return Check(path, version)
 
     async def read_isr(self, replica: SimReplica) -> None:
         """Read a leaderAndISR, however often it takes; a leader whose topic is gone stops."""

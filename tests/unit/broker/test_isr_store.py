@@ -292,7 +292,35 @@ def test_a_write_whose_outcome_was_lost_is_read_at_once(play: Play) -> None:
         leader = leaders.lead(0)
         leaders.fetched(leader)
         await leaders.hears(leader, IsrStored)
-        assert (znodes.writes, znodes.reads) == (2, 1)
+        assert (znodes.writes, znodes.reads) == (2, 2), "the marker is read once"
+
+    play(znodes, story)
+
+
+def test_a_leader_of_a_removed_partition_writes_nothing_into_the_one_that_has_its_number(play: Play) -> None:
+    znodes = Znodes()
+    znodes.put(TOPIC, TopicZnode(TOPIC_ID, ((1, 2),), {0: 2}).encode(), 3)
+
+    async def story(leaders: Leaders) -> None:
+        leader = leaders.lead(0)
+        leaders.fetched(leader)
+        await leaders.hears(leader, LeaderAndIsrRead)
+        assert znodes.writes == 0
+
+    play(znodes, story)
+
+
+def test_after_partitions_of_the_topic_were_removed_the_marker_is_read_again(play: Play) -> None:
+    znodes = Znodes(partitions=2)
+
+    async def story(leaders: Leaders) -> None:
+        first, second = leaders.lead(0), leaders.lead(1)
+        leaders.fetched(first)
+        await leaders.hears(first, IsrStored)
+        znodes.put(MARKER, TopicIdZnode("flights").encode(), 1)
+        leaders.fetched(second)
+        await leaders.hears(second, LeaderAndIsrRead)
+        await leaders.hears(second, IsrStored)
 
     play(znodes, story)
 

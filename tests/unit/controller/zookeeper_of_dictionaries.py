@@ -89,6 +89,8 @@ class ZooKeeper:
             case wr.MarkerCreated(topic_name, topic_id):
                 expect(topic_id not in self.markers)
                 self.markers[topic_id] = topic_name
+            case wr.MarkerRaised(_, topic_id):
+                expect(topic_id in self.markers)
             case wr.MarkerRemoved(topic_id):
                 expect(topic_id in self.markers)
                 del self.markers[topic_id]

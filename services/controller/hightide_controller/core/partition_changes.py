@@ -32,7 +32,7 @@ from hightide_controller.core.topic_rules import (
 from hightide_controller.core.topic_work import TopicWork
 from hightide_controller.core.waiters import refuse, satisfy
 from hightide_controller.core.wishes import GrowWish, ShrinkWish
-from hightide_controller.core.writes import AdditionDone, PartitionRemoved, RemovalDone, Write
+from hightide_controller.core.writes import AdditionDone, MarkerRaised, PartitionRemoved, RemovalDone, Write
 
 __all__ = ["choose_replicas", "growth_fault", "plan_additions", "plan_removals", "shrink_fault"]
 
@@ -203,6 +203,7 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
     assert topic is not None
     number = len(topic.assignment)
     first_epochs = dict(topic.first_leader_epochs)
+    raised = MarkerRaised(topic.name, topic.topic_id)
     while number > keep:
         name = TopicPartition(topic.name, number - 1)
         if name in state.storing or name in state.rereading:
@@ -213,7 +214,7 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
             group.append(RemovalDone(name, work.removals[name.partition].version))
         if number == len(topic.assignment):
             plan.alter(topic)
-        if not plan.has_room(*group):
+        if not plan.has_room(*group, raised):
             break
         plan.add(*group)
         next_epoch = state.first_leader_epoch_of(name) if known is None else known.leader_epoch + 1
@@ -222,6 +223,7 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
         number -= 1
     if number < len(topic.assignment):
         plan.alter(replace(topic, assignment=topic.assignment[:number], first_leader_epochs=first_epochs))
+        plan.add(raised)
 
 
 def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
