@@ -11,7 +11,7 @@ from hightide_controller.core.effects import (
     SendUpdateMetadata,
     Stop,
 )
-from hightide_controller.core.outbox import Outbox
+from hightide_controller.core.outbox import STOPS_MAX, Outbox
 from hightide_controller.core.partition import TopicPartition
 
 
@@ -128,3 +128,34 @@ def test_a_part_that_failed_waits_again_with_the_others() -> None:
     outbox.put(sent(1, *(decision(partition, 1) for partition in range(3))))
     outbox.put_back(outbox.take(2))
     assert len(outbox.take().decisions) == 3
+
+
+def test_thousands_of_stops_go_out_in_parts_so_that_what_is_decided_meanwhile_need_not_wait_for_all() -> None:
+    outbox = Outbox()
+    stops = tuple(Stop("old", "1" * 32, number, 0, None) for number in range(STOPS_MAX + 1))
+    outbox.put(SendStopReplica(1, 101, 1, stops))
+    outbox.put(SendUpdateMetadata(((1, 101),), 2, (), ("1" * 32,)))
+    first = outbox.take()
+    assert len(first.stops) == STOPS_MAX
+    assert first.has_metadata
+    assert first.sequence == 0
+    assert not outbox.is_empty
+    outbox.put(sent(3, decision(0, 1)))
+    second = outbox.take()
+    assert [stop.partition for stop in second.stops.values()] == [STOPS_MAX]
+    assert len(second.decisions) == 1
+    assert second.sequence == 3
+    assert outbox.is_empty
+
+
+def test_only_a_list_of_brokers_and_nothing_else_is_bare() -> None:
+    outbox = Outbox()
+    assert not outbox.is_bare_list
+    outbox.put(SendUpdateMetadata(((1, 101),), 1))
+    assert outbox.is_bare_list
+    outbox.put(SendUpdateMetadata(((1, 101),), 2, (TopicPartition("flights", 0),)))
+    assert not outbox.is_bare_list
+    outbox.take()
+    outbox.put(SendUpdateMetadata(((1, 101),), 3))
+    outbox.put(sent(4, decision(0, 1)))
+    assert not outbox.is_bare_list

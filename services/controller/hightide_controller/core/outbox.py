@@ -18,11 +18,13 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.partition import TopicPartition
 
-__all__ = ["DECISIONS_MAX", "Delivery", "Outbox"]
+__all__ = ["DECISIONS_MAX", "STOPS_MAX", "Delivery", "Outbox"]
 
 
 DECISIONS_MAX: Final = 2_000
 """Of one LeaderAndISR. A broker takes some 0.1 s for them, far less than a call may take."""
+STOPS_MAX: Final = 200
+"""Of one StopReplica. Each waits for a disk, and whatever is decided meanwhile waits for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +85,38 @@ class Outbox:
         """Whether the broker has everything."""
         return not self.decisions and not self.stops and not self.has_metadata
 
-    def take(self, decisions_max: int = DECISIONS_MAX) -> Delivery:
+    @property
+    def is_bare_list(self) -> bool:
+        """Whether nothing waits but the list of live brokers, which every UpdateMetadata has."""
+        has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
+        return self.has_metadata and not has_names and not self.decisions and not self.stops
+
+    def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> Delivery:
         """What goes out in one attempt; it must be put back where the attempt fails.
 
         Where not all decisions fit, the oldest go and all else waits: what metadata says a broker knows of
         its own partitions by the decisions, and told once at the end it costs once. Brokers hear of them all
         in the same order, so that leader and followers of each know of each other at about the same time;
         leaderships first would let clients that produce with acks=all wait for the last of them.
+
+        Where not all stops fit, the others wait, but nothing waits for them.
         """
         if len(self.decisions) > decisions_max:
             return self._take_some(decisions_max)
+        stops = {key: self.stops[key] for key in islice(self.stops, stops_max)}
+        for key in stops:
+            del self.stops[key]
         delivery = Delivery(
             self.decisions,
-            self.stops,
+            stops,
             self.metadata,
             tuple(self.deleted_topic_ids),
             self.has_metadata,
             self.full,
-            self.sequence,
+            0 if self.stops else self.sequence,
             self.cause,
         )
-        self.decisions, self.stops, self.metadata, self.deleted_topic_ids = {}, {}, {}, {}
+        self.decisions, self.metadata, self.deleted_topic_ids = {}, {}, {}
         self.has_metadata = self.full = False
         self.cause = ""
         return delivery
