@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import broker_service_pb2_grpc as broker_grpc
-from hightide.v1 import metadata_pb2
+from hightide.v1 import metadata_pb2, replica_service_pb2
+from hightide.v1 import replica_service_pb2_grpc as replica_grpc
 from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
@@ -51,7 +52,14 @@ class Topic:
 class Scripted:
     """The broker with id 1, and what its controller writes and says."""
 
-    def __init__(self, session: ZooKeeperSession, zookeeper: str, directory: Path, cluster_id: str) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        zookeeper: str,
+        directory: Path,
+        cluster_id: str,
+        arguments: Sequence[str] = (),
+    ) -> None:
         self.session = session
         self.cluster_id = cluster_id
         self.data = directory / "data"
@@ -61,6 +69,7 @@ class Scripted:
             *(sys.executable, "-m", "hightide_broker.main", "--broker-id", str(ME)),
             *("--listen", f"127.0.0.1:{self.port}", "--data-dir", str(self.data), "--zookeeper", zookeeper),
             *("--zookeeper-session-timeout-ms", "30000", "--controlled-shutdown-timeout-ms", "0"),
+            *arguments,
         ]
         log_path = directory / "broker.log"
         self.process = ManagedProcess("broker", command, {**os.environ}, log_path)
@@ -68,6 +77,7 @@ class Scripted:
         self._channel: grpc.aio.Channel | None = None
         self.control: control_grpc.BrokerControlServiceAsyncStub
         self.clients: broker_grpc.BrokerServiceAsyncStub
+        self.followers: replica_grpc.ReplicaServiceAsyncStub
 
     # --- the broker's life -----------------------------------------------------------------------
 
@@ -85,6 +95,7 @@ class Scripted:
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.port}")
         self.control = control_grpc.BrokerControlServiceStub(self._channel)
         self.clients = broker_grpc.BrokerServiceStub(self._channel)
+        self.followers = replica_grpc.ReplicaServiceStub(self._channel)
 
     async def kill(self) -> None:
         """SIGKILL: nothing is closed, nothing marked as clean."""
@@ -290,6 +301,15 @@ class Scripted:
         (result,) = (await self.clients.Fetch(request, timeout=CALL_S)).partitions
         return result
 
+    async def follow(self, replica_id: int, topic: Topic, offset: int, incarnation: int) -> None:
+        """A ReplicaFetch of a follower that has everything below an offset, in leader epoch 0."""
+        request = replica_service_pb2.ReplicaFetchRequest(
+            cluster_id=self.cluster_id, replica_id=replica_id, broker_epoch=7, incarnation=incarnation,
+            max_bytes=1 << 20,
+        )  # fmt: skip
+        request.moved.add(topic_id=topic.topic_id, partition=0, leader_epoch=0, fetch_offset=offset)
+        await self.followers.ReplicaFetch(request, timeout=CALL_S)
+
     async def held(self) -> dict[tuple[bytes, int], broker_pb2.ReplicaDescription]:
         """What the broker says that it holds."""
         response = await self.clients.DescribeReplicas(broker_pb2.DescribeReplicasRequest(), timeout=CALL_S)
@@ -318,8 +338,8 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted(zookeeper: str, directory: Path) -> AsyncIterator[Scripted]:
-    """A broker that runs and is registered."""
+async def scripted(zookeeper: str, directory: Path, arguments: Sequence[str] = ()) -> AsyncIterator[Scripted]:
+    """A broker that runs, with these arguments more, and is registered."""
     session = await ZooKeeperSession.connect(zookeeper, session_timeout_ms=30_000)
     built = None
     try:
@@ -329,7 +349,7 @@ async def scripted(zookeeper: str, directory: Path) -> AsyncIterator[Scripted]:
             await session.get(ControllerEpochZnode.path())
         except NoNode:
             await session.create(ControllerEpochZnode.path(), epoch.encode())
-        built = Scripted(session, zookeeper, directory, cluster_id)
+        built = Scripted(session, zookeeper, directory, cluster_id, arguments)
         await built.start()
         yield built
     finally:
