@@ -42,6 +42,9 @@ __all__ = ["BrokerLink", "LinkDuties"]
 
 _log = logging.getLogger(__name__)
 
+_LIST_PATIENCE_S: Final = 0.03
+"""How long a bare list of brokers waits for decisions to go first. It is sent the moment a broker is lost;
+the first decisions, which have it in their metadata, would find the link busy with it."""
 _PAUSE_MIN_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 _WORTH_REPEATING: Final = frozenset(
@@ -90,6 +93,8 @@ class BrokerLink:
         self._timeout_s = timeout_ms / 1000
         self._outbox = Outbox()
         self._filled = asyncio.Event()
+        self._pressing = asyncio.Event()
+        """Set while more waits than a bare list."""
         self._channel = open_channel(HostPort(broker.host, broker.port), traced=True)
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
@@ -98,6 +103,8 @@ class BrokerLink:
         """Take an effect in; it goes out with whatever else waits then."""
         self._outbox.put(effect)
         self._filled.set()
+        if not self._outbox.is_bare_list:
+            self._pressing.set()
 
     def close(self) -> None:
         """Stop telling; what waits is dropped."""
@@ -115,6 +122,10 @@ class BrokerLink:
                 await self._filled.wait()
                 # A failover's multis that commit together go out together.
                 await asyncio.sleep(0)
+                if self._outbox.is_bare_list:
+                    self._pressing.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._pressing.wait(), _LIST_PATIENCE_S)
                 delivery = self._outbox.take()
                 self._filled.clear()
                 if await self._attempt(delivery):
