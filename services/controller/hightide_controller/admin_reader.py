@@ -60,8 +60,9 @@ class AdminReader:
         await asyncio.gather(self._session.watch_tree(znodes.ADMIN), self._session.watch_tree(znodes.CONFIG))
 
     async def read_all(self, topics_with_configs: Collection[str] = ()) -> AdminRead:
-        """Everything below /admin, /config/reassignment, and the settings of the topics named."""
+        """Everything below /admin and right below /config, and the settings of the topics named."""
         paths = await self._tree_below(znodes.ADMIN)
+        paths |= {f"{znodes.CONFIG}/{name}" for name in await self._children(znodes.CONFIG)}
         paths |= {ReassignmentThrottleZnode.path()}
         paths |= {f"{znodes.TOPIC_CONFIGS}/{name}" for name in topics_with_configs}
         return await self.read(paths | self._seen)

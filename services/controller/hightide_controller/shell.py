@@ -11,8 +11,9 @@ import asyncio
 import logging
 import secrets
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine, Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from hightide.v1 import metadata_pb2
@@ -48,6 +49,8 @@ _log = logging.getLogger(__name__)
 
 CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
 _PAUSE_S: Final = 0.2
+_LOOKED_AT_AGAIN_MAX: Final = 200
+"""Znodes of each kind that make no sense and are read again with a tick."""
 
 A = TypeVar("A", bound=Answer)
 
@@ -73,6 +76,8 @@ class Shell:
         )
         self.store = ControllerStore(session)
         self.active: ActiveController | None = None
+        self._unreadable_states: dict[TopicPartition, None] = {}
+        """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
         """Who is active, as last read."""
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
@@ -172,6 +177,22 @@ class Shell:
             await asyncio.sleep(self._settings.refresh_interval_ms / 1000)
             if self._watches.connected.is_set():
                 self._inbox.put_nowait(ev.Ticked())
+                self._look_at_nonsense_again()
+
+    def _look_at_nonsense_again(self) -> None:
+        """Below /brokers/topics no watch tells that a hand has corrected a znode."""
+        if self.state.role is not Role.ACTIVE:
+            return
+        if states := tuple(islice(self._unreadable_states, _LOOKED_AT_AGAIN_MAX)):
+            self._spawn(self._read_states(ef.ReadStates(states)))
+        self._watches.look_at_topics_again(self.state.topics, _LOOKED_AT_AGAIN_MAX)
+
+    def _note_unreadable(self, asked: Iterable[TopicPartition], told: Container[TopicPartition]) -> None:
+        for name in asked:
+            if name in told:
+                self._unreadable_states.pop(name, None)
+            else:
+                self._unreadable_states[name] = None
 
     async def _balance(self) -> None:
         """Look at leadership from time to time; V3 says of the preferred replica only that there is one."""
@@ -282,6 +303,7 @@ class Shell:
             case ef.Resign():
                 self._traces.finish_all()
                 self._watches.deactivate()
+                self._unreadable_states.clear()
             case ef.Report():
                 _log.warning("%s", effect.message)
             case (
@@ -319,6 +341,7 @@ class Shell:
                 _log.warning("reading %d partitions is tried again: %s", len(effect.names), error)
                 await asyncio.sleep(_PAUSE_S)
                 continue
+            self._note_unreadable(effect.names, states)
             self._inbox.put_nowait(ev.StatesRead(states, effect.cause))
             self._complain()
             return
@@ -338,6 +361,11 @@ class Shell:
                 _log.warning("reading %d topics is tried again: %s", len(effect.names), error)
                 await asyncio.sleep(_PAUSE_S)
                 continue
+            for topic in event.topics.values():
+                if topic is not None:
+                    numbers = range(len(topic.assignment))
+                    names = [TopicPartition(topic.name, number) for number in numbers]
+                    self._note_unreadable(names, event.states)
             self._inbox.put_nowait(replace(event, cause=effect.cause))
             self._complain()
             return

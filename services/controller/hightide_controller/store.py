@@ -42,6 +42,7 @@ from hightide_runtime.zookeeper import (
     SetData,
     Znode,
     ZooKeeperError,
+    ZooKeeperRefused,
     ZooKeeperSession,
 )
 
@@ -81,6 +82,8 @@ _log = logging.getLogger(__name__)
 
 _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
+_REFUSED_PAUSE_S: Final = 1.0
+"""Before the core hears of what ZooKeeper will never take, and tries it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,8 @@ class ControllerStore:
         self._complaints: dict[str, str | None] = {}
         self._unreadable_topics: set[str] = set()
         """Paths of topic znodes that could not be understood when they were last read."""
-        self.unreadable_states: set[TopicPartition] = set()
-        """Whose leaderAndISR could not be understood when it was last read: the shell looks again."""
+        self._unreadable_states: set[TopicPartition] = set()
+        """Whose leaderAndISR could not be understood when it was last read."""
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
@@ -384,10 +387,10 @@ class ControllerStore:
                 states[name] = None if znode is None else _state_of(znode)
             except ZnodeGarbage as error:
                 self._complain(path, error.reason)
-                self.unreadable_states.add(name)
+                self._unreadable_states.add(name)
             else:
-                if name in self.unreadable_states:
-                    self.unreadable_states.discard(name)
+                if name in self._unreadable_states:
+                    self._unreadable_states.discard(name)
                     self._complaints[path] = None
         return states
 
@@ -417,8 +420,14 @@ class ControllerStore:
         outcome: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
         def settle(committed: asyncio.Future[tuple[int, ...]]) -> None:
+            error = None if committed.cancelled() else committed.exception()
+            if isinstance(error, ZooKeeperRefused):
+                asyncio.get_running_loop().call_later(_REFUSED_PAUSE_S, tell, error)
+            else:
+                tell(error)
+
+        def tell(error: BaseException | None) -> None:
             if not outcome.cancelled():
-                error = None if committed.cancelled() else committed.exception()
                 outcome.set_result(_event_of(store_id, error))
 
         self._session.submit_multi(operations).add_done_callback(settle)
@@ -472,17 +481,21 @@ class ControllerStore:
     async def store_topic(self, effect: StoreTopic) -> Event:
         """Create the topic znode and its settings; the event that follows from it, never an error."""
         topic = effect.topic
-        operations = _fence(effect.controller_epoch_version)
         znode = topic_znode(topic)
+        config_path = TopicConfigZnode.path(topic.name)
+        config = TopicConfigZnode(topic.configs).encode() if topic.configs else None
+        operations = _fence(effect.controller_epoch_version)
         operations.append(Create(TopicZnode.path(topic.name), znode.encode()))
         operations.append(Create(TopicIdZnode.path(znode.topic_id), TopicIdZnode(topic.name).encode()))
-        config = TopicConfigZnode(topic.configs).encode() if topic.configs else None
-        operations += await self._replacing(TopicConfigZnode.path(topic.name), config)
+        operations += await self._replacing(config_path, config)
         try:
             await self._session.multi(operations)
-        except BadVersion:
-            return Fenced()
-        except (NodeExists, NoNode):
+        except (BadVersion, NodeExists, NoNode) as error:
+            if error.path == ControllerEpochZnode.path():
+                return Fenced()
+            if error.path == config_path:
+                # Somebody wrote the settings that were left behind, or took them away, just now.
+                return await self.store_topic(effect)
             return TopicStoreRefused(effect.request_id, exists=True)
         except ZooKeeperError as error:
             _log.warning("whether topic %s was created is unknown: %s", topic.name, error)

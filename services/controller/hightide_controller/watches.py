@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
 from typing import Final
 
 from hightide_runtime import znodes
@@ -108,6 +109,7 @@ class ZooKeeperWatches:
         """Whether brokers and topics are read: set by the shell with the role."""
         self.admin_reader = AdminReader(session)
         self._seen_topics: set[str] = set()
+        self._topics_to_look_at: frozenset[str] = frozenset()
         self._topic_changes = -1
         """How often topics were created or deleted, as of the last read; -1: not known."""
         self._admin_paths: set[str] = set()
@@ -143,6 +145,12 @@ class ZooKeeperWatches:
         self._reads_all_admin = True
         for reader in (self._brokers, self._topics, self._admin):
             reader.mark()
+
+    def look_at_topics_again(self, known: Mapping[str, object], at_most: int) -> None:
+        """Read topic znodes that are not `known` by now: no watch tells when a hand has corrected one."""
+        if len(self._seen_topics) != len(known) and (unknown := self._seen_topics - known.keys()):
+            self._topics_to_look_at = frozenset(islice(sorted(unknown), at_most))
+            self._topics.mark()
 
     def watch_states(self, names: frozenset[TopicPartition]) -> None:
         """Tell `on_states` about these partitions, and no others, when their leaderAndISR changes."""
@@ -223,10 +231,11 @@ class ZooKeeperWatches:
         # A topic that went and came again under the same name shows in the number of changes only. Which one
         # it was, its id tells, so all are read; the core knows which are new to it.
         unseen = changes - self._topic_changes != len(added) + len(removed)
-        topics = await self._store.read_topics(names if unseen else added)
+        again, self._topics_to_look_at = self._topics_to_look_at & names, frozenset()
+        topics = await self._store.read_topics(names if unseen else added | again)
         self._seen_topics, self._topic_changes = names, changes
-        if topics or removed:
-            self._on_topics(TopicsChanged(topics, tuple(sorted(removed))))
+        # Also where there are none: what could not be understood is told with them.
+        self._on_topics(TopicsChanged(topics, tuple(sorted(removed)), is_everything=unseen))
 
     async def _read_admin(self) -> None:
         if not self.is_active:

@@ -243,6 +243,9 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
             continue
         known = partition.leader_and_isr
         if name not in state.rereading and not _is_newer(read, known):
+            if known is None and read is not None:
+                # Nonsense that kept it from being known was corrected; or it was an earlier topic's.
+                state.want_read(name.topic, event.cause)
             continue
         work = state.work.get(name.topic)
         if work is not None and name in work.unsure:
