@@ -7,16 +7,18 @@ from collections.abc import Awaitable, Callable
 
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import events as ev
+from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
+from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.topic_rules import (
     ASSIGNMENT_BYTES_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     partition_bytes,
     size_fault,
 )
-from hightide_controller.core.writes import StoreWrites, TopicWrite
+from hightide_controller.core.writes import Change, StoreWrites, TopicWrite
 from hightide_controller.store import ControllerStore
 from hightide_controller.write_operations import topic_znode
-from hightide_runtime.znodes import TopicIdZnode, TopicZnode
+from hightide_runtime.znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 FLIGHTS = ev.Topic("flights", "0" * 31 + "1", ((1, 2),))
@@ -88,6 +90,47 @@ def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> N
         assert outcome == ev.StoreCommitted(7)
         (read,) = await store.read_topics(["flights"])
         assert read.assignment == assignment
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_settings_that_change_while_a_topic_is_created_fence_nobody(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        path = TopicConfigZnode.path("flights")
+        await session.create(path, TopicConfigZnode({"flush": "fsync"}).encode())
+        creating = asyncio.create_task(store.store_topic(StoreTopic(1, None, FLIGHTS)))
+        # It has asked for what stands there, and not heard it yet.
+        await asyncio.sleep(0)
+        await session.set(path, TopicConfigZnode({"flush": "replicated"}).encode(), 0)
+        assert await creating == ev.TopicStored(1)
+        assert await session.exists(path) is None
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_without_the_controller_epoch_nothing_is_written_over_and_over(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        outcome = await store.store_writes(StoreWrites(7, 0, (TopicWrite(FLIGHTS, 0),)), "")
+        assert outcome == ev.Fenced()
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_what_zookeeper_will_never_take_is_not_tried_in_a_hot_loop(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        # Nothing can be created below it.
+        await session.create("/brokers/topics/flights/0", b"", ephemeral=True)
+        name = TopicPartition("flights", 0)
+        await store.read_states([name])
+        change = Change(name, None, LeaderAndIsr(1, 0, (1, 2), 1, 0))
+        outcome = store.submit(StoreLeaderAndIsr(7, None, (change,)), "")
+        # ZooKeeper has answered before it answers this.
+        await session.exists("/brokers/topics/flights")
+        await asyncio.sleep(0)
+        assert not outcome.done()
+        assert await outcome == ev.StoreUnknown(7)
 
     with_store(zookeeper_hosts, test)
 

@@ -554,7 +554,7 @@ def _event_of(store_id: int, error: BaseException | None) -> Event:
     match error:
         case None:
             return StoreCommitted(store_id)
-        case BadVersion(path=path) if path == ControllerEpochZnode.path():
+        case BadVersion(path=path) | NoNode(path=path) if path == ControllerEpochZnode.path():
             return Fenced()
         case NotEmpty(path=path):
             _log.error("%s has children that Hightide did not make; take them away", path)
