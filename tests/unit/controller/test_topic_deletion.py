@@ -380,6 +380,16 @@ def test_a_leader_and_isr_that_a_hand_took_away_comes_back_with_an_epoch_of_its_
     assert world.zookeeper[FLIGHTS].leader_epoch == 1, "nobody has led in that one yet"
 
 
+def test_a_leader_and_isr_that_a_read_of_its_topic_does_not_find_is_created_again() -> None:
+    world = flights()
+    del world.zookeeper[FLIGHTS]
+    hint = replace(topic((1, 2)), topic_id=OTHER_ID)
+    world.send(ev.TopicsChanged(added=(hint,)))
+    world.settle()
+    assert world.zookeeper[FLIGHTS].leader_epoch == 1
+    assert world.decisions_told_to(2)[-1].leader_epoch == 1
+
+
 def test_a_broker_that_comes_while_a_topic_is_deleted_is_not_told_to_hold_it() -> None:
     world = flights(1)
     world.send(DELETE)

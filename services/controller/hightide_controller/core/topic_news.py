@@ -277,6 +277,7 @@ def _take_read(
         if (read.configs, read.config_version) != (known.configs, known.config_version):
             effects += take_settings(state, topic_name, read.configs, read.config_version, cause)
         present = {name: found for name, found in states.items() if name in state.partitions}
+        _look_twice(state, work, present, cause)
         effects += on_states_read(state, StatesRead(present, cause), is_topic_read=True)
     for name, found in states.items():
         # A partition that was thought to be NEW is not, though nothing was written about it from here.
@@ -291,6 +292,17 @@ def _take_read(
             wait_for_acknowledgement(waiter, effects)
     touched = {*news.altered.added, *news.altered.moved, *news.decided}
     return effects + reconsider(state, _known(state, touched), cause)
+
+
+def _look_twice(state: ClusterState, work: TopicWork, states: _States, cause: str) -> None:
+    """A hand took a leaderAndISR away, or the read is older than its creation: another read tells which."""
+    for name, found in states.items():
+        is_busy = name in state.storing or name in state.rereading
+        if found is None and not is_busy and state.partitions[name].leader_and_isr is not None:
+            state.rereading.add(name)
+            state.again.setdefault(name, frozenset())
+            work.unsure.add(name)
+            state.want_read(name.topic, cause)
 
 
 def _is_thought_new(state: ClusterState, name: TopicPartition) -> bool:
