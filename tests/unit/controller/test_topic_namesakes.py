@@ -9,7 +9,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core import requests as rq
 from hightide_controller.core import writes as wr
 from hightide_controller.core.partition import TopicPartition
-from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, topic
+from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 from unit.controller.moving_world import begun, replicas, world_of
 
 OTHER_ID = "0" * 31 + "2"
@@ -58,3 +58,16 @@ def test_the_marker_of_a_topic_that_a_hand_replaced_goes_before_the_other_one_is
     assert list(world.zk.markers.values()) == ["flights"]
     assert TOPIC_ID not in world.zk.markers
     assert world.zookeeper[FLIGHTS].leader == 1
+
+
+def test_the_answer_to_a_read_of_an_earlier_term_says_nothing_about_the_topic_of_this_one() -> None:
+    world = World.elected(1, 2)
+    stale = world.zk.read(["flights"])
+    world.send(ev.Fenced())
+    world.zk.put(topic((1, 2)))
+    world.epoch_version += 1
+    world.be_elected(broker(1), broker(2), epoch=2)
+    world.settle()
+    world.send(stale)
+    assert world.stops == []
+    assert "flights" in world.state.topics

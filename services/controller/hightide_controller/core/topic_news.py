@@ -222,13 +222,17 @@ def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict
 
 def on_topics_read(state: ClusterState, event: TopicsRead) -> list[Effect]:
     """The truth about some topics, whatever was thought of them before."""
-    asked = (*event.topics, *event.unreadable)
+    # Of others an earlier term of this controller wanted to know; what it hears now may be long past.
+    asked = [name for name in (*event.topics, *event.unreadable) if _is_awaited(state, name)]
+    if not asked:
+        return []
     for topic_name in asked:
         clear_admin(state, topic_name)
     effects = take_admin(state, event.admin, event.cause)
     states: dict[str, _States] = {topic_name: {} for topic_name in asked}
     for name, leader_and_isr in event.states.items():
-        states[name.topic][name] = leader_and_isr
+        if name.topic in states:
+            states[name.topic][name] = leader_and_isr
     leftovers: dict[str, dict[TopicPartition, int | None]] = {}
     for name, partition_epoch in event.leftovers.items():
         leftovers.setdefault(name.topic, {})[name] = partition_epoch
@@ -303,6 +307,11 @@ def _look_twice(state: ClusterState, work: TopicWork, states: _States, cause: st
             state.again.setdefault(name, frozenset())
             work.unsure.add(name)
             state.want_read(name.topic, cause)
+
+
+def _is_awaited(state: ClusterState, topic_name: str) -> bool:
+    work = state.work.get(topic_name)
+    return work is not None and work.is_reading
 
 
 def _is_thought_new(state: ClusterState, name: TopicPartition) -> bool:
