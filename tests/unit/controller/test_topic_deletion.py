@@ -124,6 +124,19 @@ def test_a_deletion_waits_for_a_write_that_is_under_way() -> None:
     assert nothing_is_left(world)
 
 
+def test_a_deletion_waits_for_a_partition_that_is_being_created() -> None:
+    world = World.elected(1, 2)
+    world.put_topic(topic((1, 2)))
+    (creation,) = world.pending
+    world.pending.clear()
+    world.send(DELETE)
+    world.settle()
+    assert "flights" in world.topics
+    world.perform(creation)
+    world.settle()
+    assert nothing_is_left(world)
+
+
 def test_an_intent_by_hand_deletes_like_a_request() -> None:
     world = intended()
     world.settle()
