@@ -86,7 +86,15 @@ class LinkDuties:
 class BrokerLink:
     """One for each live broker of the active controller."""
 
-    def __init__(self, broker: Broker, duties: LinkDuties, telemetry_: Telemetry, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        duties: LinkDuties,
+        telemetry_: Telemetry,
+        timeout_ms: int,
+        channel: grpc.aio.Channel | None = None,
+    ) -> None:
+        """`channel`: to the broker; opened where it is not given."""
         self.broker = broker
         self._duties = duties
         self._telemetry = telemetry_
@@ -95,7 +103,7 @@ class BrokerLink:
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
         """Set while more waits than a bare list."""
-        self._channel = open_channel(HostPort(broker.host, broker.port), traced=True)
+        self._channel = channel or open_channel(HostPort(broker.host, broker.port), traced=True)
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
 

@@ -165,8 +165,9 @@ class Shell:
                 *(len(self.state.topics), len(self.state.partitions)),
             )
             self._watches.activate(set(self.state.topics))
-        if isinstance(event, ev.CampaignLost):
-            # Whoever won stands at /controller now, or nobody does.
+        stood_back = isinstance(event, ev.Elected) and self.state.role is not Role.ACTIVE
+        if isinstance(event, ev.CampaignLost) or stood_back:
+            # Whoever won stands at /controller now, or nobody does; or this one, which then makes room.
             self._watches.controller.mark()
         for effect in effects:
             self._perform(effect)

@@ -9,13 +9,11 @@ from typing import Any, Protocol
 
 import grpc
 from google.rpc import status_pb2
-from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
-from hightide_controller.broker_link import BrokerLink, LinkDuties
+from hightide_controller.broker_link import BrokerLink
 from hightide_controller.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.mends import Mends
-from hightide_controller.core.outbox import Outbox
 from hightide_controller.fleet import Fleet
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
@@ -98,19 +96,6 @@ def rpc_error(code: grpc.StatusCode, status: status_pb2.Status | None) -> grpc.a
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, "" if status is None else status.message)
 
 
-class _Link(BrokerLink):
-    def __init__(self, broker: ev.Broker, duties: LinkDuties, channel: Any) -> None:
-        self.broker = broker
-        self._duties = duties
-        self._telemetry = Telemetry.off()
-        self._timeout_s = 5.0
-        self._outbox = Outbox()
-        self._filled = asyncio.Event()
-        self._channel = channel
-        self._stub = control_grpc.BrokerControlServiceStub(channel)
-        self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
-
-
 class _NoWatcher:
     """Deaths are told by the world."""
 
@@ -123,7 +108,8 @@ class _Fleet(Fleet):
         self._channel_to = channel_to
 
     def _open(self, broker: ev.Broker) -> None:
-        self._links[broker.broker_id] = _Link(broker, self._duties, self._channel_to(broker.broker_id))
+        channel: Any = self._channel_to(broker.broker_id)
+        self._links[broker.broker_id] = BrokerLink(broker, self._duties, Telemetry.off(), 5_000, channel)
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
 

@@ -29,6 +29,14 @@ def test_a_dead_controllers_znode_is_replaced_without_waiting_for_its_session() 
     assert effects == (ef.Campaign(stale_controller_epoch=5),)
 
 
+def test_a_refusal_of_what_an_earlier_term_wrote_does_not_end_a_campaign() -> None:
+    # The election may be won already, and nobody else could win it while /controller stands.
+    state, _ = step(ClusterState(controller_id=1), ev.ControllerSeen(None))
+    state, effects = step(state, ev.Fenced())
+    assert effects == ()
+    assert state.role is Role.CAMPAIGNING
+
+
 def test_who_loses_an_election_stands_by_again() -> None:
     state, _ = step(ClusterState(controller_id=1), ev.ControllerSeen(None))
     state, effects = step(state, ev.CampaignLost())

@@ -119,6 +119,8 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
         case ev.CampaignLost():
             return on_campaign_lost(state)
         case ev.Fenced():
+            if state.role is Role.CAMPAIGNING:
+                return []  # The answer to a write of an earlier term of this process.
             return resign(state, "a newer controller epoch exists")
         case ev.SessionLost():
             return resign(state, "ZooKeeper expired the session")

@@ -1,0 +1,24 @@
+"""A controller process that is elected more than once: what one term began must not spoil the next."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from hightide_controller.core import events as ev
+from hightide_runtime.znodes import ControllerZnode
+from sim.topics.schedules import begin, heal
+from sim.topics.world import Cluster
+
+
+def test_who_stood_back_while_it_was_elected_makes_room() -> None:
+    with closing(Cluster()) as world:
+        begin(world)
+        world.crash(12)  # Nobody else is there to be elected.
+        world.expire(11)
+        controller = world.controllers[11]
+        world.settle_until(lambda: world.tree.read(ControllerZnode.path()) is not None)
+        controller.tell(ev.SessionLost())
+        assert not controller.is_active
+        world.settle()
+        assert world.controllers[11].is_active, "it gave the znode back, and was elected again"
+        heal(world)
