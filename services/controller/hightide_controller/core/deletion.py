@@ -114,8 +114,8 @@ def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
         if not plan.has_room(*group):
             return
         plan.add(*group)
-    names = (TopicPartition(plan.name, number) for number in range(len(topic.assignment)))
-    if any(name in state.storing or name in state.rereading for name in names):
+    partitions = (TopicPartition(plan.name, number) for number in range(len(topic.assignment)))
+    if any(name in state.storing or name in state.rereading for name in partitions):
         # Something may be created below it yet.
         return
     last = (TopicRemoved(topic, topic.version), DeletionDone(plan.name, work.intent.version))
