@@ -5,9 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 
 from hightide_controller.core import events as ev
-from hightide_runtime.znodes import ControllerZnode
+from sim.topics.controller import SimControllerProcess
 from sim.topics.schedules import begin, heal
 from sim.topics.world import Cluster
+
+
+def is_read_as_mine(controller: SimControllerProcess) -> bool:
+    """Whether the process has won, and has seen so, but does not act yet."""
+    active = controller.shell.active
+    seen = active is not None and active.is_mine and active.znode.controller_epoch == 2
+    return seen and not controller.is_active
 
 
 def test_who_stood_back_while_it_was_elected_makes_room() -> None:
@@ -16,7 +23,7 @@ def test_who_stood_back_while_it_was_elected_makes_room() -> None:
         world.crash(12)  # Nobody else is there to be elected.
         world.expire(11)
         controller = world.controllers[11]
-        world.settle_until(lambda: world.tree.read(ControllerZnode.path()) is not None)
+        world.settle_until(lambda: is_read_as_mine(controller))
         controller.tell(ev.SessionLost())
         assert not controller.is_active
         world.settle()
