@@ -135,13 +135,17 @@ ZooKeeperEvent: TypeAlias = SessionStateChanged | WatchFired | TreeChanged
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A znode as read. `czxid` is the transaction that created it, `version` its zkVersion."""
+    """A znode as read. `czxid` is the transaction that created it, `version` its zkVersion.
+
+    `children_count` is told by `multi_read` alone.
+    """
 
     path: str
     data: bytes
     version: int
     czxid: int
     ephemeral_owner: int = 0
+    children_count: int = 0
 
 
 class ZooKeeperSession:
@@ -323,7 +327,12 @@ class ZooKeeperSession:
             for path, result in zip(chunk, results, strict=True):
                 if not isinstance(result, OperationFailed):
                     found[path] = Znode(
-                        path, result.data, result.version, result.czxid, result.ephemeral_owner
+                        path,
+                        result.data,
+                        result.version,
+                        result.czxid,
+                        result.ephemeral_owner,
+                        result.children_count,
                     )
                 elif not isinstance(error := typed_error(result.error, path), NoNode):
                     raise error

@@ -103,6 +103,7 @@ class ReadResult:
     version: int
     czxid: int
     ephemeral_owner: int
+    children_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,9 @@ class MultiReadRequest:
                 offset += _INT.size
                 data = bytes(buffer[offset : offset + length])
                 offset += length
-                czxid, _, _, _, version, _, _, owner, _, _, _ = _STAT.unpack_from(buffer, offset)
+                czxid, _, _, _, version, _, _, owner, _, children, _ = _STAT.unpack_from(buffer, offset)
                 offset += _STAT.size
-                results.append(ReadResult(data, version, czxid, owner))
+                results.append(ReadResult(data, version, czxid, owner, children))
             else:
                 results.append(OperationFailed(_INT.unpack_from(buffer, offset)[0]))
                 offset += _INT.size

@@ -78,11 +78,11 @@ def test_the_reply_to_a_multi_tells_the_version_after_each_operation() -> None:
 
 def test_the_reply_to_a_multi_read_tells_what_is_there_and_what_is_not() -> None:
     header = struct.Struct("!iBi")
-    stat = STAT.pack(11, 12, 0, 0, 5, 0, 0, 99, 3, 0, 11)
+    stat = STAT.pack(11, 12, 0, 0, 5, 0, 0, 99, 3, 7, 11)
     missing = header.pack(-1, 0, -101) + struct.pack("!i", -101)
     reply = header.pack(4, 0, 0) + struct.pack("!i", 3) + b"abc" + stat + missing + header.pack(-1, 1, -1)
     assert MultiReadRequest(["/a", "/b"]).deserialize(reply, 0) == [
-        ReadResult(b"abc", version=5, czxid=11, ephemeral_owner=99),
+        ReadResult(b"abc", version=5, czxid=11, ephemeral_owner=99, children_count=7),
         OperationFailed(-101),
     ]
 
