@@ -32,6 +32,16 @@ class OperatorsHand:
         self.zookeeper.stop()
         self.zookeeper.close()
 
+    def make_whole(self) -> None:
+        """Let everything run that does not; for fixtures, after a test that failed halfway."""
+        running = self.cluster.running()
+        for name in self.cluster.names:
+            if name in running:
+                self.cluster.resume(name)
+            else:
+                self.cluster.restart(name, wait=False)
+        self.cluster.wait_ready()
+
     # ---- what it does
 
     def put(self, path: str, content: bytes = b"") -> None:
@@ -81,6 +91,10 @@ class OperatorsHand:
             if each.name == topic:
                 return each.partitions
         return ()
+
+    @staticmethod
+    def partition(topic: str, number: int = 0) -> TopicPartition:
+        return TopicPartition(topic, number)
 
     def topic_id(self, topic: str) -> bytes:
         return self.admin.describe_topics([topic])[0].topic_id

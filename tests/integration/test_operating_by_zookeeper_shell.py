@@ -50,14 +50,7 @@ def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsH
 def hand(shared_hand: OperatorsHand) -> Iterator[OperatorsHand]:
     """The cluster, whole again after a test that failed halfway."""
     yield shared_hand
-    cluster = shared_hand.cluster
-    running = cluster.running()
-    for name in cluster.names:
-        if name in running:
-            cluster.resume(name)
-        else:
-            cluster.restart(name, wait=False)
-    cluster.wait_ready()
+    shared_hand.make_whole()
 
 
 # ---- what is carried out
