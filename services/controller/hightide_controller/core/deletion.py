@@ -132,7 +132,9 @@ def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator
         if group := (*removed, *_wishes_by_hand(work, name)):
             yield group
     for name, partition_epoch in work.leftovers.items():
-        yield (PartitionRemoved(name, partition_epoch),)
+        found = state.partitions.get(name)
+        if found is None or found.leader_and_isr is None:  # Else it got a leader since that was read.
+            yield (PartitionRemoved(name, partition_epoch),)
     beyond = sorted({*work.moves, *work.additions, *work.removals})
     for number in beyond:
         if number >= len(topic.assignment):
