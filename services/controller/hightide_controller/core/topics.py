@@ -94,6 +94,9 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
         return Refusal.TOPIC_BEING_DELETED, message
     if topic_name in state.topics or (work is not None and work.newcomer is not None):
         return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} exists already"
+    for waiter in state.waiters.values():
+        if isinstance(waiter.purpose, CreatesTopic) and waiter.purpose.topic.name == topic_name:
+            return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} is being created already"
     if work is not None and work.intent is not None:
         message = (
             f"{DeleteTopicZnode.path(topic_name)} stands in ZooKeeper and would delete it; "
