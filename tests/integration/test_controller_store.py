@@ -94,6 +94,33 @@ def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> N
     with_store(zookeeper_hosts, test)
 
 
+def test_a_topic_whose_id_a_hand_has_overwritten_is_no_other_topic(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        path = TopicZnode.path("flights")
+        await put(session, FLIGHTS)
+        await session.set(path, b'{"0":[2,1]}', 0)
+        read = await store.read_everything_about(["flights"], AdminReader(session))
+        assert read.unreadable == ("flights",)
+        assert FLIGHTS.topic_id in (read.admin.complaints[path] or "")
+        snapshot = await store.read_snapshot(AdminReader(session))
+        assert snapshot.topics == ()
+        assert snapshot.orphan_markers == {}
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_a_topic_that_a_hand_has_deleted_and_created_again_is_another_one(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        await session.delete(TopicZnode.path("flights"))
+        await session.create(TopicZnode.path("flights"), b'{"0":[2,1]}')
+        (read,) = await store.read_topics(["flights"])
+        assert read.is_bare
+        assert read.topic_id != FLIGHTS.topic_id
+
+    with_store(zookeeper_hosts, test)
+
+
 def test_settings_that_change_while_a_topic_is_created_fence_nobody(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         path = TopicConfigZnode.path("flights")

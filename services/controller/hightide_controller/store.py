@@ -296,30 +296,56 @@ class ControllerStore:
             self._complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         paths = [TopicZnode.path(name) for name in legal]
         found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in legal])
-        topics: list[Topic] = []
-        unreadable: set[str] = set()
+        topics: dict[str, Topic] = {}
+        faults: dict[str, str] = {}
         for name, path in zip(legal, paths, strict=True):
             try:
                 if path in found:
-                    topics.append(_topic_of(name, found[path], found.get(TopicConfigZnode.path(name))))
+                    topics[name] = _topic_of(name, found[path], found.get(TopicConfigZnode.path(name)))
             except ZnodeGarbage as error:
-                self._complain(path, error.reason)
-                self._unreadable_topics.add(path)
-                unreadable.add(name)
-                continue
-            if path in self._unreadable_topics:
-                # Not of others: that the core cannot act on one is its own complaint.
-                self._unreadable_topics.discard(path)
-                self._complaints[path] = None
-        markers = {_marker_path(topic) for topic in topics if topic.topic_id}
-        standing = await self._session.multi_read(markers)
+                faults[name] = error.reason
+        bare = {
+            name: found[TopicZnode.path(name)].czxid for name, each in topics.items() if not each.topic_id
+        }
+        faults |= await self._overwritten(bare)
+        readable = [topic for name, topic in topics.items() if name not in faults]
+        standing = await self._session.multi_read({_marker_path(each) for each in readable if each.topic_id})
+        for name, path in zip(legal, paths, strict=True):
+            self._note_fault(path, faults.get(name))
         marked = tuple(
             replace(topic, has_marker=_names(standing.get(_marker_path(topic)), topic))
             if topic.topic_id
             else replace(topic, topic_id=uuid.uuid4().hex, has_marker=False, is_bare=True)
-            for topic in topics
+            for topic in readable
         )
-        return marked, frozenset(unreadable)
+        return marked, frozenset(faults)
+
+    def _note_fault(self, topic_path: str, fault: str | None) -> None:
+        if fault is not None:
+            self._complain(topic_path, fault)
+            self._unreadable_topics.add(topic_path)
+        elif topic_path in self._unreadable_topics:
+            # Not of others: that the core cannot act on one is its own complaint.
+            self._unreadable_topics.discard(topic_path)
+            self._complaints[topic_path] = None
+
+    async def _overwritten(self, bare: Mapping[str, int]) -> dict[str, str]:
+        """Which topics without an id had one that a hand has written over, and what to say about them.
+
+        `bare`: their names and czxids. A marker as old as the topic, or younger, is of that very topic: with
+        another id it would lose all of its data. An older one is of a topic that bore the name before.
+        """
+        faults: dict[str, str] = {}
+        ids = await self._session.children(znodes.TOPIC_IDS) if bare else []
+        for path, marker in (await self._session.multi_read(f"{znodes.TOPIC_IDS}/{i}" for i in ids)).items():
+            with contextlib.suppress(ZnodeGarbage):
+                name = TopicIdZnode.decode(marker.data).topic
+                if name in bare and marker.czxid >= bare[name]:
+                    topic_id = path.rpartition("/")[2]
+                    faults[name] = (
+                        f'its id is missing: write "topic_id":"{topic_id}" and "partitions" into it'
+                    )
+        return faults
 
     async def read_everything_about(self, names: Collection[str], admin: AdminReader) -> TopicsRead:
         """The answer to ReadTopics: topic znodes, settings, states, and what is asked for below /admin."""
