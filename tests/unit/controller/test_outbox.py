@@ -159,16 +159,3 @@ def test_only_a_list_of_brokers_and_nothing_else_is_bare() -> None:
     outbox.put(SendUpdateMetadata(((1, 101),), 3))
     outbox.put(sent(4, decision(0, 1)))
     assert not outbox.is_bare_list
-
-
-def test_only_a_list_of_brokers_and_nothing_else_is_bare() -> None:
-    outbox = Outbox()
-    assert not outbox.is_bare_list
-    outbox.put(SendUpdateMetadata(((1, 101),), 1))
-    assert outbox.is_bare_list
-    outbox.put(SendUpdateMetadata(((1, 101),), 2, (TopicPartition("flights", 0),)))
-    assert not outbox.is_bare_list
-    outbox.take()
-    outbox.put(SendUpdateMetadata(((1, 101),), 3))
-    outbox.put(sent(4, decision(0, 1)))
-    assert not outbox.is_bare_list

@@ -91,12 +91,6 @@ class Outbox:
         has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
         return self.has_metadata and not has_names and not self.decisions and not self.stops
 
-    @property
-    def is_bare_list(self) -> bool:
-        """Whether nothing waits but the list of live brokers, which every UpdateMetadata has."""
-        has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
-        return self.has_metadata and not has_names and not self.decisions and not self.stops
-
     def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> Delivery:
         """What goes out in one attempt; it must be put back where the attempt fails.
 
