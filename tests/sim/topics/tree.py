@@ -103,7 +103,9 @@ class Tree:
 
     def read(self, path: str) -> Znode | None:
         node = self._nodes.get(path)
-        return None if node is None else Znode(path, node.data, node.version, node.czxid, node.owner)
+        if node is None:
+            return None
+        return Znode(path, node.data, node.version, node.czxid, node.owner, len(self.children(path)))
 
     def get(self, client: Client, path: str, watch: bool) -> Znode:
         found = self.read(path)
