@@ -154,7 +154,7 @@ class Operations:
         `is_uncertain` tells whether an attempt before the last one may have been carried out.
 
         `settled` is for orders that must not be repeated blindly: it looks after an attempt whose outcome is
-        unknown, and what it returns, unless that is None, stands for the answer."""
+        unknown, and where a later one is refused, and what it returns, unless None, stands for the answer."""
         last: HightideError | None = None
         self.is_uncertain = is_uncertain = False
         while True:
@@ -173,6 +173,12 @@ class Operations:
                 try:
                     answer: MessageT = yield call
                 except HightideError as error:
+                    if is_uncertain and settled is not None and not error.retriable:
+                        # What an earlier attempt has done by now may be why this one is refused.
+                        found = yield from settled()
+                        self.is_uncertain = True
+                        if found is not None:
+                            return found
                     last = self._after(error, address)
                     is_uncertain = self.is_uncertain
                 else:

@@ -158,6 +158,25 @@ def test_partitions_that_an_unanswered_attempt_added_are_added() -> None:
     assert controller.orders == 1
 
 
+def test_partitions_that_a_slow_attempt_adds_before_its_repetition_is_heard_are_added() -> None:
+    controller = Controller([1])
+
+    def late(_: Call[Any]) -> HightideError:
+        controller.assignment = [(1,), (2,), (3,)]
+        return InvalidPartitionCountError("it has 3 partitions, and cannot be grown to 3")
+
+    world = controller.world(ADD_PARTITIONS=one_after_another(lost, late))
+    assert len(add(world, 3).partitions) == 3
+    assert controller.orders == 2
+
+
+def test_a_repetition_that_is_refused_is_an_error_where_the_first_attempt_did_nothing() -> None:
+    controller = Controller([1])
+    refused = one_after_another(lost, lambda _: InvalidPartitionCountError("too many"))
+    with pytest.raises(InvalidPartitionCountError):
+        add(controller.world(ADD_PARTITIONS=refused), 3)
+
+
 def test_a_topic_that_has_so_many_partitions_before_is_refused() -> None:
     controller = Controller([1], [2])
     refused = controller.world(ADD_PARTITIONS=lambda _: InvalidPartitionCountError("it has 2"))
