@@ -411,3 +411,40 @@ def test_a_broker_that_comes_while_a_topic_is_deleted_is_not_told_to_hold_it() -
     world.settle()
     assert world.told == []
     assert nothing_is_left(world)
+
+
+def unreadable(world: World) -> ev.TopicsRead:
+    """What is read of a topic whose znode a hand has garbled."""
+    read = world.zk.read(["flights"])
+    return ev.TopicsRead({}, {}, read.admin, unreadable=("flights",))
+
+
+def test_a_topic_that_cannot_be_read_is_read_once_a_tick_until_it_can_be_deleted() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2)),))
+    world.send(rq.DeleteTopicRequested(1, "flights"))
+    while not isinstance(world.pending[0], ef.ReadTopics):
+        world.perform(world.pending.pop(0))
+    world.pending.clear()
+    world.send(unreadable(world))
+    assert world.pending == []
+    world.send(ev.Ticked())
+    (read,) = world.pending
+    assert isinstance(read, ef.ReadTopics)
+    world.settle()
+    assert world.topics == {}
+    assert world.state.work == {}
+
+
+def test_nor_is_one_read_all_the_time_that_was_being_deleted_when_it_was_garbled() -> None:
+    world = World.elected(1, 2)
+    world.zk.deletions["flights"] = ev.DeletionZnode(TOPIC_ID, 1)
+    world.take_over()
+    (read,) = world.pending
+    assert isinstance(read, ef.ReadTopics)
+    world.pending.clear()
+    world.send(unreadable(world))
+    assert world.pending == []
+    assert world.zk.deletions != {}
+    world.send(ev.Ticked())
+    world.settle()
+    assert world.zk.deletions == {}

@@ -247,6 +247,9 @@ def on_topics_read(state: ClusterState, event: TopicsRead) -> list[Effect]:
                 n: read for n, read in states[topic_name].items() if n in unsure or n not in state.rereading
             }
             effects += _take_read(state, work, topic_name, event.topics[topic_name], sure, event.cause)
+        else:
+            # Whatever there is to do needs to know it: looked at with the next tick, not all the time.
+            work.is_resting = True
         for name in unsure & state.rereading:
             # What cannot be understood is left alone.
             state.rereading.discard(name)

@@ -76,7 +76,7 @@ class TopicWork:
     refusals: int = 0
     """Multis refused in a row."""
     is_resting: bool = False
-    """Refused too often: it is tried again at the next tick."""
+    """Refused too often, or not to be understood: it is tried again at the next tick."""
     complaints: dict[str, str] = field(default_factory=dict)
     """What makes no sense about it, by path; also in ClusterState.complaints."""
 
