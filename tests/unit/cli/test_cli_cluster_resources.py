@@ -40,13 +40,19 @@ class Machine:
         self.used_s += seconds * (self.percents.pop(0) if self.percents else 0.0) / 100
 
 
+def waited_s(machine: Machine, *, quiet_s: float, timeout_s: float = 100) -> float:
+    return wait_for_quiet(
+        machine.read, machine.sleep, percent=10, window_s=2, quiet_s=quiet_s, timeout_s=timeout_s
+    )
+
+
 def test_it_is_quiet_after_the_first_window_with_little_use_whatever_zookeeper_does() -> None:
-    machine = Machine(80, 40, 9)
-    waited_s = wait_for_quiet(machine.read, machine.sleep, percent=10, window_s=2, timeout_s=100)
-    assert waited_s == 6.0
+    assert waited_s(Machine(80, 40, 9), quiet_s=2) == 6.0
+
+
+def test_a_pause_between_two_bursts_is_no_quiet() -> None:
+    assert waited_s(Machine(80, 1, 1, 80, 1, 1, 1), quiet_s=6) == 14.0
 
 
 def test_a_cluster_that_never_rests_is_waited_for_no_longer_than_said() -> None:
-    machine = Machine(*[50] * 100)
-    waited_s = wait_for_quiet(machine.read, machine.sleep, percent=10, window_s=2, timeout_s=15)
-    assert waited_s == 16.0
+    assert waited_s(Machine(*[50] * 100), quiet_s=2, timeout_s=15) == 16.0

@@ -43,11 +43,11 @@ _LOOK_AGAIN_S = 0.2
 _TRACE_WAIT_S = 60.0
 _COMMIT_WAIT_S = 3.0
 _LOAD_GOES_ON_S = 1.0
-# A broker's flush.interval.ms, and a moment for its work to begin.
-_SYNCED_WITHIN_S = 32.0
+# A broker's flush.interval.ms and a little more: quiet for so long, it has nothing left to flush.
+_FLUSHES_EVERY_S = 32.0
 _QUIET_PERCENT = 5.0
 _QUIET_WINDOW_S = 4.0
-_QUIET_WAIT_S = 120.0
+_QUIET_WAIT_S = 180.0
 # As often as a small cluster can bear; where thousands of partitions fail over, so that the load is no load.
 _INTERVAL_MS, _INTERVAL_OF_MANY_MS = 2.0, 10.0
 
@@ -165,10 +165,13 @@ class _Round:
         began_s = time.monotonic()
         self._until_all_in_sync()
         if self._plan.is_large:
-            self._say(f"{_SYNCED_WITHIN_S:.0f} s or more, until all that is on disk")
-            time.sleep(_SYNCED_WITHIN_S)
+            self._say(f"{_FLUSHES_EVERY_S:.0f} s or more, until all that is on disk")
             until_quiet(
-                self._cluster, percent=_QUIET_PERCENT, window_s=_QUIET_WINDOW_S, timeout_s=_QUIET_WAIT_S
+                self._cluster,
+                percent=_QUIET_PERCENT,
+                window_s=_QUIET_WINDOW_S,
+                quiet_s=_FLUSHES_EVERY_S,
+                timeout_s=_QUIET_WAIT_S,
             )
         return time.monotonic() - began_s
 
