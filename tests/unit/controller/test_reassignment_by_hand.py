@@ -14,6 +14,7 @@ from unit.controller.moving_world import (
     catch_up,
     let_all_catch_up,
     move,
+    outcomes,
     replicas,
     world_of,
 )
@@ -121,3 +122,19 @@ def test_a_hand_gives_a_move_under_way_another_goal() -> None:
     let_all_catch_up(world)
     assert replicas(world) == (5, 2)
     assert world.zk.moves == {}
+
+
+def test_a_move_is_refused_where_nonsense_stands_at_its_path_and_holds_up_nothing_else() -> None:
+    world = world_of((1, 2))
+    world.send(ev.AdminChanged(ev.Admin(complaints={PATH: "not JSON; correct it or take it away"})))
+    world.send(move(3, 4))
+    world.settle()
+    (outcome,) = outcomes(world)
+    assert outcome.refusal is ef.Refusal.INVALID_REQUEST
+    assert PATH in outcome.message
+    assert world.writes == []
+    world.answers.clear()
+    world.send(ev.AdminChanged(ev.Admin(complaints={PATH: None})))
+    world.send(move(3, 4, request_id=2))
+    world.settle()
+    assert outcomes(world)[0].refusal is None

@@ -68,6 +68,11 @@ def move_fault(
         return Refusal.UNKNOWN_PARTITION, message
     work = state.work.get(name.topic)
     znode = None if work is None else work.moves.get(name.partition)
+    path = ReassignmentPath.path(*name)
+    if znode is None and path in state.complaints:
+        # It could not be created, and what else is to be written about the topic would wait for it.
+        message = f"{path} holds what makes no sense: {state.complaints[path]}"
+        return Refusal.INVALID_REQUEST, message
     step = step_forward(partition, znode, target, _around(state, name, around))
     if isinstance(step, Blocked):
         return step.refusal, step.message
