@@ -41,6 +41,10 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 
+# What changes nothing need not be waited for: a controller that does not answer may have been replaced.
+_QUESTIONS: Final = frozenset({Method.DESCRIBE_TOPICS, Method.DESCRIBE_CLUSTER, Method.LIST_REASSIGNMENTS})
+_QUESTION_TIMEOUT_MS: Final = 3 * METADATA_TIMEOUT_MS
+
 # Answers after which an order may be given again, and of which it is certain that it was not carried out.
 _REFUSALS: Final = (OverloadedError, TopicBeingDeletedError)
 
@@ -169,7 +173,8 @@ class Operations:
                     return found
                 address = self.cluster.controller_address
             if address is not None:
-                call = MessageCall(address, method, self._left_ms(self._budget_ms), request, answer_type)
+                limit_ms = _QUESTION_TIMEOUT_MS if method in _QUESTIONS else self._budget_ms
+                call = MessageCall(address, method, self._left_ms(limit_ms), request, answer_type)
                 try:
                     answer: MessageT = yield call
                 except HightideError as error:

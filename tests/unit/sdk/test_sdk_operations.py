@@ -11,6 +11,7 @@ from hightide.errors import (
     HightideError,
     NotControllerError,
     PartitionOfflineError,
+    RequestTimeoutError,
     TopicAlreadyExistsError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -22,7 +23,11 @@ from hightide.v1.broker_service_pb2 import (
     ListOffsetsPartitionResult,
     ListOffsetsResponse,
 )
-from hightide.v1.controller_service_pb2 import CreateTopicResponse, DescribeTopicsResponse
+from hightide.v1.controller_service_pb2 import (
+    CreateTopicResponse,
+    DescribeClusterResponse,
+    DescribeTopicsResponse,
+)
 from hightide.v1.errors_pb2 import ErrorCode
 from unit.sdk.operation_world import Answer, World, with_controller
 from unit.sdk.producer_bench import TOPIC, metadata, no_topic
@@ -167,3 +172,18 @@ def test_every_method_has_its_grpc_path() -> None:
         "hightide.v1.BrokerService",
         "hightide.v1.ControllerService",
     }
+
+
+def test_a_question_that_a_controller_leaves_unanswered_is_asked_of_its_successor_in_time() -> None:
+    """One that was stopped holds its connections; it is replaced long before a client's budget is over."""
+
+    def answer(call: Call[Any]) -> Any:
+        if call.address == "c7:7":
+            world.now_ms += call.timeout_ms
+            return RequestTimeoutError("no answer", address=call.address)
+        return DescribeClusterResponse(cluster_id="whole")
+
+    world = World(
+        GET_METADATA=lambda _: with_controller(7 if world.now_ms == 0 else 8), DESCRIBE_CLUSTER=answer
+    )
+    assert world.run(world.operations.describe_cluster()).cluster_id == "whole"
