@@ -8,6 +8,8 @@ controllers one dies, once. Without the file nobody does.
     before StoreWrites 1     decided, and not written down
     before StoreCommitted 1  written down, and nobody told: V3's gap between step 3 and step 4
     after SendLeaderAndIsr 1 handed over, and perhaps on its way
+
+With `SIGSTOP` behind it the process stands still there instead, to go on by SIGCONT when it was replaced.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class CrashingShell(Shell):
     def _pass(self, moment: str, step: ev.Event | ef.Effect) -> None:
         plan = Path(os.environ[CRASH_PLAN])
         try:
-            when, kind, nth = plan.read_text().split()
+            when, kind, nth, *sent = plan.read_text().split()
         except FileNotFoundError:
             CrashingShell._seen = 0
             return
@@ -52,7 +54,7 @@ class CrashingShell(Shell):
         CrashingShell._seen += 1
         if CrashingShell._seen == int(nth):
             plan.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[sent[0]] if sent else signal.SIGKILL)
 
 
 if __name__ == "__main__":
