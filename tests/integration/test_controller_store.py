@@ -121,6 +121,21 @@ def test_a_topic_that_a_hand_has_deleted_and_created_again_is_another_one(zookee
     with_store(zookeeper_hosts, test)
 
 
+def test_nobody_is_advised_to_take_away_a_znode_that_records_hang_on(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        state = "/brokers/topics/flights/0/leaderAndISR"
+        await session.ensure_path(state)
+        await session.create("/brokers/topics/garbled", b"{")
+        await session.create("/brokers/ids/seven", b"")
+        found = (await store.read_snapshot(AdminReader(session))).admin.complaints
+        assert "do not take it away" in (found[state] or "")
+        assert "do not take it away" in (found["/brokers/topics/garbled"] or "")
+        assert "correct it or take it away" in (found["/brokers/ids/seven"] or "")
+
+    with_store(zookeeper_hosts, test)
+
+
 def test_settings_that_change_while_a_topic_is_created_fence_nobody(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         path = TopicConfigZnode.path("flights")

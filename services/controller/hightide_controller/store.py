@@ -84,6 +84,7 @@ _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
 _REFUSED_PAUSE_S: Final = 1.0
 """Before the core hears of what ZooKeeper will never take, and tries it again."""
+_PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,7 @@ class ControllerStore:
 
     def _note_fault(self, topic_path: str, fault: str | None) -> None:
         if fault is not None:
-            self._complain(topic_path, fault)
+            self._complain(topic_path, fault, _PRECIOUS)
             self._unreadable_topics.add(topic_path)
         elif topic_path in self._unreadable_topics:
             # Not of others: that the core cannot act on one is its own complaint.
@@ -398,8 +399,8 @@ class ControllerStore:
         """What was read below /admin, and what could not be understood elsewhere meanwhile."""
         return replace(admin, complaints={**admin.complaints, **self.take_complaints()})
 
-    def _complain(self, path: str, reason: str) -> None:
-        self._complaints[path] = f"{reason}; it is left alone: correct it or take it away"
+    def _complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
+        self._complaints[path] = f"{reason}; it is left alone: {advice}"
 
     async def read_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
         """These leaderAndISR znodes: None where there is none, absent where it cannot be understood."""
@@ -412,7 +413,7 @@ class ControllerStore:
             try:
                 states[name] = None if znode is None else _state_of(znode)
             except ZnodeGarbage as error:
-                self._complain(path, error.reason)
+                self._complain(path, error.reason, _PRECIOUS)
                 self._unreadable_states.add(name)
             else:
                 if name in self._unreadable_states:
