@@ -138,3 +138,17 @@ def test_a_move_is_refused_where_nonsense_stands_at_its_path_and_holds_up_nothin
     world.send(move(3, 4, request_id=2))
     world.settle()
     assert outcomes(world)[0].refusal is None
+
+
+def test_what_is_read_again_and_makes_no_sense_still_is_complained_about_once() -> None:
+    world = world_of((1, 2))
+    world.write_admin(by_hand(99))
+    world.settle()
+    complaint = world.state.complaints[PATH]
+    world.others.clear()
+    again = by_hand(99)
+    world.send(ev.AdminChanged(ev.Admin(again.reassignments, complaints={PATH: None})))
+    assert world.state.complaints[PATH] == complaint
+    assert world.others == []
+    world.write_admin(ev.Admin({FLIGHTS: None}, complaints={PATH: None}))
+    assert world.state.complaints == {}

@@ -29,10 +29,13 @@ def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
     """Remember what is given; the topics that it is about are due."""
     effects: list[Effect] = []
     for subject, message in admin.complaints.items():
-        if message is None:
-            withdraw(state, subject)
-        else:
+        of_topic = _complaints_of_topic(state, subject)
+        if message is not None:
+            of_topic.pop(subject, None)
             effects += complain(state, subject, message)
+        elif subject not in of_topic:
+            # That it can be read again does not mean that it makes sense, which its topic's work tells.
+            withdraw(state, subject)
     effects += take_throttle(state, admin.throttle, cause)
     topic_names: dict[str, None] = {}
     for name, move in admin.reassignments.items():
@@ -66,6 +69,13 @@ def clear_admin(state: ClusterState, topic_name: str) -> None:
     work.additions.clear()
     work.removals.clear()
     work.intent = None
+
+
+def _complaints_of_topic(state: ClusterState, subject: str) -> dict[str, str]:
+    """What the work of the topic complains of that a path like /admin/partitions_add/[topic]/5 names."""
+    names = subject.split("/")
+    work = state.work.get(names[3]) if len(names) > 3 else None
+    return {} if work is None else work.complaints
 
 
 def _put(znodes: dict[int, Znode], number: int, znode: Znode | None) -> None:
