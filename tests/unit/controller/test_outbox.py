@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hightide_controller.core.effects import (
     Decision,
     SendLeaderAndIsr,
@@ -148,14 +149,20 @@ def test_thousands_of_stops_go_out_in_parts_so_that_what_is_decided_meanwhile_ne
     assert outbox.is_empty
 
 
-def test_only_a_list_of_brokers_and_nothing_else_is_bare() -> None:
+@pytest.mark.parametrize(
+    ("effects", "is_bare"),
+    [
+        ((), False),
+        ((SendUpdateMetadata(((1, 101),), 1),), True),
+        ((SendUpdateMetadata(((1, 101),), 1, (TopicPartition("flights", 0),)),), False),
+        ((SendUpdateMetadata(((1, 101),), 1), sent(2, decision(0, 1))), False),
+        ((SendUpdateMetadata(((1, 101),), 1), stopped(2, 0)), False),
+    ],
+)
+def test_only_a_list_of_brokers_and_nothing_else_is_bare(
+    effects: tuple[SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica, ...], is_bare: bool
+) -> None:
     outbox = Outbox()
-    assert not outbox.is_bare_list
-    outbox.put(SendUpdateMetadata(((1, 101),), 1))
-    assert outbox.is_bare_list
-    outbox.put(SendUpdateMetadata(((1, 101),), 2, (TopicPartition("flights", 0),)))
-    assert not outbox.is_bare_list
-    outbox.take()
-    outbox.put(SendUpdateMetadata(((1, 101),), 3))
-    outbox.put(sent(4, decision(0, 1)))
-    assert not outbox.is_bare_list
+    for effect in effects:
+        outbox.put(effect)
+    assert outbox.is_bare_list is is_bare
