@@ -3,9 +3,11 @@
     .venv/bin/python bench/faults/random_faults.py --seed 5 --seconds 60
 
 Kills, pauses and stops brokers, controllers and ZooKeeper in an order drawn from the seed, while a
-producer (acks=all, idempotent) and a reader work; then everything is healed and compared. The seed fixes
+producer (acks=all, idempotent) and a reader work, and operators create, delete, grow, shrink, alter, move,
+cancel, throttle and elect (`--calm`: nobody does). Then everything is healed and compared. The seed fixes
 what is done to whom, not how the machine schedules it. Exit code 1 where anything acknowledged is lost,
-doubled, out of order, or differs between replicas.
+doubled, out of order, or differs between replicas, or where work of operators stays half done: below /admin,
+on a disk, or as a partition that is not led by one of its replicas, all in sync.
 """
 
 import argparse
@@ -19,9 +21,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from hightide_local.cluster import LocalCluster  # noqa: E402
+from hightide_local.cluster import ClusterError, LocalCluster  # noqa: E402
 from histories.anomalies import Kind  # noqa: E402
-from histories.drill import Drill  # noqa: E402
+from histories.drill import Drill, replica_differences  # noqa: E402
+from histories.operator_walk import OperatorWalk  # noqa: E402
+from histories.waiting import wait_until  # noqa: E402
+from integration.operators_hand import OperatorsHand  # noqa: E402
 
 HEALED_S = 40.0
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -44,7 +49,12 @@ class Faults:
             # ZooKeeper's JVM is not asked to stop in order: a kill is the harder case of it.
             deeds = ("kill", "pause") if name == "zookeeper" else ("kill", "kill", "pause", "terminate")
             deed = self._chance.choice(deeds)
-            getattr(self._cluster, deed)(name)
+            try:
+                getattr(self._cluster, deed)(name)
+            except ClusterError as error:
+                # It waits for one that is paused at the same time.
+                done.append(f"{name} has to be killed: {error.args[0].splitlines()[0]}")
+                self._cluster.kill(name)
             self._mends.append((name, self._cluster.resume if deed == "pause" else self._restart))
             done.append(f"{deed} {name}")
         return done
@@ -60,6 +70,56 @@ class Faults:
         self._cluster.restart(name, wait=False)
 
 
+def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
+    """All that operators asked for is done or was refused, and nothing of it is left lying about."""
+    walk.finish()
+    hand.admin.set_reassignment_throttle(0)
+    wait_until("nothing below /admin is left", lambda: hand.asked_for() == [], 3 * HEALED_S)
+    for topic in hand.admin.describe_topics():
+        hand.wait_until_led(topic.name, len(topic.partitions))
+        found = replica_differences(hand.cluster, topic.name)
+        assert found == [], "\n".join(found[:10])
+        ends = hand.ends(topic.name, len(topic.partitions))
+        for number, end in enumerate(ends):
+            kept = walk.kept.get((topic.topic_id, number), 0)
+            assert (end or 0) >= kept, f"{topic.name}-{number} ends at {end}, but {kept} were acknowledged"
+    wait_until("no replica lies where none belongs", lambda: strays(hand) == [], HEALED_S)
+    wait_until("nothing is complained about", lambda: hand.complaints() == {}, HEALED_S)
+    bugs = {ending: count for ending, count in walk.done.items() if "BUG" in ending}
+    assert bugs == {}, bugs
+
+
+def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:
+    """For whoever looks for the cause."""
+    print("operators met with:", dict(walk.done))
+    print("complaints:", hand.complaints())
+    for kind, _, topic in (each.partition("/") for each in hand.asked_for()):
+        path = f"/admin/{kind}/{topic}"
+        below = [f"{path}/{name}" for name in hand.zookeeper.get_children(path)]
+        print("left:", {each: hand.content(each) for each in below or [path]})
+    for described in hand.admin.describe_topics():
+        print(described.name, described.topic_id.hex(), *(f"\n  {each}" for each in described.partitions))
+    for name in hand.cluster.names:
+        print(f"--- {name}\n{hand.cluster.log_tail(name, 25)}")
+
+
+def strays(hand: OperatorsHand) -> list[str]:
+    """Directories of partitions on brokers that they are not assigned to; what is quarantined is not."""
+    assigned = {
+        (broker_id, f"{topic.topic_id.hex()}-{partition.partition}")
+        for topic in hand.admin.describe_topics()
+        for partition in topic.partitions
+        for broker_id in partition.replicas
+    }
+    return sorted(
+        f"broker {broker_id}: {path.name}"
+        for broker_id in hand.cluster.brokers
+        for directory in hand.cluster.data_directories(broker_id)
+        for path in directory.glob("*-[0-9]*")
+        if path.is_dir() and len(path.name.partition("-")[0]) == 32 and (broker_id, path.name) not in assigned
+    )
+
+
 def main() -> int:
     """Run the drill and print its verdict."""
     parser = argparse.ArgumentParser(
@@ -67,12 +127,15 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--calm", action="store_true", help="break processes only")
     parser.add_argument("--flush", choices=("replicated", "fsync"), default="replicated")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     with (
         tempfile.TemporaryDirectory() as directory,
-        LocalCluster(Path(directory), session_timeout_ms=2500, replica_lag_time_max_ms=1000) as cluster,
+        LocalCluster(
+            Path(directory), brokers=4, session_timeout_ms=2500, replica_lag_time_max_ms=1000
+        ) as cluster,
         # A leader that wakes up after its session ended may tell its old end to who still asks it.
         Drill(
             cluster,
@@ -83,16 +146,30 @@ def main() -> int:
         ) as drill,
     ):
         faults = Faults(cluster, chance)
+        walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)
         start = time.monotonic()
         while time.monotonic() - start < arguments.seconds:
-            print(f"{time.monotonic() - start:6.1f} s  {', '.join(faults.strike())}", flush=True)
+            done = [*([] if arguments.calm else walk.stir()), *faults.strike()]
+            print(f"{time.monotonic() - start:6.1f} s  {', '.join(done)}", flush=True)
             time.sleep(chance.choice(PAUSES_S))
             faults.mend()
+            if not arguments.calm:
+                print(f"          {', '.join(walk.stir())}", flush=True)
             if chance.random() < 0.5:
                 drill.wait_for_progress(20, HEALED_S)
-                drill.wait_for_isr(3, HEALED_S)
+                wait_until(
+                    "all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S
+                )
         drill.wait_for_progress(50, HEALED_S)
+        hand = OperatorsHand(cluster)
+        try:
+            judge(hand, walk)
+        except BaseException:
+            tell_what_is_left(hand, walk)
+            raise
+        hand.close()
         drill.wait_for_isr(3, HEALED_S)
+    print("; ".join(f"{ending} {count}" for ending, count in sorted(walk.done.items())))
     counts = f"sent={len(drill.history.sends)} read={len(drill.history.reads)}"
     print(f"faults: seed={arguments.seed} {counts} anomalies=0")
     return 0
