@@ -12,7 +12,7 @@ from hightide.admin_answers import cluster_description, described
 from hightide.admin_arguments import checked_count, checked_replicas, checked_settings
 from hightide.calls import Method
 from hightide.cluster import topic_description
-from hightide.errors import TopicAlreadyExistsError, UnknownTopicError
+from hightide.errors import InconsistentTopicIdError, TopicAlreadyExistsError, UnknownTopicError
 from hightide.operations import Operation
 from hightide.reassignment_operations import ReassignmentOperations
 from hightide.records import ClusterDescription, DeletedTopic, TopicDescription
@@ -73,18 +73,18 @@ class AdminOperations(ReassignmentOperations):
         return topic_description(answer.topic)
 
     def delete_topic(self, name: str, *, validate_only: bool) -> Operation[DeletedTopic]:
-        """Delete a topic. The topic is looked up first, by its id: where an attempt got no answer and that id
-        is gone, it is done, and a topic that somebody created under the name meanwhile is left alone."""
+        """Delete a topic. The topic is looked up first, and every attempt names its id: where that id is
+        gone, it is done, and a topic that somebody created under the name meanwhile is left alone."""
         (before,) = yield from self.describe_topics([name])
 
         def settled() -> Operation[DeleteTopicResponse | None]:
             now = yield from self._described_or_none(name)
             return None if now is not None and now.topic_id == before.topic_id else DeleteTopicResponse()
 
-        request = DeleteTopicRequest(topic=name, validate_only=validate_only)
+        request = DeleteTopicRequest(topic=name, validate_only=validate_only, topic_id=before.topic_id)
         try:
             answer = yield from self.order(Method.DELETE_TOPIC, request, DeleteTopicResponse, settled=settled)
-        except UnknownTopicError:
+        except (UnknownTopicError, InconsistentTopicIdError):
             # It was there a moment ago: an attempt of ours, or somebody else, has deleted it.
             return DeletedTopic(before)
         return DeletedTopic(before, tuple(answer.absent_brokers))
@@ -116,28 +116,27 @@ class AdminOperations(ReassignmentOperations):
     def remove_partitions(
         self, name: str, partition_count: int, *, validate_only: bool
     ) -> Operation[TopicDescription]:
-        """Shrink a topic to a number of partitions. The topic is looked up first, by its id: where an attempt
-        got no answer and the topic has that number, it is done; where another topic has the name meanwhile,
-        that one keeps its partitions, and UnknownTopicError tells it."""
-        request = RemovePartitionsRequest(
-            topic=name,
-            partition_count=checked_count("partition_count", partition_count),
-            validate_only=validate_only,
-        )
+        """Shrink a topic to a number of partitions. The topic is looked up first, and every attempt names its
+        id: where an attempt got no answer and the topic has that number, it is done; where another topic has
+        the name meanwhile, that one keeps its partitions, and UnknownTopicError tells it."""
+        count = checked_count("partition_count", partition_count)
         (before,) = yield from self.describe_topics([name])
+        request = RemovePartitionsRequest(
+            topic=name, partition_count=count, validate_only=validate_only, topic_id=before.topic_id
+        )
 
         def settled() -> Operation[RemovePartitionsResponse | None]:
             (now,) = yield from self.describe_topics([name])
             if now.topic_id != before.topic_id:
-                raise UnknownTopicError(
-                    f"topic {name} was deleted meanwhile, and another one of this name was created",
-                    topic=name,
-                )
+                raise _replaced(name)
             return RemovePartitionsResponse() if len(now.partitions) == partition_count else None
 
-        answer = yield from self.order(
-            Method.REMOVE_PARTITIONS, request, RemovePartitionsResponse, settled=settled
-        )
+        try:
+            answer = yield from self.order(
+                Method.REMOVE_PARTITIONS, request, RemovePartitionsResponse, settled=settled
+            )
+        except InconsistentTopicIdError as error:
+            raise _replaced(name) from error
         return (yield from self._topic_after(name, answer))
 
     def _topic_after(
@@ -189,6 +188,11 @@ class AdminOperations(ReassignmentOperations):
             Method.DESCRIBE_CLUSTER, DescribeClusterRequest(), DescribeClusterResponse
         )
         return cluster_description(answer)
+
+
+def _replaced(name: str) -> UnknownTopicError:
+    message = f"topic {name} was deleted meanwhile, and another one of this name was created"
+    return UnknownTopicError(message, topic=name)
 
 
 def _assignment(assignment: Sequence[Sequence[int]] | None) -> list[ReplicaAssignment]:

@@ -45,6 +45,7 @@ __all__ = [
     "topic_out",
 ]
 
+_TOPIC_ID_BYTES = 16
 _KINDS = {
     controller_pb2.ELECTION_KIND_PREFERRED: ElectionKind.PREFERRED,
     controller_pb2.ELECTION_KIND_UNCLEAN: ElectionKind.UNCLEAN,
@@ -52,8 +53,10 @@ _KINDS = {
 
 
 def delete_topic_in(request: controller_pb2.DeleteTopicRequest, request_id: int) -> DeleteTopicRequested:
-    """DeleteTopic."""
-    return DeleteTopicRequested(request_id, request.topic, request.validate_only)
+    """DeleteTopic. Raises ServiceError where the topic id is none."""
+    return DeleteTopicRequested(
+        request_id, request.topic, request.validate_only, _topic_id_in(request.topic_id)
+    )
 
 
 def add_partitions_in(
@@ -69,9 +72,13 @@ def add_partitions_in(
 def remove_partitions_in(
     request: controller_pb2.RemovePartitionsRequest, request_id: int
 ) -> RemovePartitionsRequested:
-    """RemovePartitions."""
+    """RemovePartitions. Raises ServiceError where the topic id is none."""
     return RemovePartitionsRequested(
-        request_id, request.topic, request.partition_count, request.validate_only
+        request_id,
+        request.topic,
+        request.partition_count,
+        request.validate_only,
+        _topic_id_in(request.topic_id),
     )
 
 
@@ -173,3 +180,13 @@ def _rate_in(throttle_bytes_per_s: int) -> int:
             f"throttle_bytes_per_s is {throttle_bytes_per_s}; it is a number of bytes, or 0 for no limit",
         )
     return throttle_bytes_per_s
+
+
+def _topic_id_in(topic_id: bytes) -> str:
+    if len(topic_id) not in (0, _TOPIC_ID_BYTES):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"a topic id is {_TOPIC_ID_BYTES} bytes, or left out where any topic of the name is meant, and "
+            f"not {len(topic_id):,} bytes",
+        )
+    return topic_id.hex()

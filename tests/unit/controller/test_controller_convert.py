@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_controller import convert
+from hightide_controller.convert_requests import delete_topic_in, remove_partitions_in
 from hightide_controller.core import events as ev
+from hightide_controller.core import requests as rq
 from hightide_controller.core.effects import Refusal, RefuseRequest
 from hightide_controller.core.partition import TopicPartition
+from hightide_runtime.errors import ServiceError
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 
 IDENTITY = convert.Identity("the-cluster", 7, "127.0.0.1", 9192)
@@ -29,6 +33,16 @@ def test_create_topic_is_taken_over_field_by_field() -> None:
     assert convert.create_topic_in(request, 5, TOPIC_ID) == ev.CreateTopicRequested(
         5, "flights", TOPIC_ID, 0, 0, ((2, 1),), {"flush": "fsync"}, validate_only=True
     )
+
+
+def test_a_topic_id_of_a_request_is_sixteen_bytes_or_none() -> None:
+    by_id = controller_pb2.DeleteTopicRequest(topic="flights", topic_id=bytes.fromhex(TOPIC_ID))
+    assert delete_topic_in(by_id, 5) == rq.DeleteTopicRequested(5, "flights", topic_id=TOPIC_ID)
+    by_name = controller_pb2.RemovePartitionsRequest(topic="flights", partition_count=2)
+    assert remove_partitions_in(by_name, 5) == rq.RemovePartitionsRequested(5, "flights", 2)
+    with pytest.raises(ServiceError, match="not 3 bytes") as refused:
+        remove_partitions_in(controller_pb2.RemovePartitionsRequest(topic="flights", topic_id=b"abc"), 5)
+    assert refused.value.code == ErrorCode.ERROR_CODE_INVALID_REQUEST
 
 
 def test_leader_and_isr_carries_the_stamp_the_settings_and_where_leaders_are() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core import requests as rq
@@ -13,6 +16,7 @@ from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, t
 from unit.controller.moving_world import begun, replicas, world_of
 
 OTHER_ID = "0" * 31 + "2"
+SHRINK = partial(rq.RemovePartitionsRequested, 2, "flights", 1)
 
 
 def replace_by_hand(world: World, other: ev.Topic) -> None:
@@ -47,6 +51,32 @@ def test_a_shrink_that_was_asked_of_a_topic_takes_nothing_from_its_namesake() ->
     assert len(world.topics["flights"].assignment) == 2
     assert world.zookeeper[TopicPartition("flights", 1)].leader == 2
     assert world.refusal().refusal is ef.Refusal.UNKNOWN_TOPIC
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("ask", [partial(rq.DeleteTopicRequested, 2, "flights"), SHRINK])
+def test_what_is_asked_of_a_topic_by_its_id_is_refused_where_a_namesake_has_its_place(
+    ask: Callable[..., rq.DeleteTopicRequested | rq.RemovePartitionsRequested], validate_only: bool
+) -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2), (2, 1)),))
+    world.send(ask(topic_id=OTHER_ID, validate_only=validate_only))
+    world.settle()
+    refused = world.refusal()
+    assert refused.refusal is ef.Refusal.INCONSISTENT_TOPIC_ID
+    assert OTHER_ID in refused.message
+    assert TOPIC_ID in refused.message
+    assert len(world.topics["flights"].assignment) == 2
+    assert world.state.work == {}
+
+
+def test_what_is_asked_of_a_topic_by_its_id_is_done() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2), (2, 1)),))
+    world.send(SHRINK(topic_id=TOPIC_ID))
+    world.settle()
+    assert len(world.topics["flights"].assignment) == 1
+    world.send(rq.DeleteTopicRequested(3, "flights", topic_id=TOPIC_ID))
+    world.settle()
+    assert world.topics == {}
 
 
 def test_the_marker_of_a_topic_that_a_hand_replaced_goes_before_the_other_one_is_adopted() -> None:

@@ -8,6 +8,7 @@ from hightide.calls import Call
 from hightide.errors import (
     AddressUnreachableError,
     HightideError,
+    InconsistentTopicIdError,
     InvalidArgumentError,
     InvalidPartitionCountError,
     NoReassignmentError,
@@ -21,7 +22,7 @@ from hightide.v1.metadata_pb2 import PartitionMetadata, TopicMetadata
 from unit.sdk.operation_world import World
 
 TOPIC = "flights"
-FIRST_ID, SECOND_ID = bytes(16), bytes(range(16))
+FIRST_ID, SECOND_ID = bytes(range(1, 17)), bytes(range(16))
 HERE = TopicPartition(TOPIC, 0)
 
 
@@ -121,6 +122,18 @@ def test_a_namesake_created_after_an_unanswered_deletion_is_left_alone() -> None
     assert controller.orders == 1
 
 
+def test_a_namesake_created_before_the_order_arrives_is_left_alone() -> None:
+    controller = Controller([1])
+    named: list[bytes] = []
+
+    def refuse(call: Call[Any]) -> HightideError:
+        named.append(pb2.DeleteTopicRequest.FromString(call.encode()).topic_id)
+        return InconsistentTopicIdError("it has another id")
+
+    assert delete(controller.world(DELETE_TOPIC=refuse)).topic.topic_id == FIRST_ID
+    assert named == [FIRST_ID]
+
+
 def test_a_deletion_that_never_arrived_is_given_again() -> None:
     controller = Controller([1])
     attempts = one_after_another(lost, lambda _: pb2.DeleteTopicResponse(absent_brokers=[3]))
@@ -209,6 +222,19 @@ def test_a_namesake_keeps_its_partitions() -> None:
     with pytest.raises(UnknownTopicError, match="another one of this name"):
         remove(controller.world(REMOVE_PARTITIONS=carry_out), 1)
     assert controller.orders == 1
+
+
+def test_a_namesake_created_before_the_order_arrives_keeps_its_partitions() -> None:
+    controller = Controller([1], [2], [3])
+    named: list[bytes] = []
+
+    def refuse(call: Call[Any]) -> HightideError:
+        named.append(pb2.RemovePartitionsRequest.FromString(call.encode()).topic_id)
+        return InconsistentTopicIdError("it has another id")
+
+    with pytest.raises(UnknownTopicError, match="another one of this name"):
+        remove(controller.world(REMOVE_PARTITIONS=refuse), 1)
+    assert named == [FIRST_ID]
 
 
 def move(world: World, *replicas: int, **options: Any) -> Any:

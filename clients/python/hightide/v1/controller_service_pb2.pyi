@@ -424,19 +424,25 @@ class DeleteTopicRequest(_message.Message):
 
     TOPIC_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The name."""
     validate_only: _builtins.bool
     """Check everything, change nothing."""
+    topic_id: _builtins.bytes
+    """The id of the topic that is meant, 16 bytes: another topic of the name is left alone, and the request
+    refused (INCONSISTENT_TOPIC_ID). Empty: whatever topic has the name.
+    """
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic", "topic_id", b"topic_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -541,22 +547,28 @@ class RemovePartitionsRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The name."""
     partition_count: _builtins.int
     """The number of partitions that the topic shall have, at least 1 and fewer than it has."""
     validate_only: _builtins.bool
     """Check everything, change nothing."""
+    topic_id: _builtins.bytes
+    """The id of the topic that is meant, 16 bytes: another topic of the name is left alone, and the request
+    refused (INCONSISTENT_TOPIC_ID). Empty: whatever topic has the name.
+    """
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         partition_count: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
+        topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_count", b"partition_count", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_count", b"partition_count", "topic", b"topic", "topic_id", b"topic_id", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,7 @@ from hightide_controller.core.purposes import DeletesTopic
 from hightide_controller.core.requests import DeleteTopicRequested
 from hightide_controller.core.stops import send_stops
 from hightide_controller.core.topic_plan import TopicPlan
+from hightide_controller.core.topic_rules import topic_id_fault
 from hightide_controller.core.topic_work import Deletion, TopicWork
 from hightide_controller.core.waiters import overloaded, turn_away, wait_for_acknowledgement
 from hightide_controller.core.writes import (
@@ -53,6 +54,8 @@ def on_delete_topic(state: ClusterState, event: DeleteTopicRequested) -> list[Ef
     if topic is None:
         message = f"topic {event.name[:260]!r} does not exist"
         return [RefuseRequest(event.request_id, Refusal.UNKNOWN_TOPIC, message)]
+    if (fault := topic_id_fault(topic, event.topic_id)) is not None:
+        return [RefuseRequest(event.request_id, *fault)]
     absent = _absent_brokers(state, topic)
     if event.validate_only:
         return [AnswerTopic(event.request_id, topic, absent)]

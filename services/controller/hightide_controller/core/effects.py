@@ -64,6 +64,7 @@ class Refusal(Enum):
     STALE_BROKER_EPOCH = auto()
     UNKNOWN_TOPIC = auto()
     UNKNOWN_PARTITION = auto()
+    INCONSISTENT_TOPIC_ID = auto()
     TOPIC_BEING_DELETED = auto()
     NO_REASSIGNMENT = auto()
     REASSIGNMENT_IN_PROGRESS = auto()

@@ -27,11 +27,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicRequested:
-    """Delete a topic. Answered by AnswerTopic when its name is free and the live brokers have stopped."""
+    """Delete a topic. Answered by AnswerTopic when its name is free and the live brokers have stopped.
+
+    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    """
 
     request_id: int
     name: str
     validate_only: bool = False
+    topic_id: str = ""
     cause: str = ""
 
 
@@ -52,12 +56,16 @@ class AddPartitionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsRequested:
-    """Shrink a topic to `partition_count`: the highest numbers go. Answered by AnswerTopic."""
+    """Shrink a topic to `partition_count`: the highest numbers go. Answered by AnswerTopic.
+
+    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    """
 
     request_id: int
     name: str
     partition_count: int
     validate_only: bool = False
+    topic_id: str = ""
     cause: str = ""
 
 

@@ -14,7 +14,7 @@ from hightide_controller.core.requests import (
     AlterTopicConfigRequested,
     RemovePartitionsRequested,
 )
-from hightide_controller.core.topic_rules import Fault
+from hightide_controller.core.topic_rules import Fault, topic_id_fault
 from hightide_controller.core.topic_settings import altered_configs, settings_fault
 from hightide_controller.core.waiters import overloaded
 from hightide_controller.core.wishes import GrowWish, SettingsWish, ShrinkWish, Wish
@@ -40,7 +40,7 @@ def on_remove_partitions(state: ClusterState, event: RemovePartitionsRequested) 
     found = _altered_topic(state, event.request_id, event.name)
     if not isinstance(found, Topic):
         return found
-    fault = shrink_fault(state, found, event.partition_count)
+    fault = topic_id_fault(found, event.topic_id) or shrink_fault(state, found, event.partition_count)
     if fault is None and event.validate_only:
         kept = found.assignment[: event.partition_count]
         return [AnswerTopic(event.request_id, replace(found, assignment=kept))]

@@ -8,6 +8,7 @@ from typing import Final
 from hightide_runtime.topic_names import is_legal_topic_name
 
 from hightide_controller.core.effects import Refusal
+from hightide_controller.core.events import Topic
 from hightide_controller.core.topic_configs import config_fault
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "partition_bytes",
     "request_fault",
     "size_fault",
+    "topic_id_fault",
 ]
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
@@ -34,6 +36,17 @@ def name_fault(name: str) -> str | None:
     if not is_legal_topic_name(name):
         return f"topic name {name[:260]!r} is not 1 to 249 characters of [a-zA-Z0-9._-], or is '.' or '..'"
     return None
+
+
+def topic_id_fault(topic: Topic, topic_id: str) -> Fault | None:
+    """Whether a request means another topic that had, or has, the name; an empty id means any."""
+    if topic_id in ("", topic.topic_id):
+        return None
+    return (
+        Refusal.INCONSISTENT_TOPIC_ID,
+        f"topic {topic.name!r} has id {topic.topic_id}, and not {topic_id}: another topic has got the name; "
+        "describe it, and ask again with its id, or without one, if it is meant",
+    )
 
 
 def assignment_fault(
