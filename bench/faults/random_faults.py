@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import ClusterError, LocalCluster  # noqa: E402
+from hightide_runtime.znodes import ADMIN  # noqa: E402
 from histories.anomalies import Kind  # noqa: E402
 from histories.drill import Drill, replica_differences  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
@@ -96,7 +97,7 @@ def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:
     print("operators met with:", dict(walk.done))
     print("complaints:", hand.complaints())
     for kind, _, topic in (each.partition("/") for each in hand.asked_for()):
-        path = f"/admin/{kind}/{topic}"
+        path = f"{ADMIN}/{kind}/{topic}"
         below = [f"{path}/{name}" for name in hand.zookeeper.get_children(path)]
         print("left:", {each: hand.content(each) for each in below or [path]})
     for described in hand.admin.describe_topics():
