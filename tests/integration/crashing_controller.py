@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import hightide_controller.main as controller
@@ -59,4 +58,4 @@ class CrashingShell(Shell):
 
 if __name__ == "__main__":
     controller.Shell = CrashingShell  # type: ignore[attr-defined]
-    sys.exit(controller.main())
+    controller.main()

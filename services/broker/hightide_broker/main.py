@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-import sys
+from typing import NoReturn
 
 from hightide_runtime.logs import set_up_logging
-from hightide_runtime.running import run_service
+from hightide_runtime.running import end_process, run_service
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_broker.broker import Broker
 from hightide_broker.settings import BrokerSettings
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Read the settings, run the broker until SIGTERM, exit with its code."""
     settings = BrokerSettings.from_command_line()
     name = f"broker-{settings.broker_id}"
@@ -26,7 +26,7 @@ def main() -> None:
         code = run_service("hightide-broker", Broker(settings, telemetry).run)
     finally:
         telemetry.shut_down()
-    sys.exit(code)
+    end_process(code)
 
 
 if __name__ == "__main__":

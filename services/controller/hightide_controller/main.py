@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
-from hightide_runtime.running import run_service
+from hightide_runtime.running import end_process, run_service
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -26,14 +26,14 @@ from hightide_controller.shell import CONTROLLER_SERVICE, Shell
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry point; the exit code. Ends by SIGTERM or SIGINT."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point, until SIGTERM or SIGINT; ends the process with its exit code."""
     settings = ControllerSettings.from_command_line(arguments)
     set_up_logging(settings.log_level, f"controller-{settings.controller_id}")
     # As in a broker: what is known of ten thousand partitions lives for ever, and need not be looked at over
     # and over while a failover makes as many new decisions.
     gc.set_threshold(100_000, 50, 100)
-    return run_service("hightide-controller", lambda stopping: _serve(settings, stopping))
+    end_process(run_service("hightide-controller", lambda stopping: _serve(settings, stopping)))
 
 
 async def _serve(settings: ControllerSettings, stopping: asyncio.Event) -> None:
@@ -95,4 +95,4 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,9 +1,12 @@
 """How a service process runs: from its main to its exit code."""
 
 import asyncio
+import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import uvloop
 
@@ -31,6 +34,18 @@ def run_service(program: str, service: Callable[[asyncio.Event], Awaitable[None]
         print(f"{program}: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process, without the interpreter's own farewell. Mains call it last; all is closed that can be.
+
+    gRPC's threads cannot be, and one that wakes up while the interpreter takes their library apart ends the
+    process by SIGSEGV: seen once in some thousands of stops, and then a clean stop looks like a crash.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _stop(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
