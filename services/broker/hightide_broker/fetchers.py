@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
 CONNECT_TIMEOUT_S: Final = 1.0
+CANCEL_AGAIN_S: Final = 1.0
 """How long one attempt to reach a leader may take; gRPC tries several times within it."""
 CALL_GRACE_S: Final = 10.0
 """How long a leader may take beyond the wait that it was asked for."""
@@ -197,8 +198,10 @@ class LeaderFetcher:
 
     async def close(self) -> None:
         """Stop, and wait until all is let go."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        while not self._task.done():
+            # Once need not do: a cancellation is lost where something on the way takes it for its own.
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_AGAIN_S)
         if self._repeat_timer is not None:
             self._repeat_timer.cancel()
         for retry in self._retries.values():
@@ -253,7 +256,9 @@ class LeaderFetcher:
             raise ConnectionError(f"no address is known of broker {self._leader}")
         self._channel = open_channel(address)
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), CONNECT_TIMEOUT_S)
+            # Not wait_for: that of Python 3.11 forgets a cancellation that comes together with the answer.
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._channel.channel_ready()
         except TimeoutError:
             raise ConnectionError(f"nobody answers at {address}") from None
 

@@ -133,7 +133,9 @@ class BrokerLink:
                 if self._outbox.is_bare_list:
                     self._pressing.clear()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._pressing.wait(), _LIST_PATIENCE_S)
+                        # Not wait_for: that of Python 3.11 forgets a cancellation that comes just then.
+                        async with asyncio.timeout(_LIST_PATIENCE_S):
+                            await self._pressing.wait()
                 delivery = self._outbox.take()
                 self._filled.clear()
                 if await self._attempt(delivery):

@@ -114,7 +114,9 @@ async def is_refused(address: HostPort) -> bool:
         with socket.socket(family, kind, protocol) as probe:
             probe.setblocking(False)
             try:
-                await asyncio.wait_for(loop.sock_connect(probe, socket_address), _PROBE_TIMEOUT_S)
+                # Not wait_for: that of Python 3.11 forgets a cancellation that comes with the answer.
+                async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                    await loop.sock_connect(probe, socket_address)
             except ConnectionRefusedError:
                 continue
             except OSError as error:

@@ -17,7 +17,7 @@ from hightide_broker.core.events import BatchesReceived, Event, LeaderAndIsrDeci
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
-from hightide_broker.fetchers import Fetchers, FetchSettings
+from hightide_broker.fetchers import Fetchers, FetchSettings, LeaderFetcher
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import Follower
 from hightide_broker.shell import Payload, ReplicaShell
@@ -339,3 +339,27 @@ def test_a_flush_that_ends_while_an_epoch_is_asked_for_does_not_withdraw_the_que
 
 async def registered() -> None:
     """This broker is registered."""
+
+
+def test_a_fetcher_ends_though_a_cancellation_was_lost_on_the_way() -> None:
+    """As by asyncio.wait_for of Python 3.11; a broker that waited for it would run on after its SIGTERM."""
+
+    async def scenario() -> None:
+        lost = asyncio.Event()
+
+        async def lose_one() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                lost.set()
+            await asyncio.Event().wait()
+
+        settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: None, lose_one)
+        failures: list[Exception] = []
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        fetcher = LeaderFetcher(1, HostedReplicas(), shell, settings)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(fetcher.close(), ASKED_S)
+        assert lost.is_set()
+
+    asyncio.run(scenario())
