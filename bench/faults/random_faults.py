@@ -11,6 +11,7 @@ on a disk, or as a partition that is not led by one of its replicas, all in sync
 """
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
@@ -69,6 +70,39 @@ class Faults:
 
     def _restart(self, name: str) -> None:
         self._cluster.restart(name, wait=False)
+
+
+def break_and_mend(
+    drill: Drill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool
+) -> None:
+    """Strike and mend for so long, while operators work; sometimes let all heal in between."""
+    faults = Faults(drill.cluster, chance)
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        done = [*([] if calm else walk.stir()), *faults.strike()]
+        print(f"{time.monotonic() - start:6.1f} s  {', '.join(done)}", flush=True)
+        time.sleep(chance.choice(PAUSES_S))
+        faults.mend()
+        if not calm:
+            print(f"          {', '.join(walk.stir())}", flush=True)
+        if chance.random() < 0.5:
+            start_what_gave_up(drill.cluster)
+            drill.wait_for_progress(20, HEALED_S)
+            wait_until("all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S)
+    start_what_gave_up(drill.cluster)
+    drill.wait_for_progress(50, HEALED_S)
+
+
+def start_what_gave_up(cluster: LocalCluster) -> None:
+    """A service that loses ZooKeeper while it starts ends, and asks whoever runs it to start it again."""
+    for _ in range(5):
+        for name in sorted(set(cluster.names) - cluster.running().keys()):
+            print(f"          {name} is started again: {cluster.log_tail(name, 1).strip()}", flush=True)
+            cluster.restart(name, wait=False)
+        with contextlib.suppress(ClusterError):
+            cluster.wait_ready(HEALED_S)
+            return
+    cluster.wait_ready(HEALED_S)
 
 
 def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
@@ -148,24 +182,10 @@ def main() -> int:
             allowed=frozenset({Kind.END_BEHIND_ACKNOWLEDGED}),
         ) as drill,
     ):
-        faults = Faults(cluster, chance)
         walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)
-        start = time.monotonic()
-        while time.monotonic() - start < arguments.seconds:
-            done = [*([] if arguments.calm else walk.stir()), *faults.strike()]
-            print(f"{time.monotonic() - start:6.1f} s  {', '.join(done)}", flush=True)
-            time.sleep(chance.choice(PAUSES_S))
-            faults.mend()
-            if not arguments.calm:
-                print(f"          {', '.join(walk.stir())}", flush=True)
-            if chance.random() < 0.5:
-                drill.wait_for_progress(20, HEALED_S)
-                wait_until(
-                    "all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S
-                )
-        drill.wait_for_progress(50, HEALED_S)
         hand = OperatorsHand(cluster)
         try:
+            break_and_mend(drill, walk, chance, arguments.seconds, calm=arguments.calm)
             judge(hand, walk)
         except BaseException:
             tell_what_is_left(hand, walk)
