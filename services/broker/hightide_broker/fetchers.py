@@ -46,8 +46,9 @@ log = logging.getLogger(__name__)
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
 CONNECT_TIMEOUT_S: Final = 1.0
-CANCEL_AGAIN_S: Final = 1.0
 """How long one attempt to reach a leader may take; gRPC tries several times within it."""
+CANCEL_AGAIN_S: Final = 1.0
+"""How long a cancellation has until it counts as lost."""
 CALL_GRACE_S: Final = 10.0
 """How long a leader may take beyond the wait that it was asked for."""
 FAILED_PAUSE_MIN_S: Final = 1.0
