@@ -264,6 +264,7 @@ class FetchPartition(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -274,6 +275,10 @@ class FetchPartition(_message.Message):
     """The first offset wanted. The answer starts with the batch that contains it."""
     max_bytes: _builtins.int
     """At most this many bytes from this partition, but always at least one batch."""
+    last_fetched_epoch: _builtins.int
+    """The leader epoch of the last record that the client has read before fetch_offset, from which the
+    leader sees whether its log holds that record (KIP-320); absent where it is not known.
+    """
     def __init__(
         self,
         *,
@@ -282,12 +287,15 @@ class FetchPartition(_message.Message):
         leader_epoch: _builtins.int = ...,
         fetch_offset: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        last_fetched_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_fetched_epoch", b"_last_fetched_epoch", "last_fetched_epoch", b"last_fetched_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "leader_epoch", b"leader_epoch", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_fetched_epoch", b"_last_fetched_epoch", "fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__last_fetched_epoch: _TypeAlias = _typing.Literal["last_fetched_epoch"]  # noqa: Y015
+    _WhichOneofArgType__last_fetched_epoch: _TypeAlias = _typing.Literal["_last_fetched_epoch", b"_last_fetched_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_fetched_epoch) -> _WhichOneofReturnType__last_fetched_epoch | None: ...
 
 Global___FetchPartition: _TypeAlias = FetchPartition  # noqa: Y015
 
@@ -330,6 +338,7 @@ class FetchPartitionResult(_message.Message):
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    DIVERGING_END_OFFSET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -348,6 +357,8 @@ class FetchPartitionResult(_message.Message):
     """The leader epoch as this broker knows it."""
     batches: _builtins.bytes
     """Record batches back to back, all below the high watermark."""
+    diverging_end_offset: _builtins.int
+    """With DIVERGING_LOG: the last offset up to which the client's history and the log may agree."""
     def __init__(
         self,
         *,
@@ -360,10 +371,11 @@ class FetchPartitionResult(_message.Message):
         current_leader: _builtins.int = ...,
         current_leader_epoch: _builtins.int = ...,
         batches: _builtins.bytes = ...,
+        diverging_end_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "current_leader", b"current_leader", "current_leader_epoch", b"current_leader_epoch", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "current_leader", b"current_leader", "current_leader_epoch", b"current_leader_epoch", "diverging_end_offset", b"diverging_end_offset", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -745,6 +757,7 @@ class GetMetadataResponse(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    COORDINATORS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id."""
     controller_epoch: _builtins.int
@@ -761,6 +774,13 @@ class GetMetadataResponse(_message.Message):
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.TopicMetadata]:
         """The topics asked for, in the order of the request, or all by name."""
 
+    @_builtins.property
+    def coordinators(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]:
+        """The active consumer coordinator of each shard of groups, in the order of the shards. One without
+        an active coordinator has an endpoint with an empty host. A group belongs to the shard
+        CRC-32C(its name) modulo their number. Empty where no coordinator was ever started.
+        """
+
     def __init__(
         self,
         *,
@@ -769,10 +789,11 @@ class GetMetadataResponse(_message.Message):
         controller: _metadata_pb2.Endpoint | None = ...,
         topics: _abc.Iterable[_metadata_pb2.TopicMetadata] | None = ...,
         controller_epoch: _builtins.int = ...,
+        coordinators: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controller_epoch", b"controller_epoch", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controller_epoch", b"controller_epoch", "coordinators", b"coordinators", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -98,6 +98,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
     ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ErrorCode.ValueType  # 63
     """The batch was appended, but too few replicas stayed in sync to acknowledge it."""
+    ERROR_CODE_DIVERGING_LOG: _ErrorCode.ValueType  # 64
+    """The log does not hold the record that the client read before this offset: an unclean election took
+    it away.
+    """
     ERROR_CODE_CORRUPT_BATCH: _ErrorCode.ValueType  # 80
     """The batch's CRC-32C does not match its bytes."""
     ERROR_CODE_INVALID_BATCH: _ErrorCode.ValueType  # 81
@@ -118,6 +122,38 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The log directory failed (an I/O error); what it holds is offline on this broker."""
     ERROR_CODE_DISK_FULL: _ErrorCode.ValueType  # 101
     """The disk is full; reads go on, writes resume when there is room."""
+    ERROR_CODE_NOT_COORDINATOR: _ErrorCode.ValueType  # 120
+    """This coordinator is not the active one for the group."""
+    ERROR_CODE_COORDINATOR_LOADING: _ErrorCode.ValueType  # 121
+    """The coordinator is still reading what it takes over; try again in a moment."""
+    ERROR_CODE_UNKNOWN_GROUP: _ErrorCode.ValueType  # 122
+    """No group has this name."""
+    ERROR_CODE_INVALID_GROUP_NAME: _ErrorCode.ValueType  # 123
+    """The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
+    ERROR_CODE_CONSUMER_ID_TAKEN: _ErrorCode.ValueType  # 124
+    """Another consumer of the group, alive, has this consumer id."""
+    ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 125
+    """The session timeout is below or above what the coordinator allows."""
+    ERROR_CODE_UNKNOWN_ASSIGNOR: _ErrorCode.ValueType  # 126
+    """No assignor has this name."""
+    ERROR_CODE_INVALID_PATTERN: _ErrorCode.ValueType  # 127
+    """The pattern is no RE2 expression, or too large a one."""
+    ERROR_CODE_UNKNOWN_MEMBER: _ErrorCode.ValueType  # 128
+    """No member of the group has this member id: it never had, was declared dead, or left."""
+    ERROR_CODE_FENCED_GENERATION: _ErrorCode.ValueType  # 129
+    """The partition does not belong to the member in this generation."""
+    ERROR_CODE_FENCED_INSTANCE: _ErrorCode.ValueType  # 130
+    """Another process took over this instance id."""
+    ERROR_CODE_GROUP_NOT_EMPTY: _ErrorCode.ValueType  # 131
+    """The group has members, so that this has to wait until they are gone."""
+    ERROR_CODE_COMMIT_GOES_BACK: _ErrorCode.ValueType  # 132
+    """The offset is lower than the committed one, and the commit does not say that it is a reset."""
+    ERROR_CODE_ANSWER_OUT_OF_TURN: _ErrorCode.ValueType  # 133
+    """The answer is to no order that is open on this stream."""
+    ERROR_CODE_SESSION_TIMED_OUT: _ErrorCode.ValueType  # 134
+    """The consumer did not answer, or did not read its stream, for longer than its session timeout."""
+    ERROR_CODE_STALE_COORDINATOR_EPOCH: _ErrorCode.ValueType  # 135
+    """The coordinator epoch in the request is newer than the receiver's: the receiver is deposed."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """ErrorCode names one way in which a request can fail. The RPC status speaks for the whole call, a
@@ -198,6 +234,10 @@ ERROR_CODE_NOT_ENOUGH_REPLICAS: ErrorCode.ValueType  # 62
 """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
 ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 63
 """The batch was appended, but too few replicas stayed in sync to acknowledge it."""
+ERROR_CODE_DIVERGING_LOG: ErrorCode.ValueType  # 64
+"""The log does not hold the record that the client read before this offset: an unclean election took
+it away.
+"""
 ERROR_CODE_CORRUPT_BATCH: ErrorCode.ValueType  # 80
 """The batch's CRC-32C does not match its bytes."""
 ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 81
@@ -218,4 +258,36 @@ ERROR_CODE_STORAGE_FAILED: ErrorCode.ValueType  # 100
 """The log directory failed (an I/O error); what it holds is offline on this broker."""
 ERROR_CODE_DISK_FULL: ErrorCode.ValueType  # 101
 """The disk is full; reads go on, writes resume when there is room."""
+ERROR_CODE_NOT_COORDINATOR: ErrorCode.ValueType  # 120
+"""This coordinator is not the active one for the group."""
+ERROR_CODE_COORDINATOR_LOADING: ErrorCode.ValueType  # 121
+"""The coordinator is still reading what it takes over; try again in a moment."""
+ERROR_CODE_UNKNOWN_GROUP: ErrorCode.ValueType  # 122
+"""No group has this name."""
+ERROR_CODE_INVALID_GROUP_NAME: ErrorCode.ValueType  # 123
+"""The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
+ERROR_CODE_CONSUMER_ID_TAKEN: ErrorCode.ValueType  # 124
+"""Another consumer of the group, alive, has this consumer id."""
+ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 125
+"""The session timeout is below or above what the coordinator allows."""
+ERROR_CODE_UNKNOWN_ASSIGNOR: ErrorCode.ValueType  # 126
+"""No assignor has this name."""
+ERROR_CODE_INVALID_PATTERN: ErrorCode.ValueType  # 127
+"""The pattern is no RE2 expression, or too large a one."""
+ERROR_CODE_UNKNOWN_MEMBER: ErrorCode.ValueType  # 128
+"""No member of the group has this member id: it never had, was declared dead, or left."""
+ERROR_CODE_FENCED_GENERATION: ErrorCode.ValueType  # 129
+"""The partition does not belong to the member in this generation."""
+ERROR_CODE_FENCED_INSTANCE: ErrorCode.ValueType  # 130
+"""Another process took over this instance id."""
+ERROR_CODE_GROUP_NOT_EMPTY: ErrorCode.ValueType  # 131
+"""The group has members, so that this has to wait until they are gone."""
+ERROR_CODE_COMMIT_GOES_BACK: ErrorCode.ValueType  # 132
+"""The offset is lower than the committed one, and the commit does not say that it is a reset."""
+ERROR_CODE_ANSWER_OUT_OF_TURN: ErrorCode.ValueType  # 133
+"""The answer is to no order that is open on this stream."""
+ERROR_CODE_SESSION_TIMED_OUT: ErrorCode.ValueType  # 134
+"""The consumer did not answer, or did not read its stream, for longer than its session timeout."""
+ERROR_CODE_STALE_COORDINATOR_EPOCH: ErrorCode.ValueType  # 135
+"""The coordinator epoch in the request is newer than the receiver's: the receiver is deposed."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

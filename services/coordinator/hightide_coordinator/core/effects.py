@@ -1,0 +1,238 @@
+"""What the coordinator's core wants done. The shell performs effects in their order.
+
+What must be durable first comes first: a StoreGroup with the owners and start offsets is answered by
+StoreCommitted before the core asks for the StartFetcher of those partitions (C4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hightide_coordinator.core.events import Endpoint
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.registration import Committed, OffsetReset, Owned, Owner
+from hightide_coordinator.core.topic_partition import TopicPartition
+
+__all__ = [
+    "AnswerCommit",
+    "AnswerDelete",
+    "AnswerReset",
+    "CloseConnection",
+    "Effect",
+    "ItemOutcome",
+    "LookUpOffsets",
+    "Ping",
+    "ReadGroup",
+    "RefuseRequest",
+    "Report",
+    "Resign",
+    "SendRegistered",
+    "SendStartFetcher",
+    "SendStopFetcher",
+    "StartPartition",
+    "StoreGroup",
+    "WatchTopics",
+]
+
+
+# ---- to consumers
+
+
+@dataclass(frozen=True, slots=True)
+class SendRegistered:
+    """The registration is accepted: the first message on the stream."""
+
+    connection_id: int
+    coordinator_epoch: int
+    generation: int
+    member_id: str
+    consumer_id: str
+    ping_interval_ms: int
+    answer_timeout_ms: int
+    retained: tuple[Owned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Pings for many consumers of one group: all the same but for what `sequences` says.
+
+    `connections` are (connection id, sequence, retry count).
+    """
+
+    coordinator_epoch: int
+    generation: int
+    connections: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendStopFetcher:
+    """Stop reading these partitions, and only these (C7)."""
+
+    connection_id: int
+    coordinator_epoch: int
+    generation: int
+    sequence: int
+    partitions: tuple[Owned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPartition:
+    """A partition to read, and from where; offset -1: nothing is committed, and the consumer wants an
+    error."""
+
+    name: TopicPartition
+    topic_id: bytes
+    stream: int
+    generation: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendStartFetcher:
+    """Read these partitions too. Owners and offsets are durable."""
+
+    connection_id: int
+    coordinator_epoch: int
+    generation: int
+    sequence: int
+    partitions: tuple[StartPartition, ...]
+    brokers: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """End the stream: with OK where there is no refusal (a goodbye was carried out), else with this error."""
+
+    connection_id: int
+    refusal: Refusal | None = None
+    message: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+# ---- to ZooKeeper and brokers
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Write what changed of a group, under the coordinator epoch; one store a group is under way at a time.
+
+    Where it is too much for one multi, offsets come before owners and the group's znode comes first.
+    Parents are
+    made where they are missing. Answered by StoreCommitted, StoreRefused, StoreUnknown or StoreFenced.
+    """
+
+    store_id: int
+    group: str
+    coordinator_epoch: int
+    generation: int
+    session_timeout_ms: int
+    owners: Mapping[TopicPartition, Owner | None] = field(default_factory=dict)
+    """None: nobody's any more."""
+    offsets: Mapping[TopicPartition, Committed | None] = field(default_factory=dict)
+    """None: deleted."""
+    delete_group: bool = False
+    """Delete the group with everything below it; `owners` and `offsets` are empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """Read a group again, as often as it takes; answered by GroupRead."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpOffsets:
+    """Ask the leaders where partitions begin or end; answered by OffsetsLookedUp, within a few seconds."""
+
+    look_up_id: int
+    wanted: Mapping[TopicPartition, OffsetReset]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTopics:
+    """The topics that groups read: those whose partitions are to be watched (§6)."""
+
+    topics: frozenset[str]
+
+
+# ---- to callers
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOutcome:
+    """What became of one partition of a request; no refusal: it is durable."""
+
+    name: TopicPartition
+    refusal: Refusal | None = None
+    message: str = ""
+    previous_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCommit:
+    """The answer to CommitRequested, in the order of the request."""
+
+    request_id: int
+    outcomes: tuple[ItemOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReset:
+    """The answer to ResetRequested, in the order of the request."""
+
+    request_id: int
+    outcomes: tuple[ItemOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDelete:
+    """The group is gone."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseRequest:
+    """The whole request is refused."""
+
+    request_id: int
+    refusal: Refusal
+    message: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Another coordinator was elected, or this one's session is over: end every stream with NOT_COORDINATOR
+    and fail every request that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Log a sentence for operators: what began a rebalance, how it ended, who was declared dead."""
+
+    message: str
+    is_warning: bool = False
+
+
+Effect: TypeAlias = (
+    SendRegistered
+    | Ping
+    | SendStopFetcher
+    | SendStartFetcher
+    | CloseConnection
+    | StoreGroup
+    | ReadGroup
+    | LookUpOffsets
+    | WatchTopics
+    | AnswerCommit
+    | AnswerReset
+    | AnswerDelete
+    | RefuseRequest
+    | Resign
+    | Report
+)

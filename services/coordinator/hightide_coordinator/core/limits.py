@@ -1,0 +1,34 @@
+"""The settings of the coordinator that its core decides by (consumer coordinator §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["GroupLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Set from the command line; times in milliseconds."""
+
+    session_timeout_min_ms: int = 500
+    session_timeout_max_ms: int = 1_800_000
+    ping_retries_max: int = 0
+    """How many Pings in a row may go unanswered beyond the first. Pings go out every third of the session
+    timeout
+    and each has two thirds of it, so that 0 means: dead after one session timeout of silence."""
+    commit_interval_ms: int = 5_000
+    """How often positions of auto-committing consumers are written down."""
+    join_window_ms: int = 100
+    """A change of members waits so long for more of them, again and again while more come (C7)."""
+    join_window_max_ms: int = 3_000
+    """But never longer than this."""
+    rebalance_retries_max: int = 4
+    rebalance_backoff_ms: int = 500
+    rebalance_backoff_max_ms: int = 10_000
+    consumers_max: int = 20_000
+    groups_max: int = 10_000
+    commits_per_request_max: int = 10_000
+    streams_max: int = 64
+    topics_per_consumer_max: int = 1_000
+    pattern_characters_max: int = 1_000

@@ -1,0 +1,28 @@
+"""Which partition is meant, and what the coordinator knows of topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Topic", "TopicPartition"]
+
+
+class TopicPartition(NamedTuple):
+    """The key of every index in the core."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic znode as the coordinator reads it."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    first_leader_epochs: dict[int, int] = field(default_factory=dict)
+    """Partition → the leader epoch that it begins with, where its number was used and removed before. What
+    was
+    committed under an earlier one is void."""
