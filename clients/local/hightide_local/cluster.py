@@ -1,4 +1,4 @@
-"""A cluster on this machine: a real ZooKeeper, controllers and brokers, each as its own process."""
+"""A cluster on this machine: a real ZooKeeper, controllers, coordinators, brokers, each its own process."""
 
 import contextlib
 import fcntl
@@ -27,6 +27,7 @@ __all__ = ["ClusterError", "FirstPorts", "LocalCluster"]
 
 BROKER_PROGRAM = (sys.executable, "-m", "hightide_broker.main")
 CONTROLLER_PROGRAM = (sys.executable, "-m", "hightide_controller.main")
+COORDINATOR_PROGRAM = (sys.executable, "-m", "hightide_coordinator.main")
 _POLL_S = 0.02
 _STOP_S = 10.0
 
@@ -34,8 +35,9 @@ _STOP_S = 10.0
 class LocalCluster:
     """A cluster below one directory: ports in cluster.json, logs in logs/, traces in traces/, data in data/.
 
-    Processes are called `zookeeper`, `controller-1`… and `broker-1`…. Everything is synchronous; use it as a
-    with-block. No process outlives the one that started it, however that one ends, unless `detached`.
+    Processes are called `zookeeper`, `controller-1`…, `coordinator-1`… and `broker-1`…; without a coordinator
+    there are no consumer groups. Everything is synchronous; use it as a with-block. No process outlives the
+    one that started it, however that one ends, unless `detached`.
     """
 
     def __init__(
@@ -44,23 +46,28 @@ class LocalCluster:
         *,
         brokers: int = 3,
         controllers: int = 2,
+        coordinators: int = 0,
         data_directories_per_broker: int = 1,
         session_timeout_ms: int = 4000,
         replica_lag_time_max_ms: int = 10_000,
         broker_arguments: Sequence[str] = (),
         controller_arguments: Sequence[str] = (),
+        coordinator_arguments: Sequence[str] = (),
         log_level: str = "INFO",
         detached: bool = False,
         first_ports: FirstPorts | None = None,
         broker_program: Sequence[str] | None = None,
         controller_program: Sequence[str] | None = None,
+        coordinator_program: Sequence[str] | None = None,
     ) -> None:
         """Nothing runs yet; ports are those of the last time, where the directory has seen one."""
-        if brokers < 1 or controllers < 1:
+        if brokers < 1 or controllers < 1 or coordinators < 0:
             raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._layout = ClusterLayout.of(self._directory, brokers, controllers, first_ports or FirstPorts())
+        self._layout = ClusterLayout.of(
+            self._directory, brokers, controllers, first_ports or FirstPorts(), coordinators
+        )
         self._data_directories_per_broker = data_directories_per_broker
         self._detached = detached
         self._guard: Guard | None = None
@@ -73,6 +80,11 @@ class LocalCluster:
             *(controller_program or CONTROLLER_PROGRAM),
             *common,
             *controller_arguments,
+        )
+        self._coordinator_command = (
+            *(coordinator_program or COORDINATOR_PROGRAM),
+            *common,
+            *coordinator_arguments,
         )
         self._processes: dict[str, ManagedProcess] = {}
         for name, (pid, created_s) in self._layout.processes.items():
@@ -103,6 +115,11 @@ class LocalCluster:
     def controllers(self) -> dict[int, str]:
         """host:port of each controller, by id."""
         return {number: f"{HOST}:{port}" for number, port in self._layout.controllers.items()}
+
+    @property
+    def coordinators(self) -> dict[int, str]:
+        """host:port of each coordinator, by id."""
+        return {number: f"{HOST}:{port}" for number, port in self._layout.coordinators.items()}
 
     @property
     def names(self) -> list[str]:
@@ -164,7 +181,8 @@ class LocalCluster:
             self._let_go(release=True)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until all that run (and are not paused) answer, and all brokers know that all of them live.
+        """Wait until all that run (and are not paused) answer, all brokers know that all of them live, and a
+        coordinator is active where there is one.
 
         ClusterError with the end of a log where a process ends meanwhile, or the time is up.
         """
@@ -190,12 +208,21 @@ class LocalCluster:
                     deadline,
                     [f"broker-{number}", *services],
                 )
+            coordinators = [name for name in services if name.startswith("coordinator-")]
+            if coordinators:
+                addresses = [self.address_of(name) for name in coordinators]
+                self._wait_until(
+                    lambda: any(map(questions.is_active_coordinator, addresses)),
+                    f"none of {', '.join(coordinators)} answers as the active one",
+                    deadline,
+                    [*coordinators, *services],
+                )
 
     def stop(self) -> None:
-        """SIGTERM to brokers, controllers, then ZooKeeper; SIGKILL to what does not end in time."""
+        """SIGTERM to coordinators, brokers, controllers, ZooKeeper; SIGKILL to what does not end in time."""
         try:
             # In this order, since a broker that stops asks the controller to move its leadership elsewhere.
-            for kind in ("broker-", "controller-", ZOOKEEPER):
+            for kind in ("coordinator-", "broker-", "controller-", ZOOKEEPER):
                 self._stop_all([name for name in self.names if name.startswith(kind)])
         finally:
             for process in self._processes.values():
@@ -263,6 +290,21 @@ class LocalCluster:
                     raise ClusterError(f"no controller answers as the active one within {timeout_s:g} s")
                 time.sleep(_POLL_S)
 
+    def active_coordinator(self, group: str = "", timeout_s: float = 10.0) -> str:
+        """The name of the active coordinator, of this group's shard where one is named; waits until there is
+        one."""
+        deadline = time.monotonic() + timeout_s
+        with Questions() as questions:
+            while True:
+                for name in self._awake():
+                    if name.startswith("coordinator-") and questions.is_active_coordinator(
+                        self.address_of(name), group
+                    ):
+                        return name
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"no coordinator answers as the active one within {timeout_s:g} s")
+                time.sleep(_POLL_S)
+
     def log_tail(self, name: str, lines: int = 20) -> str:
         """The last lines of a process's log."""
         return self._process(name).log_tail(lines)
@@ -294,6 +336,8 @@ class LocalCluster:
         reached = ("--listen", self.address_of(name), "--zookeeper", self.zookeeper)
         if kind == "controller":
             return [*self._controller_command, "--controller-id", number, *reached]
+        if kind == "coordinator":
+            return [*self._coordinator_command, "--coordinator-id", number, *reached]
         data = [part for path in self.data_directories(int(number)) for part in ("--data-dir", str(path))]
         return [*self._broker_command, "--broker-id", number, *reached, *data]
 

@@ -10,7 +10,7 @@ from hightide_local.cluster import ClusterError, FirstPorts, LocalCluster
 from hightide_local.layout import ClusterLayout
 
 #: What clients try by default, and neighbours of it.
-FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192)
+FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192, coordinator=9292)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +32,34 @@ def default_directory() -> Path:
     return user_state_path("hightide", appauthor=False) / "dev"
 
 
-def up(directory: Path, *, brokers: int = 3, controllers: int = 2, timeout_s: float = 30.0) -> LocalCluster:
+def up(
+    directory: Path,
+    *,
+    brokers: int = 3,
+    controllers: int = 2,
+    coordinators: int = 0,
+    timeout_s: float = 30.0,
+) -> LocalCluster:
     """Start a detached cluster, or what is missing of the one that is there; ready on return.
 
     Raises ClusterError, also where a cluster of another shape runs in the directory.
     """
     layout = ClusterLayout.load(directory)
     if layout is not None:
-        asked, there = (brokers, controllers), (len(layout.brokers), len(layout.controllers))
+        asked = (brokers, controllers, coordinators)
+        there = (len(layout.brokers), len(layout.controllers), len(layout.coordinators))
         if asked != there and any(process.running for process in status(directory)):
             raise ClusterError(
-                f"a cluster of {there[0]} brokers and {there[1]} controllers runs in {directory}; "
-                "`hightide dev down` stops it"
+                f"a cluster of {there[0]} brokers, {there[1]} controllers and {there[2]} coordinators "
+                f"runs in {directory}; `hightide dev down` stops it"
             )
     cluster = LocalCluster(
-        directory, brokers=brokers, controllers=controllers, detached=True, first_ports=FIRST_PORTS
+        directory,
+        brokers=brokers,
+        controllers=controllers,
+        coordinators=coordinators,
+        detached=True,
+        first_ports=FIRST_PORTS,
     )
     cluster.start(timeout_s)
     return cluster
@@ -61,7 +74,11 @@ def find(directory: Path) -> LocalCluster:
     if layout is None:
         raise ClusterError(f"there is no cluster in {directory}; `hightide dev up` starts one")
     return LocalCluster(
-        directory, brokers=len(layout.brokers), controllers=len(layout.controllers), detached=True
+        directory,
+        brokers=len(layout.brokers),
+        controllers=len(layout.controllers),
+        coordinators=len(layout.coordinators),
+        detached=True,
     )
 
 

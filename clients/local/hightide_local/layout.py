@@ -21,6 +21,7 @@ class FirstPorts:
     zookeeper: int | None = None
     broker: int | None = None
     controller: int | None = None
+    coordinator: int | None = None
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class ClusterLayout:
     controllers: dict[int, int]
     #: pid and time of creation of the processes of a detached cluster, by name.
     processes: dict[str, tuple[int, float]] = field(default_factory=dict)
+    coordinators: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
@@ -53,13 +55,17 @@ class ClusterLayout:
                 _by_id(content["brokers"]),
                 _by_id(content["controllers"]),
                 {name: (int(pid), float(made)) for name, (pid, made) in content["processes"].items()},
+                # Clusters that were made before there were coordinators have none.
+                _by_id(content.get("coordinators", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClusterError(f"{path} is damaged ({error!r}); delete {directory} to begin anew") from None
 
     @classmethod
-    def of(cls, directory: Path, brokers: int, controllers: int, first: FirstPorts) -> Self:
-        """The layout of the directory, with as many brokers and controllers as asked; old ports are kept."""
+    def of(
+        cls, directory: Path, brokers: int, controllers: int, first: FirstPorts, coordinators: int = 0
+    ) -> Self:
+        """The layout of the directory, with as many processes of each kind as asked; old ports are kept."""
         old = cls.load(directory)
         layout = (
             cls(directory, old.zookeeper_port, {}, {}, old.processes) if old else cls(directory, 0, {}, {})
@@ -69,6 +75,7 @@ class ClusterLayout:
         for chosen, known, count, first_port in (
             (layout.brokers, old.brokers if old else {}, brokers, first.broker),
             (layout.controllers, old.controllers if old else {}, controllers, first.controller),
+            (layout.coordinators, old.coordinators if old else {}, coordinators, first.coordinator),
         ):
             for number in range(1, count + 1):
                 preferred = first_port + number - 1 if first_port else None
@@ -78,7 +85,12 @@ class ClusterLayout:
     @property
     def ports(self) -> list[int]:
         """All ports in use by this cluster."""
-        return [self.zookeeper_port, *self.brokers.values(), *self.controllers.values()]
+        return [
+            self.zookeeper_port,
+            *self.brokers.values(),
+            *self.controllers.values(),
+            *self.coordinators.values(),
+        ]
 
     @property
     def names(self) -> list[str]:
@@ -86,13 +98,14 @@ class ClusterLayout:
         return [
             ZOOKEEPER,
             *(f"controller-{number}" for number in self.controllers),
+            *(f"coordinator-{number}" for number in self.coordinators),
             *(f"broker-{number}" for number in self.brokers),
         ]
 
     def port_of(self, name: str) -> int:
         """The port of a process; ClusterError for a name that is none."""
         kind, _, number = name.partition("-")
-        ports = {"broker": self.brokers, "controller": self.controllers}.get(kind, {})
+        ports = self._ports_of(kind)
         if name == ZOOKEEPER:
             return self.zookeeper_port
         if not number.isdigit() or int(number) not in ports:
@@ -109,7 +122,11 @@ class ClusterLayout:
                 self.zookeeper_port = port
             else:
                 kind, _, number = name.partition("-")
-                (self.brokers if kind == "broker" else self.controllers)[int(number)] = port
+                self._ports_of(kind)[int(number)] = port
+
+    def _ports_of(self, kind: str) -> dict[int, int]:
+        ports = {"broker": self.brokers, "controller": self.controllers, "coordinator": self.coordinators}
+        return ports.get(kind, {})
 
     def save(self) -> None:
         """Write cluster.json: all of it, or what was there before."""
@@ -118,6 +135,7 @@ class ClusterLayout:
             "zookeeper_port": self.zookeeper_port,
             "brokers": self.brokers,
             "controllers": self.controllers,
+            "coordinators": self.coordinators,
             "processes": self.processes,
         }
         path = self.directory / "cluster.json"

@@ -6,9 +6,10 @@ from typing import Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from hightide.v1 import broker_service_pb2, controller_service_pb2
+from hightide.v1 import broker_service_pb2, controller_service_pb2, coordinator_service_pb2
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
+from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 _Reply = TypeVar("_Reply")
 #: How long one question waits for a process that is starting; in between, the caller looks whether it lives.
@@ -49,6 +50,16 @@ class Questions:
         stub = ControllerServiceStub(self._channel(address))
         request = controller_service_pb2.DescribeClusterRequest()
         return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
+
+    def is_active_coordinator(self, address: str, group: str = "") -> bool:
+        """Whether the coordinator answers as the active one, of this group where one is named."""
+        stub = CoordinatorServiceStub(self._channel(address))
+        if group:
+            # Offsets are answered for a group that does not exist yet, too.
+            offsets = coordinator_service_pb2.FetchOffsetsRequest(group=group)
+            return _answer(lambda: stub.FetchOffsets(offsets, timeout=1.0)) is not None
+        groups = coordinator_service_pb2.ListGroupsRequest()
+        return _answer(lambda: stub.ListGroups(groups, timeout=1.0)) is not None
 
     def __enter__(self) -> Self:
         """Nothing is opened yet."""

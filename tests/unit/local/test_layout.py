@@ -70,6 +70,24 @@ def test_a_cluster_names_its_processes_and_where_clients_find_it(tmp_path: Path)
     assert cluster.running() == {}
 
 
+def test_coordinators_keep_their_ports_too_and_stand_between_controllers_and_brokers(tmp_path: Path) -> None:
+    first = ClusterLayout.of(tmp_path, 1, 1, FirstPorts(), coordinators=2)
+    first.save()
+    again = ClusterLayout.of(tmp_path, 1, 1, FirstPorts(), coordinators=2)
+    assert again.coordinators == first.coordinators
+    assert again.names == ["zookeeper", "controller-1", "coordinator-1", "coordinator-2", "broker-1"]
+
+
+def test_a_cluster_json_from_before_there_were_coordinators_is_one_without(tmp_path: Path) -> None:
+    layout_of(tmp_path).save()
+    content = json.loads((tmp_path / "cluster.json").read_text())
+    del content["coordinators"]
+    (tmp_path / "cluster.json").write_text(json.dumps(content))
+    loaded = ClusterLayout.load(tmp_path)
+    assert loaded is not None
+    assert loaded.coordinators == {}
+
+
 @pytest.mark.parametrize("name", ["broker-9", "broker-", "broker", "nobody", "controller-x"])
 def test_a_name_that_is_no_process_is_an_error_that_lists_them(tmp_path: Path, name: str) -> None:
     with pytest.raises(ClusterError, match="zookeeper, controller-1, broker-1"):
