@@ -50,6 +50,7 @@ from hightide_runtime.zookeeper_protocol import (
     ROLLED_BACK,
     RUNTIME_INCONSISTENCY,
     AddTreeWatch,
+    MultiChildrenRequest,
     MultiReadRequest,
     MultiRequest,
     OperationFailed,
@@ -334,6 +335,22 @@ class ZooKeeperSession:
                         result.ephemeral_owner,
                         result.children_count,
                     )
+                elif not isinstance(error := typed_error(result.error, path), NoNode):
+                    raise error
+        return found
+
+    async def multi_children(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """The names of the children of any number of znodes, as `multi_read`; missing ones are absent."""
+        pending = iter(paths)
+        chunks = []
+        while chunk := list(itertools.islice(pending, MAX_MULTI_OPERATIONS)):
+            request = MultiChildrenRequest(chunk, self._chroot)
+            chunks.append((chunk, self._submit(request, chunk[0], writes=False)))
+        found: dict[str, list[str]] = {}
+        for (chunk, _), results in zip(chunks, await asyncio.gather(*(r for _, r in chunks)), strict=True):
+            for path, result in zip(chunk, results, strict=True):
+                if not isinstance(result, OperationFailed):
+                    found[path] = sorted(result)
                 elif not isinstance(error := typed_error(result.error, path), NoNode):
                     raise error
         return found

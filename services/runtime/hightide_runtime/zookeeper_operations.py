@@ -71,13 +71,16 @@ class Check:
 Operation: TypeAlias = Create | SetData | Delete | Check
 
 
-def multis_of(groups: Iterable[Sequence[Operation]], fence: Check | None) -> list[list[Operation]]:
-    """Pack groups of operations into as few multis as the limits allow, each beginning with the fence.
+def multis_of(
+    groups: Iterable[Sequence[Operation]], fence: Check | Sequence[Operation] | None
+) -> list[list[Operation]]:
+    """Pack groups of operations into as few multis as the limits allow, each beginning with the fence, which
+    may be several operations.
 
     A group stays whole: what is in it is applied together or not at all. Groups keep their order.
     Raises ValueError for a group that is too large for any multi.
     """
-    opening: list[Operation] = [fence] if fence else []
+    opening: list[Operation] = [fence] if isinstance(fence, Check) else list(fence or ())
     opening_bytes = sum(operation.size_bytes for operation in opening)
     multis: list[list[Operation]] = []
     current, current_bytes = list(opening), opening_bytes

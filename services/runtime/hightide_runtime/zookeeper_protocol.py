@@ -17,11 +17,12 @@ _INT = struct.Struct("!i")
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _END = _HEADER.pack(-1, 1, -1)
 
-_CREATE, _DELETE, _GET_DATA, _SET_DATA, _CHECK, _ERROR = 1, 2, 4, 5, 13, -1
+_CREATE, _DELETE, _GET_DATA, _SET_DATA, _GET_CHILDREN, _CHECK, _ERROR = 1, 2, 4, 5, 8, 13, -1
 _CREATE_HEADER = _HEADER.pack(_CREATE, 0, -1)
 _DELETE_HEADER = _HEADER.pack(_DELETE, 0, -1)
 _GET_DATA_HEADER = _HEADER.pack(_GET_DATA, 0, -1)
 _SET_DATA_HEADER = _HEADER.pack(_SET_DATA, 0, -1)
+_GET_CHILDREN_HEADER = _HEADER.pack(_GET_CHILDREN, 0, -1)
 _CHECK_HEADER = _HEADER.pack(_CHECK, 0, -1)
 
 #: One entry: all permissions for anyone. ACLs come with authentication.
@@ -142,6 +143,45 @@ class MultiReadRequest:
             else:
                 results.append(OperationFailed(_INT.unpack_from(buffer, offset)[0]))
                 offset += _INT.size
+
+
+@dataclass(frozen=True, slots=True)
+class MultiChildrenRequest:
+    """The names of the children of many znodes in one round trip. Its response is one entry a path."""
+
+    paths: Sequence[str]
+    chroot: str = ""
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        """The body of the request; called on kazoo's connection thread."""
+        parts: list[bytes] = []
+        for path in self.paths:
+            parts += (_GET_CHILDREN_HEADER, _string(self.chroot + path), b"\0")
+        parts.append(_END)
+        return b"".join(parts)
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[list[str] | OperationFailed]:
+        """The results; called on kazoo's connection thread."""
+        results: list[list[str] | OperationFailed] = []
+        while True:
+            kind, done, _ = _HEADER.unpack_from(buffer, offset)
+            offset += _HEADER.size
+            if done:
+                assert len(results) == len(self.paths), "ZooKeeper answers each read of a multiRead"
+                return results
+            count = _INT.unpack_from(buffer, offset)[0]
+            offset += _INT.size
+            if kind != _GET_CHILDREN:
+                results.append(OperationFailed(count))
+                continue
+            names = []
+            for _ in range(max(0, count)):
+                length = _INT.unpack_from(buffer, offset)[0]
+                offset += _INT.size
+                names.append(bytes(buffer[offset : offset + length]).decode())
+                offset += length
+            results.append(names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""Which znodes of a group stand in ZooKeeper, and in which versions: what the next write depends on.
+
+The cache is a hint, the conditional write is the truth (DESIGN §4): where it is wrong, the write is refused,
+and the group is read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hightide_runtime.zookeeper import Check, Create, Delete, Operation, SetData
+
+__all__ = ["GroupLayout"]
+
+
+@dataclass(slots=True)
+class GroupLayout:
+    """The znodes of one group as last read or written. Empty: none stands there."""
+
+    path: str
+    """Of the group's own znode."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """Path → zkVersion; -1 for parents, which hold nothing."""
+    content: bytes = b""
+    """What the group's own znode holds."""
+    children: Counter[str] = field(default_factory=Counter)
+    """How many known children a path has."""
+
+    def add(self, path: str, version: int) -> None:
+        """It stands there in this version."""
+        if path not in self.versions:
+            self.children[path.rpartition("/")[0]] += 1
+        self.versions[path] = version
+
+    def remove(self, path: str) -> None:
+        """It is gone."""
+        if self.versions.pop(path, None) is not None:
+            parent = path.rpartition("/")[0]
+            self.children[parent] -= 1
+            if not self.children[parent]:
+                del self.children[parent]
+
+    def applied(self, operations: Sequence[Operation], versions: Iterable[int]) -> None:
+        """A multi has committed, with these versions after its operations."""
+        for operation, version in zip(operations, versions, strict=True):
+            match operation:
+                case Create() | SetData():
+                    self.add(operation.path, version)
+                    if operation.path == self.path:
+                        self.content = operation.data
+                case Delete():
+                    self.remove(operation.path)
+                case Check():
+                    pass
