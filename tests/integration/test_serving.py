@@ -277,6 +277,68 @@ def test_more_calls_at_a_time_than_the_limit_are_refused_as_overload() -> None:
     with_server(test, limits=Limits(max_concurrent_rpcs=2))
 
 
+class Echo:
+    """A stream that reads and writes bytes by itself."""
+
+    async def talk(self, requests: Any, context: Any) -> None:
+        async for message in requests:
+            if message == b"fail":
+                raise NOT_LEADER
+            await context.write(message)
+
+    def add_to_server(self, servicer: Any, server: Any) -> None:
+        handler: Any = grpc.stream_stream_rpc_method_handler(self.talk)
+        server.add_registered_method_handlers("test.Echo", {"Talk": handler})
+
+
+def with_echo(test: Callable[[Server, grpc.aio.Channel], Awaitable[None]], **options: Any) -> None:
+    async def run() -> None:
+        echo = Echo()
+        services = [
+            Service("test.Echo", echo, echo.add_to_server, without_deadline=frozenset({"Talk"})),
+            Service(REPLICA_SERVICE, Replica(), add_ReplicaServiceServicer_to_server),
+        ]
+        server = await serve(LOOPBACK, services, **options)
+        try:
+            async with open_channel(server.address) as channel:
+                await test(server, channel)
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_reads_and_writes_by_itself_has_the_same_interceptors_around_it() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel) -> None:
+        call: Any = channel.stream_stream("/test.Echo/Talk")()
+        await call.write(b"one")
+        assert await call.read() == b"one"
+        await call.write(b"fail")
+        status, sentence, info = await failure_of(call.read())
+        assert (status, info.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER")
+        assert sentence == "broker 1 does not lead ä-0"
+
+        async def counted() -> bool:
+            return server.timings["/test.Echo/Talk"].failed == 1
+
+        await until(counted, "the failure is counted")
+
+    with_echo(test, small_messages=True)
+
+
+def test_streams_without_an_end_leave_the_calls_their_places() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel) -> None:
+        calls: list[Any] = [channel.stream_stream("/test.Echo/Talk")() for _ in range(5)]
+        for call in calls:
+            await call.write(b"one")
+            assert await call.read() == b"one"
+        await ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(), timeout=5)
+        for call in calls:
+            call.cancel()
+
+    with_echo(test, limits=Limits(max_concurrent_rpcs=1))
+
+
 def test_a_port_in_use_is_a_sentence_that_names_the_port() -> None:
     async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
         with pytest.raises(StartupError, match=f"port {server.address.port} .* in use"):

@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import inspect
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -54,7 +55,8 @@ class Service:
     add_to_server: Callable[[Any, grpc.aio.Server], None]
     #: By method name, where bytes are not parsed by the generated classes (the bulk RPCs).
     codecs: Mapping[str, Codec] = field(default_factory=dict)
-    #: Methods that may go on without a deadline: long-lived streams.
+    #: Methods that may go on without a deadline: long-lived streams. They are not counted as calls in hand
+    #: either, so that ten thousand idle streams leave room for calls: the servicer bounds them.
     without_deadline: frozenset[str] = frozenset()
 
 
@@ -109,14 +111,20 @@ async def serve(
     *,
     limits: Limits | None = None,
     credentials: grpc.ServerCredentials | None = None,
+    small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
     Around each method, outermost first: trace context, timing, limits, errors. Beside the services: health,
-    reflection and channelz. Raises StartupError that names the port where it is in use.
+    reflection and channelz. `small_messages`: no connection ever carries much at a time, so that probing its
+    bandwidth is not worth its price, a third of the CPU of a Ping and its answer where each consumer has a
+    connection of its own. Raises StartupError that names the port where it is in use.
     """
     limits = limits or Limits()
-    server = grpc.aio.server(options=_server_options(limits))
+    options = _server_options(limits)
+    if small_messages:
+        options.append(("grpc.http2.bdp_probe", 0))
+    server = grpc.aio.server(options=options)
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
@@ -213,7 +221,8 @@ def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[
         assert named in collector.handlers, f"{service.name} has no method {named}"
     wrapped = {}
     for name, handler in collector.handlers.items():
-        method = Method(service.name, name, needs_deadline=name not in service.without_deadline)
+        is_endless = name in service.without_deadline
+        method = Method(service.name, name, needs_deadline=not is_endless, is_counted=not is_endless)
         codec = service.codecs.get(name)
         parse = codec.parse if codec else handler.request_deserializer
         serialise = codec.serialise if codec else handler.response_serializer
@@ -230,8 +239,14 @@ def _wrapped(
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """The handler with bytes at both ends, parsing and serialising inside of the interceptors.
 
-    gRPC would answer UNKNOWN, with a Python exception as text, where its own deserialiser fails.
+    gRPC would answer UNKNOWN, with a Python exception as text, where its own deserialiser fails. A streaming
+    method that is a coroutine, and no generator, reads and writes the stream's bytes by itself.
     """
+    if handler.request_streaming and inspect.iscoroutinefunction(handler.stream_stream):
+        behaviour: UnaryCall = handler.stream_stream
+        for interceptor in reversed(interceptors):
+            behaviour = interceptor.around_unary(method, behaviour)
+        return grpc.stream_stream_rpc_method_handler(behaviour)
     if handler.request_streaming:
         parse = functools.partial(_parse_each, parse)
     else:

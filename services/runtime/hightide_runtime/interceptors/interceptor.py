@@ -20,6 +20,8 @@ class Method:
     service: str
     name: str
     needs_deadline: bool = True
+    #: Whether it is one of the calls in hand that a server has a limit for.
+    is_counted: bool = True
 
     def __str__(self) -> str:
         return f"/{self.service}/{self.name}"
@@ -29,7 +31,7 @@ class Interceptor(Protocol):
     """Wraps methods when the server is built. `call` is what comes further inside."""
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
-        """Wrap a method with one response."""
+        """Wrap a method with one response, or a stream that reads and writes by itself and returns None."""
         ...
 
     def around_stream(self, method: Method, call: StreamCall) -> StreamCall:

@@ -47,6 +47,8 @@ class LimitsInterceptor:
         async def limited(request: Any, context: Context) -> Any:
             if (refusal := self._refusal(method, context)) is not None:
                 await abort(context, refusal)
+            if not method.is_counted:
+                return await call(request, context)
             self._in_flight += 1
             try:
                 if not method.needs_deadline or _remaining_s(context) is not None:
@@ -81,12 +83,13 @@ class LimitsInterceptor:
             refusal = self._refusal(method, context) or self._endless(method, context)
             if refusal is not None:
                 await abort(context, refusal)
-            self._in_flight += 1
+            self._in_flight += method.is_counted
             try:
                 async for response in call(request, context):
                     yield response
             finally:
-                self._ended()
+                if method.is_counted:
+                    self._ended()
 
         return limited
 
@@ -95,7 +98,7 @@ class LimitsInterceptor:
             return ServiceError(
                 ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask the others"
             )
-        if self._in_flight >= self._max_concurrent_rpcs:
+        if method.is_counted and self._in_flight >= self._max_concurrent_rpcs:
             return ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
                 f"the server has {self._in_flight} calls in hand, the most it takes; try again after a pause",
