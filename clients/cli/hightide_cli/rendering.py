@@ -14,14 +14,12 @@ _GAP = "  "
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Align rows under headings, numbers to the right. Without rows, the headings stand alone."""
+    """Align rows under headings, numbers to the right, also where some rows have none. Without rows, the
+    headings stand alone."""
     texts = [[cell_text(cell) for cell in row] for row in rows]
     assert all(len(row) == len(headings) for row in texts), "a row lacks a cell, or has one too many"
     widths = [max([len(heading), *(len(row[at]) for row in texts)]) for at, heading in enumerate(headings)]
-    right = [
-        bool(rows) and all(isinstance(row[at], int | float) and not isinstance(row[at], bool) for row in rows)
-        for at in range(len(headings))
-    ]
+    right = [_is_of_numbers([row[at] for row in rows]) for at in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:
         aligned = (
@@ -31,6 +29,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
         return _GAP.join(aligned).rstrip()
 
     return "\n".join([line([heading.upper() for heading in headings]), *(line(row) for row in texts)])
+
+
+def _is_of_numbers(column: Sequence[Cell]) -> bool:
+    known = [cell for cell in column if cell is not None]
+    return bool(known) and all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in known)
 
 
 def properties(pairs: Sequence[tuple[str, Cell]]) -> str:
