@@ -1,4 +1,4 @@
-"""Groups as ZooKeeper holds them: generation, owners, offsets; in a few round trips for any number of them."""
+"""Groups as ZooKeeper holds them: generation, owners, offsets; in few round trips for any number of them."""
 
 from __future__ import annotations
 

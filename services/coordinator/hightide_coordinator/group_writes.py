@@ -1,8 +1,9 @@
 """A StoreGroup as multis of conditional writes, and the deletion of a group.
 
 Each multi begins with a check of the coordinator epoch (C5). Where a store takes several, each also moves the
-version of the group's znode on, by one from the one before: so they may all be under way at once, and whatever
-becomes of them, the first so many are done and the others are not. Order: the group's znode, offsets, owners.
+version of the group's znode on, by one from the one before: so they may all be under way at once, and,
+whatever becomes of them, the first so many are done and the others are not. Order: the group's znode,
+offsets, owners.
 """
 
 from __future__ import annotations

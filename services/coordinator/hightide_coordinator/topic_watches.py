@@ -1,0 +1,183 @@
+"""Topics that come, go and change, and brokers, as events of the core (consumer coordinator §6).
+
+The children of /brokers/topics are watched, and the znodes of the topics that groups read (§6
+TopicPartitionChangeListener); of the others only the coming and going matters. Only while this process
+coordinates a shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from hightide_runtime import znodes
+from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znode_reader import Reader
+from hightide_runtime.znodes import TopicZnode
+from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+
+from hightide_coordinator.cluster_reader import ClusterReader
+from hightide_coordinator.core.events import BrokersChanged, TopicsChanged
+from hightide_coordinator.core.topic_partition import Topic
+
+__all__ = ["TopicWatches"]
+
+_LOOKED_AT_AGAIN_MAX: Final = 200
+_LOOK_AGAIN_S: Final = 1.0
+
+
+class TopicWatches:
+    """One for each process. Told what fired by whoever reads `session.events`."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        cluster: ClusterReader,
+        connected: asyncio.Event,
+        on_topics: Callable[[TopicsChanged], None],
+        on_brokers: Callable[[BrokersChanged], None],
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._on_topics = on_topics
+        self._on_brokers = on_brokers
+        self._is_active = False
+        self._terms = 0
+        """Counts `activate` and `deactivate`, so that what was read for one is not told in another."""
+        self._seen: set[str] = set()
+        """The children of /brokers/topics, as of the last read."""
+        self._unreadable: frozenset[str] = frozenset()
+        """Whose znodes were not to be understood, or had no id: no watch tells when they are corrected."""
+        self._changes = -1
+        """How often topics were created or deleted, as of the last read; -1: not known."""
+        self._wanted: frozenset[str] = frozenset()
+        """The topics that groups read."""
+        self._watched: dict[str, str] = {}
+        """Path → topic, of the topic znodes that have a watch."""
+        self._changed: set[str] = set()
+        """Topics that are to be read again."""
+        self._names = Reader("topics", self._read_names, connected)
+        self._znodes = Reader("topic-znodes", self._read_znodes, connected)
+        self._brokers = Reader("brokers", self._read_brokers, connected)
+        self._readers = (self._names, self._znodes, self._brokers)
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; nothing is read before `activate`."""
+        for reader in self._readers:
+            reader.start()
+        self._looking = asyncio.create_task(self._look_again(), name="unreadable-topics")
+
+    async def close(self) -> None:
+        """Stop all of it."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        for reader in self._readers:
+            await reader.close()
+
+    def activate(self, topics: Iterable[str]) -> None:
+        """This process coordinates a shard, whose core knows these topics: follow everything from here on.
+
+        It is all read once more, because what changed between the snapshot and now had no watch.
+        """
+        self._is_active = True
+        self._terms += 1
+        self._seen |= set(topics)
+        self._changes = -1
+        self._mark_all()
+
+    def deactivate(self) -> None:
+        """This process coordinates no shard any more."""
+        self._is_active = False
+        self._terms += 1
+        self._seen.clear()
+        self._wanted = self._unreadable = frozenset()
+        self._watched.clear()
+        self._changed.clear()
+
+    def watch(self, topics: frozenset[str]) -> None:
+        """Follow the partitions of these topics, and of no others."""
+        if topics != self._wanted:
+            self._wanted = topics
+            self._znodes.mark()
+
+    def reconnected(self) -> None:
+        """The connection is back: watches were lost with it."""
+        self._changed |= set(self._watched.values())
+        self._watched.clear()
+        self._mark_all()
+
+    def fired(self, path: str) -> None:
+        """A watch fired."""
+        if path == znodes.TOPICS:
+            self._names.mark()
+        elif path == znodes.BROKER_IDS:
+            self._brokers.mark()
+        elif (topic := self._watched.pop(path, None)) is not None:
+            self._changed.add(topic)
+            self._znodes.mark()
+
+    def _mark_all(self) -> None:
+        for reader in self._readers:
+            reader.mark()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            if self._unreadable:
+                self._changed.update(islice(sorted(self._unreadable), _LOOKED_AT_AGAIN_MAX))
+                self._znodes.mark()
+
+    async def _read_brokers(self) -> None:
+        if self._is_active:
+            self._on_brokers(BrokersChanged(await self._cluster.brokers(watch=True)))
+
+    async def _read_names(self) -> None:
+        if not self._is_active:
+            return
+        term = self._terms
+        children, changes = await self._cluster.watch_topic_names()
+        names = set(children)
+        added, removed = names - self._seen, self._seen - names
+        # A topic that went and came again under the same name shows in the number of changes only. Which one
+        # it was, its id tells, so all are read; the core knows which are new to it.
+        unseen = changes - self._changes != len(added) + len(removed)
+        read = await self._cluster.topics(names if unseen else added)
+        if term != self._terms:
+            return
+        self._seen, self._changes = names, changes
+        self._unreadable = (self._unreadable & names) | read.unreadable
+        gone = removed | ((names if unseen else added) - read.topics.keys() - read.unreadable)
+        self._tell(read.topics, gone)
+
+    async def _read_znodes(self) -> None:
+        if not self._is_active:
+            return
+        term = self._terms
+        wanted = {TopicZnode.path(name): name for name in self._wanted if is_legal_topic_name(name)}
+        self._watched = {path: name for path, name in self._watched.items() if path in wanted}
+        new = [path for path in wanted if path not in self._watched]
+        self._watched |= {path: wanted[path] for path in new}
+        changed, self._changed = self._changed, set()
+        # What changed before its watch was set is told by no watch, so each new one counts as changed.
+        changed |= {wanted[path] for path in new}
+        try:
+            # A watch on what exists; where it does not, it fires when it is created.
+            await asyncio.gather(*(self._session.exists(path, watch=True) for path in new))
+            read = await self._cluster.topics(changed)
+        except ZooKeeperError:
+            for path in new:
+                self._watched.pop(path, None)
+            self._changed |= changed
+            raise
+        if changed and term == self._terms:
+            self._unreadable = (self._unreadable - read.topics.keys()) | read.unreadable
+            self._tell(read.topics, changed - read.topics.keys() - read.unreadable)
+
+    def _tell(self, topics: dict[str, Topic], gone: set[str]) -> None:
+        self._unreadable -= gone
+        if topics or gone:
+            self._on_topics(TopicsChanged({**topics, **dict.fromkeys(gone)}))

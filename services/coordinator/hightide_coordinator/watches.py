@@ -1,0 +1,140 @@
+"""ZooKeeper's watches, for all shards of a process: the one reader of `session.events`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from hightide_runtime.clock import Clock
+from hightide_runtime.zookeeper import (
+    SessionState,
+    SessionStateChanged,
+    TreeChanged,
+    WatchFired,
+    ZooKeeperError,
+    ZooKeeperSession,
+)
+
+from hightide_coordinator.cluster_reader import ClusterReader
+from hightide_coordinator.complaints import Complaints
+from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
+from hightide_coordinator.election import Candidacy, CandidacyDuties, Takeover
+from hightide_coordinator.store import CoordinatorStore, seat_of
+from hightide_coordinator.topic_watches import TopicWatches
+
+__all__ = ["CoordinatorWatches"]
+
+_log = logging.getLogger(__name__)
+
+
+class CoordinatorWatches:
+    """One for each process. Runs the candidacies of all shards, and follows topics and brokers while any of
+    them is active. What it tells is told on the loop; TopicsChanged and BrokersChanged concern all shards.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        shard_count: int,
+        identity: Endpoint,
+        clock: Clock,
+        *,
+        on_seen: Callable[[int, Endpoint | None], None],
+        on_elected: Callable[[int, Elected, Takeover], None],
+        on_deposed: Callable[[int], None],
+        on_topics: Callable[[TopicsChanged], None],
+        on_brokers: Callable[[BrokersChanged], None],
+    ) -> None:
+        """`on_seen`, `on_elected`, `on_deposed`: as in CandidacyDuties, the shard first."""
+        self._session = session
+        self._on_elected = on_elected
+        self._on_deposed = on_deposed
+        self.connected = asyncio.Event()
+        self.connected.set()
+        complaints = Complaints()
+        self.stores = tuple(
+            CoordinatorStore(session, shard, shard_count, identity, complaints)
+            for shard in range(shard_count)
+        )
+        """By shard."""
+        duties = CandidacyDuties(self.held, on_seen, self._elected, self._deposed)
+        self.candidacies = tuple(
+            Candidacy(store, identity, clock, self.connected, duties) for store in self.stores
+        )
+        """By shard."""
+        self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}
+        self._wanted: dict[int, frozenset[str]] = {}
+        self._topics = TopicWatches(
+            session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        self._task = asyncio.create_task(self._follow_session(), name="zookeeper-events")
+        self._topics.start()
+        for candidacy in self.candidacies:
+            candidacy.start()
+
+    async def close(self) -> None:
+        """Stop all of it, and hand over at once: other processes are elected without waiting. Never raises.
+
+        The session is closed afterwards by whoever opened it.
+        """
+        await self._topics.close()
+        for candidacy in self.candidacies:
+            try:
+                await candidacy.close()
+            except ZooKeeperError as error:
+                _log.info("shard %d is handed over with the session: %s", candidacy.shard, error)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def held(self) -> int:
+        """How many shards this process coordinates."""
+        return sum(each.is_active for each in self.candidacies)
+
+    def watch_topics(self, shard: int, topics: frozenset[str]) -> None:
+        """The effect WatchTopics of the core of this shard."""
+        self._wanted[shard] = topics
+        self._topics.watch(frozenset().union(*self._wanted.values()))
+
+    def resigned(self, shard: int) -> None:
+        """The effect Resign of the core of this shard, unless it follows from `on_deposed`."""
+        self.candidacies[shard].resigned()
+
+    def _elected(self, shard: int, elected: Elected, takeover: Takeover) -> None:
+        self._on_elected(shard, elected, takeover)
+        self._topics.activate(elected.topics)
+
+    def _deposed(self, shard: int) -> None:
+        self._wanted.pop(shard, None)
+        if not self.held():
+            self._topics.deactivate()
+        self._on_deposed(shard)
+
+    async def _follow_session(self) -> None:
+        while True:
+            event = await self._session.events.get()
+            match event:
+                case SessionStateChanged(state=SessionState.CONNECTED):
+                    self.connected.set()
+                    self._topics.reconnected()
+                    for candidacy in self.candidacies:
+                        candidacy.mark()
+                case SessionStateChanged(state=state):
+                    self.connected.clear()
+                    if state is SessionState.LOST:
+                        for candidacy in self.candidacies:
+                            candidacy.session_lost()
+                case WatchFired(path=path):
+                    if (candidacy_at := self._by_path.get(path)) is not None:
+                        candidacy_at.mark()
+                    else:
+                        self._topics.fired(path)
+                case TreeChanged():
+                    pass
