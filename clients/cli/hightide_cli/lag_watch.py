@@ -1,4 +1,4 @@
-"""How far a group is behind, how fast it reads, when it will have caught up. Pure: looks and times come in."""
+"""How far a group is behind, how fast it reads, when it will have caught up. Pure: looks come in."""
 
 from collections import deque
 from collections.abc import Sequence
