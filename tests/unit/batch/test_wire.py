@@ -34,6 +34,8 @@ FETCH_RESULTS = st.builds(
     INT32,
     INT32,
     PIECES,
+    INT64,
+    INT32,
 )
 FETCH_RESPONSES = st.builds(wire.FetchResponse, st.lists(FETCH_RESULTS, max_size=4).map(tuple))
 REPLICA_RESULTS = st.builds(

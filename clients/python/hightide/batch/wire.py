@@ -88,6 +88,8 @@ class FetchPartitionResult(Generic[BatchesT]):
     current_leader: int
     current_leader_epoch: int
     batches: BatchesT
+    diverging_end_offset: int = 0
+    diverging_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,11 @@ def parse_fetch_response(message: bytes) -> FetchResponse[memoryview]:
 def _parse_fetch_partition(message: bytes, at: int, end: int) -> FetchPartitionResult[memoryview]:
     topic_id = b""
     error_message = ""
-    numbers = [0] * 9
+    numbers = [0] * 12
     batches = _NOTHING
     for number, kind, first, second in fields(message, at, end, depth=1):
-        if kind == VARINT and 2 <= number <= 8:
-            if number != 4:
+        if kind == VARINT and 2 <= number <= 11:
+            if number not in (4, 9):
                 numbers[number] = first
         elif kind == BYTES and number == 1:
             topic_id = message[first:second]
@@ -196,6 +198,8 @@ def _parse_fetch_partition(message: bytes, at: int, end: int) -> FetchPartitionR
         current_leader=int32(numbers[7]),
         current_leader_epoch=int32(numbers[8]),
         batches=batches,
+        diverging_end_offset=int64(numbers[10]),
+        diverging_epoch=int32(numbers[11]),
     )
 
 
@@ -215,7 +219,8 @@ def serialise_fetch_response(response: FetchResponse[Buffers]) -> bytes:
                 int_field(8, result.current_leader_epoch),
             )
         )
-        _add_partition(pieces, 1, small, 9, result.batches)
+        behind = int_field(10, result.diverging_end_offset) + int_field(11, result.diverging_epoch)
+        _add_partition(pieces, 1, small, 9, result.batches, behind)
     return b"".join(pieces)
 
 
@@ -275,13 +280,21 @@ def serialise_replica_fetch_response(response: ReplicaFetchResponse[Buffers]) ->
 
 
 def _add_partition(
-    pieces: list[Buffer], number: int, small: bytes, batches_number: int, batches: Buffers
+    pieces: list[Buffer],
+    number: int,
+    small: bytes,
+    batches_number: int,
+    batches: Buffers,
+    behind: bytes = b"",
 ) -> None:
-    """Add one partition's message: its small fields, then its batches, the field with the highest number."""
+    """Add one partition's message: its small fields, then its batches, then the fields of higher numbers."""
     batches_size = sum(map(len, batches))
     prefix = length_prefix(batches_number, batches_size) if batches_size else b""
-    pieces.append(length_prefix(number, len(small) + len(prefix) + batches_size) + small + prefix)
+    size = len(small) + len(prefix) + batches_size + len(behind)
+    pieces.append(length_prefix(number, size) + small + prefix)
     pieces.extend(batches)
+    if behind:
+        pieces.append(behind)
 
 
 def _check_room(count: int) -> None:

@@ -26,17 +26,17 @@ from hightide.v1 import errors_pb2 as hightide_dot_v1_dot_errors__pb2
 from hightide.v1 import metadata_pb2 as hightide_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/broker_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\x1a\x1ahightide/v1/metadata.proto\"x\n\x0eProduceRequest\x12\x1f\n\x04\x61\x63ks\x18\x01 \x01(\x0e\x32\x11.hightide.v1.Acks\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.hightide.v1.ProducePartition\"^\n\x10ProducePartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\"J\n\x0fProduceResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ProducePartitionResult\"\xe5\x01\n\x16ProducePartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63urrent_leader\x18\x07 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x08 \x01(\x05\"z\n\x0c\x46\x65tchRequest\x12\x13\n\x0bmax_wait_ms\x18\x01 \x01(\x05\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12/\n\npartitions\x18\x04 \x03(\x0b\x32\x1b.hightide.v1.FetchPartition\"\xac\x01\n\x0e\x46\x65tchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12\x1f\n\x12last_fetched_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x42\x15\n\x13_last_fetched_epoch\"F\n\rFetchResponse\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.hightide.v1.FetchPartitionResult\"\x95\x02\n\x14\x46\x65tchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63urrent_leader\x18\x07 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x08 \x01(\x05\x12\x0f\n\x07\x62\x61tches\x18\t \x01(\x0c\x12\x1c\n\x14\x64iverging_end_offset\x18\n \x01(\x03\"*\n\x0cRecordHeader\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\x97\x01\n\x0bPlainRecord\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12\x14\n\x0ctimestamp_us\x18\x03 \x01(\x03\x12*\n\x07headers\x18\x04 \x03(\x0b\x32\x19.hightide.v1.RecordHeader\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x42\x06\n\x04_keyB\x08\n\x06_value\"\x99\x01\n\x15ProduceRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x07records\x18\x03 \x03(\x0b\x32\x18.hightide.v1.PlainRecord\x12\x1f\n\x04\x61\x63ks\x18\x04 \x01(\x0e\x32\x11.hightide.v1.Acks\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\"-\n\x16ProduceRecordsResponse\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\"q\n\x13\x46\x65tchRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x13\n\x0bmax_records\x18\x04 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\"n\n\x14\x46\x65tchRecordsResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hightide.v1.PlainRecord\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\"K\n\x12ListOffsetsRequest\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.hightide.v1.ListOffsetsPartition\"\x8e\x01\n\x14ListOffsetsPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12%\n\x04spec\x18\x04 \x01(\x0e\x32\x17.hightide.v1.OffsetSpec\x12\x14\n\x0ctimestamp_us\x18\x05 \x01(\x03\"R\n\x13ListOffsetsResponse\x12;\n\npartitions\x18\x01 \x03(\x0b\x32\'.hightide.v1.ListOffsetsPartitionResult\"\xc0\x01\n\x1aListOffsetsPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0ctimestamp_us\x18\x06 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"8\n\x12GetMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\"\xef\x01\n\x13GetMetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.hightide.v1.Endpoint\x12)\n\ncontroller\x18\x03 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12*\n\x06topics\x18\x04 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x05 \x01(\x05\x12+\n\x0c\x63oordinators\x18\x06 \x03(\x0b\x32\x15.hightide.v1.Endpoint\"\x17\n\x15InitProducerIdRequest\"E\n\x16InitProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\")\n\x17\x44\x65scribeReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"`\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x31\n\x08replicas\x18\x02 \x03(\x0b\x32\x1f.hightide.v1.ReplicaDescription\"\x92\x02\n\x12ReplicaDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x08 \x01(\x03\x12\x12\n\nsize_bytes\x18\t \x01(\x03\x12\x15\n\rlog_directory\x18\n \x01(\x05\x12*\n\nerror_code\x18\x0b \x01(\x0e\x32\x16.hightide.v1.ErrorCode*J\n\x04\x41\x63ks\x12\x14\n\x10\x41\x43KS_UNSPECIFIED\x10\x00\x12\r\n\tACKS_NONE\x10\x01\x12\x0f\n\x0b\x41\x43KS_LEADER\x10\x02\x12\x0c\n\x08\x41\x43KS_ALL\x10\x03*v\n\nOffsetSpec\x12\x1b\n\x17OFFSET_SPEC_UNSPECIFIED\x10\x00\x12\x18\n\x14OFFSET_SPEC_EARLIEST\x10\x01\x12\x16\n\x12OFFSET_SPEC_LATEST\x10\x02\x12\x19\n\x15OFFSET_SPEC_TIMESTAMP\x10\x03\x32\xa5\x05\n\rBrokerService\x12\x44\n\x07Produce\x12\x1b.hightide.v1.ProduceRequest\x1a\x1c.hightide.v1.ProduceResponse\x12>\n\x05\x46\x65tch\x12\x19.hightide.v1.FetchRequest\x1a\x1a.hightide.v1.FetchResponse\x12Y\n\x0eProduceRecords\x12\".hightide.v1.ProduceRecordsRequest\x1a#.hightide.v1.ProduceRecordsResponse\x12S\n\x0c\x46\x65tchRecords\x12 .hightide.v1.FetchRecordsRequest\x1a!.hightide.v1.FetchRecordsResponse\x12P\n\x0bListOffsets\x12\x1f.hightide.v1.ListOffsetsRequest\x1a .hightide.v1.ListOffsetsResponse\x12P\n\x0bGetMetadata\x12\x1f.hightide.v1.GetMetadataRequest\x1a .hightide.v1.GetMetadataResponse\x12Y\n\x0eInitProducerId\x12\".hightide.v1.InitProducerIdRequest\x1a#.hightide.v1.InitProducerIdResponse\x12_\n\x10\x44\x65scribeReplicas\x12$.hightide.v1.DescribeReplicasRequest\x1a%.hightide.v1.DescribeReplicasResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/broker_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\x1a\x1ahightide/v1/metadata.proto\"x\n\x0eProduceRequest\x12\x1f\n\x04\x61\x63ks\x18\x01 \x01(\x0e\x32\x11.hightide.v1.Acks\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.hightide.v1.ProducePartition\"^\n\x10ProducePartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0f\n\x07\x62\x61tches\x18\x04 \x01(\x0c\"J\n\x0fProduceResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ProducePartitionResult\"\xe5\x01\n\x16ProducePartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63urrent_leader\x18\x07 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x08 \x01(\x05\"z\n\x0c\x46\x65tchRequest\x12\x13\n\x0bmax_wait_ms\x18\x01 \x01(\x05\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12/\n\npartitions\x18\x04 \x03(\x0b\x32\x1b.hightide.v1.FetchPartition\"\xac\x01\n\x0e\x46\x65tchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x05\x12\x1f\n\x12last_fetched_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x42\x15\n\x13_last_fetched_epoch\"F\n\rFetchResponse\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.hightide.v1.FetchPartitionResult\"\xae\x02\n\x14\x46\x65tchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0e\x63urrent_leader\x18\x07 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x08 \x01(\x05\x12\x0f\n\x07\x62\x61tches\x18\t \x01(\x0c\x12\x1c\n\x14\x64iverging_end_offset\x18\n \x01(\x03\x12\x17\n\x0f\x64iverging_epoch\x18\x0b \x01(\x05\"*\n\x0cRecordHeader\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\x97\x01\n\x0bPlainRecord\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12\x14\n\x0ctimestamp_us\x18\x03 \x01(\x03\x12*\n\x07headers\x18\x04 \x03(\x0b\x32\x19.hightide.v1.RecordHeader\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x42\x06\n\x04_keyB\x08\n\x06_value\"\x99\x01\n\x15ProduceRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x07records\x18\x03 \x03(\x0b\x32\x18.hightide.v1.PlainRecord\x12\x1f\n\x04\x61\x63ks\x18\x04 \x01(\x0e\x32\x11.hightide.v1.Acks\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\"-\n\x16ProduceRecordsResponse\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\"q\n\x13\x46\x65tchRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x13\n\x0bmax_records\x18\x04 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\"n\n\x14\x46\x65tchRecordsResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.hightide.v1.PlainRecord\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\"K\n\x12ListOffsetsRequest\x12\x35\n\npartitions\x18\x01 \x03(\x0b\x32!.hightide.v1.ListOffsetsPartition\"\x8e\x01\n\x14ListOffsetsPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12%\n\x04spec\x18\x04 \x01(\x0e\x32\x17.hightide.v1.OffsetSpec\x12\x14\n\x0ctimestamp_us\x18\x05 \x01(\x03\"R\n\x13ListOffsetsResponse\x12;\n\npartitions\x18\x01 \x03(\x0b\x32\'.hightide.v1.ListOffsetsPartitionResult\"\xc0\x01\n\x1aListOffsetsPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x14\n\x0ctimestamp_us\x18\x06 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"8\n\x12GetMetadataRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\"\xef\x01\n\x13GetMetadataResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.hightide.v1.Endpoint\x12)\n\ncontroller\x18\x03 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12*\n\x06topics\x18\x04 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x05 \x01(\x05\x12+\n\x0c\x63oordinators\x18\x06 \x03(\x0b\x32\x15.hightide.v1.Endpoint\"\x17\n\x15InitProducerIdRequest\"E\n\x16InitProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\")\n\x17\x44\x65scribeReplicasRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"`\n\x18\x44\x65scribeReplicasResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x31\n\x08replicas\x18\x02 \x03(\x0b\x32\x1f.hightide.v1.ReplicaDescription\"\x92\x02\n\x12ReplicaDescription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x08 \x01(\x03\x12\x12\n\nsize_bytes\x18\t \x01(\x03\x12\x15\n\rlog_directory\x18\n \x01(\x05\x12*\n\nerror_code\x18\x0b \x01(\x0e\x32\x16.hightide.v1.ErrorCode*J\n\x04\x41\x63ks\x12\x14\n\x10\x41\x43KS_UNSPECIFIED\x10\x00\x12\r\n\tACKS_NONE\x10\x01\x12\x0f\n\x0b\x41\x43KS_LEADER\x10\x02\x12\x0c\n\x08\x41\x43KS_ALL\x10\x03*v\n\nOffsetSpec\x12\x1b\n\x17OFFSET_SPEC_UNSPECIFIED\x10\x00\x12\x18\n\x14OFFSET_SPEC_EARLIEST\x10\x01\x12\x16\n\x12OFFSET_SPEC_LATEST\x10\x02\x12\x19\n\x15OFFSET_SPEC_TIMESTAMP\x10\x03\x32\xa5\x05\n\rBrokerService\x12\x44\n\x07Produce\x12\x1b.hightide.v1.ProduceRequest\x1a\x1c.hightide.v1.ProduceResponse\x12>\n\x05\x46\x65tch\x12\x19.hightide.v1.FetchRequest\x1a\x1a.hightide.v1.FetchResponse\x12Y\n\x0eProduceRecords\x12\".hightide.v1.ProduceRecordsRequest\x1a#.hightide.v1.ProduceRecordsResponse\x12S\n\x0c\x46\x65tchRecords\x12 .hightide.v1.FetchRecordsRequest\x1a!.hightide.v1.FetchRecordsResponse\x12P\n\x0bListOffsets\x12\x1f.hightide.v1.ListOffsetsRequest\x1a .hightide.v1.ListOffsetsResponse\x12P\n\x0bGetMetadata\x12\x1f.hightide.v1.GetMetadataRequest\x1a .hightide.v1.GetMetadataResponse\x12Y\n\x0eInitProducerId\x12\".hightide.v1.InitProducerIdRequest\x1a#.hightide.v1.InitProducerIdResponse\x12_\n\x10\x44\x65scribeReplicas\x12$.hightide.v1.DescribeReplicasRequest\x1a%.hightide.v1.DescribeReplicasResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.broker_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ACKS']._serialized_start=3223
-  _globals['_ACKS']._serialized_end=3297
-  _globals['_OFFSETSPEC']._serialized_start=3299
-  _globals['_OFFSETSPEC']._serialized_end=3417
+  _globals['_ACKS']._serialized_start=3248
+  _globals['_ACKS']._serialized_end=3322
+  _globals['_OFFSETSPEC']._serialized_start=3324
+  _globals['_OFFSETSPEC']._serialized_end=3442
   _globals['_PRODUCEREQUEST']._serialized_start=103
   _globals['_PRODUCEREQUEST']._serialized_end=223
   _globals['_PRODUCEPARTITION']._serialized_start=225
@@ -52,41 +52,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHRESPONSE']._serialized_start=928
   _globals['_FETCHRESPONSE']._serialized_end=998
   _globals['_FETCHPARTITIONRESULT']._serialized_start=1001
-  _globals['_FETCHPARTITIONRESULT']._serialized_end=1278
-  _globals['_RECORDHEADER']._serialized_start=1280
-  _globals['_RECORDHEADER']._serialized_end=1322
-  _globals['_PLAINRECORD']._serialized_start=1325
-  _globals['_PLAINRECORD']._serialized_end=1476
-  _globals['_PRODUCERECORDSREQUEST']._serialized_start=1479
-  _globals['_PRODUCERECORDSREQUEST']._serialized_end=1632
-  _globals['_PRODUCERECORDSRESPONSE']._serialized_start=1634
-  _globals['_PRODUCERECORDSRESPONSE']._serialized_end=1679
-  _globals['_FETCHRECORDSREQUEST']._serialized_start=1681
-  _globals['_FETCHRECORDSREQUEST']._serialized_end=1794
-  _globals['_FETCHRECORDSRESPONSE']._serialized_start=1796
-  _globals['_FETCHRECORDSRESPONSE']._serialized_end=1906
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1908
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1983
-  _globals['_LISTOFFSETSPARTITION']._serialized_start=1986
-  _globals['_LISTOFFSETSPARTITION']._serialized_end=2128
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=2130
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2212
-  _globals['_LISTOFFSETSPARTITIONRESULT']._serialized_start=2215
-  _globals['_LISTOFFSETSPARTITIONRESULT']._serialized_end=2407
-  _globals['_GETMETADATAREQUEST']._serialized_start=2409
-  _globals['_GETMETADATAREQUEST']._serialized_end=2465
-  _globals['_GETMETADATARESPONSE']._serialized_start=2468
-  _globals['_GETMETADATARESPONSE']._serialized_end=2707
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2709
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2732
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2734
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2803
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=2805
-  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=2846
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=2848
-  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=2944
-  _globals['_REPLICADESCRIPTION']._serialized_start=2947
-  _globals['_REPLICADESCRIPTION']._serialized_end=3221
-  _globals['_BROKERSERVICE']._serialized_start=3420
-  _globals['_BROKERSERVICE']._serialized_end=4097
+  _globals['_FETCHPARTITIONRESULT']._serialized_end=1303
+  _globals['_RECORDHEADER']._serialized_start=1305
+  _globals['_RECORDHEADER']._serialized_end=1347
+  _globals['_PLAINRECORD']._serialized_start=1350
+  _globals['_PLAINRECORD']._serialized_end=1501
+  _globals['_PRODUCERECORDSREQUEST']._serialized_start=1504
+  _globals['_PRODUCERECORDSREQUEST']._serialized_end=1657
+  _globals['_PRODUCERECORDSRESPONSE']._serialized_start=1659
+  _globals['_PRODUCERECORDSRESPONSE']._serialized_end=1704
+  _globals['_FETCHRECORDSREQUEST']._serialized_start=1706
+  _globals['_FETCHRECORDSREQUEST']._serialized_end=1819
+  _globals['_FETCHRECORDSRESPONSE']._serialized_start=1821
+  _globals['_FETCHRECORDSRESPONSE']._serialized_end=1931
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1933
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=2008
+  _globals['_LISTOFFSETSPARTITION']._serialized_start=2011
+  _globals['_LISTOFFSETSPARTITION']._serialized_end=2153
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=2155
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2237
+  _globals['_LISTOFFSETSPARTITIONRESULT']._serialized_start=2240
+  _globals['_LISTOFFSETSPARTITIONRESULT']._serialized_end=2432
+  _globals['_GETMETADATAREQUEST']._serialized_start=2434
+  _globals['_GETMETADATAREQUEST']._serialized_end=2490
+  _globals['_GETMETADATARESPONSE']._serialized_start=2493
+  _globals['_GETMETADATARESPONSE']._serialized_end=2732
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2734
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2757
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2759
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2828
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_start=2830
+  _globals['_DESCRIBEREPLICASREQUEST']._serialized_end=2871
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_start=2873
+  _globals['_DESCRIBEREPLICASRESPONSE']._serialized_end=2969
+  _globals['_REPLICADESCRIPTION']._serialized_start=2972
+  _globals['_REPLICADESCRIPTION']._serialized_end=3246
+  _globals['_BROKERSERVICE']._serialized_start=3445
+  _globals['_BROKERSERVICE']._serialized_end=4122
 # @@protoc_insertion_point(module_scope)

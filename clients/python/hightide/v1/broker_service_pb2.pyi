@@ -339,6 +339,7 @@ class FetchPartitionResult(_message.Message):
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     DIVERGING_END_OFFSET_FIELD_NUMBER: _builtins.int
+    DIVERGING_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -359,6 +360,10 @@ class FetchPartitionResult(_message.Message):
     """Record batches back to back, all below the high watermark."""
     diverging_end_offset: _builtins.int
     """With DIVERGING_LOG: the last offset up to which the client's history and the log may agree."""
+    diverging_epoch: _builtins.int
+    """With DIVERGING_LOG: the largest leader epoch of the log that is not above last_fetched_epoch; -1 where
+    all of it is newer. Records of later epochs that the client has read are not in the log.
+    """
     def __init__(
         self,
         *,
@@ -372,10 +377,11 @@ class FetchPartitionResult(_message.Message):
         current_leader_epoch: _builtins.int = ...,
         batches: _builtins.bytes = ...,
         diverging_end_offset: _builtins.int = ...,
+        diverging_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "current_leader", b"current_leader", "current_leader_epoch", b"current_leader_epoch", "diverging_end_offset", b"diverging_end_offset", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "current_leader", b"current_leader", "current_leader_epoch", b"current_leader_epoch", "diverging_end_offset", b"diverging_end_offset", "diverging_epoch", b"diverging_epoch", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
