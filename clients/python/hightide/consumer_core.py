@@ -20,6 +20,7 @@ from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, re
 from hightide.consumer_settings import ConsumerSettings
 from hightide.errors import (
     AddressUnreachableError,
+    DivergingLogError,
     HightideError,
     InconsistentTopicIdError,
     NotAssignedError,
@@ -119,10 +120,17 @@ class ConsumerCore:
             )
         return position
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
-        self.position_of(partition).seek(offset)
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+        """Go on at an offset. With the leader epoch of the last record below it, as it was committed with the
+        offset, a log that has lost that record is noticed (KIP-320); None or -1 where it is not known."""
+        self.position_of(partition).seek(offset, leader_epoch)
         self.wants_poll = True
+
+    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """The leader epoch of the last record below an offset up to which was read, to be committed with that
+        offset; -1 where it is not known."""
+        epoch = self.position_of(partition).epochs.before(offset)
+        return -1 if epoch is None else epoch
 
     def reset(self, partition: TopicPartition, look_up: OffsetAt) -> None:
         """Go on where a look-up says."""
@@ -138,6 +146,7 @@ class ConsumerCore:
                 continue
             was_full = self._is_full(position)
             position.buffered_bytes -= len(chunk.batch)
+            position.taken_offset = chunk.next_offset
             if was_full or not position.is_under_way:
                 self.wants_poll = True
             return chunk
@@ -148,6 +157,7 @@ class ConsumerCore:
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.buffered_bytes += len(chunk.batch)
+            position.taken_offset = chunk.header.base_offset + chunk.skip
             self.chunks.appendleft(chunk)
 
     def handed_out(self, chunk: Chunk, next_offset: int) -> None:
@@ -263,6 +273,7 @@ class ConsumerCore:
             leader.leader_epoch,
             -1 if position.fetch_offset is None else position.fetch_offset,
             position.generation,
+            None if position.fetch_offset is None else position.epochs.before(position.fetch_offset),
         )
 
     def _look_up(self, address: str, positions: list[tuple[FetchPosition, Leader]]) -> LookUpCall:
@@ -357,6 +368,9 @@ class ConsumerCore:
                 take(position, outcome[at], address, now_ms)
 
     def _fetched(self, position: FetchPosition, fetched: Fetched, address: str, now_ms: float) -> None:
+        if isinstance(fetched.error, DivergingLogError):
+            self._diverged(position, fetched, fetched.error)
+            return
         if fetched.error is not None:
             named = fetched.current_leader_epoch > 0 or fetched.current_leader > 0
             is_news = named and self.cluster.note_leader(
@@ -369,10 +383,42 @@ class ConsumerCore:
             if is_news:
                 position.blocked_until_ms = now_ms
             return
+        if position.parted_from is not None and not self._goes_back(position):
+            return
         position.worked()
         position.high_watermark = fetched.high_watermark
         position.log_start_offset = fetched.log_start_offset
         self.chunks.extend(position.take_over(fetched.batches))
+
+    def _diverged(self, position: FetchPosition, fetched: Fetched, error: DivergingLogError) -> None:
+        """The leader's log lacks records that were fetched (KIP-320): ask again from where both may agree."""
+        if position.fetch_offset is None or position.epochs.before(position.fetch_offset) is None:
+            position.error = error  # The leader was asked nothing that it could say this to.
+            return
+        self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != position.partition)
+        if not position.part(fetched.diverging_end_offset, fetched.diverging_epoch, fetched.log_start_offset):
+            log.info("%s; nothing of it was handed out, offset %d is next", error, position.fetch_offset)
+        self.wants_poll = True
+
+    def _goes_back(self, position: FetchPosition) -> bool:
+        """It is known now where the log parts from what was handed out: go back there, or say it."""
+        assert position.parted_from is not None, "something was lost"
+        last = position.parted_from - 1
+        position.parted_from = None
+        lost = (
+            f"records from offset {position.fetch_offset} to {last}, which were read, are lost: the log of "
+            "the leader parts from them"
+        )
+        if self.settings.offset_reset != "error":
+            log.warning("%s: %s; going back to offset %d", position.partition, lost, position.fetch_offset)
+            return True
+        position.error = DivergingLogError(
+            lost,
+            topic=position.partition.topic,
+            partition=position.partition.partition,
+            metadata={"diverging_end_offset": str(position.fetch_offset)},
+        )
+        return False
 
     def _looked_up(self, position: FetchPosition, result: Any, address: str, now_ms: float) -> None:
         if result.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
@@ -389,8 +435,7 @@ class ConsumerCore:
             position.look_up = LATEST
             self.wants_poll = True
         else:
-            position.worked()
-            position.fetch_offset = position.position = result.offset
+            position.found(result.offset)
 
     def _failed(self, position: FetchPosition, error: HightideError, now_ms: float) -> None:
         position.failed(error, now_ms)

@@ -14,18 +14,22 @@ from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
 
 @dataclass(frozen=True, slots=True)
 class FetchEntry:
-    """What is asked of one partition. An answer for an older generation than the partition's is dropped."""
+    """What is asked of one partition. An answer for an older generation than the partition's is dropped.
+    `last_fetched_epoch` is the leader epoch of the last record below `fetch_offset`, None where it is not
+    known (KIP-320)."""
 
     partition: TopicPartition
     topic_id: bytes
     leader_epoch: int
     fetch_offset: int
     generation: int
+    last_fetched_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of one partition: batches, or an error."""
+    """What came of one partition: batches, or an error. Where the error is DivergingLogError,
+    `diverging_end_offset` and `diverging_epoch` say where the log parts from what was read."""
 
     high_watermark: int
     log_start_offset: int
@@ -33,6 +37,8 @@ class Fetched:
     current_leader_epoch: int
     batches: tuple[tuple[BatchHeader, memoryview], ...]
     error: HightideError | None
+    diverging_end_offset: int = 0
+    diverging_epoch: int = -1
 
 
 class FetchCall(Call[tuple[Fetched, ...]]):
@@ -77,6 +83,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
                 leader_epoch=entry.leader_epoch,
                 fetch_offset=entry.fetch_offset,
                 max_bytes=self._max_bytes,
+                last_fetched_epoch=entry.last_fetched_epoch,
             )
             for entry in self.entries
         ]
@@ -132,6 +139,8 @@ class FetchCall(Call[tuple[Fetched, ...]]):
             result.current_leader_epoch,
             batches,
             error,
+            result.diverging_end_offset,
+            result.diverging_epoch,
         )
 
     def _split(self, batches: memoryview) -> tuple[tuple[BatchHeader, memoryview], ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hightide.batch.header import BatchHeader
+from hightide.epochs_read import EpochsRead
 from hightide.errors import HightideError
 from hightide.offset_at import OffsetAt
 from hightide.records import TopicPartition
@@ -28,13 +29,16 @@ class Chunk:
 
 class FetchPosition:
     """One partition's state. `fetch_offset` is None while it has to be looked up as `look_up` says;
-    `position` is the offset of the next record to hand out. Seeking starts a new generation: what is under
-    way for the old one is dropped when it comes."""
+    `position` is the offset of the next record to hand out, `taken_offset` the offset after the last one that
+    left the queue for being handed out. Seeking starts a new generation: what is under way for the old one is
+    dropped when it comes. `parted_from` is the offset up to which was read, while it is found out where the
+    log parts from that."""
 
     __slots__ = (
         "attempts",
         "blocked_until_ms",
         "buffered_bytes",
+        "epochs",
         "error",
         "failing_since_ms",
         "fetch_offset",
@@ -44,8 +48,10 @@ class FetchPosition:
         "last_error",
         "log_start_offset",
         "look_up",
+        "parted_from",
         "partition",
         "position",
+        "taken_offset",
         "topic_id",
         "tried_epoch",
     )
@@ -55,7 +61,10 @@ class FetchPosition:
         self.topic_id = b""
         self.fetch_offset: int | None = None
         self.position: int | None = None
+        self.taken_offset: int | None = None
         self.look_up = look_up
+        self.epochs = EpochsRead()
+        self.parted_from: int | None = None
         self.generation = 0
         self.is_under_way = False
         self.buffered_bytes = 0
@@ -68,17 +77,46 @@ class FetchPosition:
         self.last_error: HightideError | None = None
         self.error: HightideError | None = None
 
-    def seek(self, offset: int) -> None:
-        """Fetch and hand out from this offset on."""
+    def seek(self, offset: int, leader_epoch: int | None = None) -> None:
+        """Fetch and hand out from this offset on. `leader_epoch` is the one of the last record below it,
+        where that is known: the leader then says whether its log still holds that record."""
         assert offset >= 0, "offsets begin at 0"
-        self._begin_generation()
-        self.fetch_offset = self.position = offset
+        self.epochs.clear()
+        if leader_epoch is not None and leader_epoch >= 0 and offset > 0:
+            self.epochs.note(leader_epoch, offset - 1)
+        self._go_to(offset)
 
     def reset(self, look_up: OffsetAt) -> None:
         """Look up where to go on."""
-        self._begin_generation()
-        self.fetch_offset = self.position = None
+        self.epochs.clear()
+        self._go_to(None)
         self.look_up = look_up
+
+    def found(self, offset: int) -> None:
+        """The look-up was answered."""
+        self.worked()
+        self.fetch_offset = self.position = self.taken_offset = offset
+
+    def part(self, end_offset: int, epoch: int, log_start_offset: int) -> bool:
+        """The leader's log does not hold all that was fetched: fetch again from where they may still agree,
+        which is not beyond `end_offset`. Returns whether records that were handed out are lost, which
+        `parted_from` then tells; otherwise it is only what waits in the queue, and nobody has seen it."""
+        assert self.taken_offset is not None, "it was fetched"
+        taken = self.taken_offset
+        agreed = self.epochs.part_at(end_offset, epoch)
+        if taken <= agreed:
+            self.epochs.cut(taken)
+            self.fetch_offset = taken
+            self.buffered_bytes = 0
+            return False
+        parted_from = max(taken, self.parted_from or 0)
+        self._go_to(max(agreed, log_start_offset))
+        self.parted_from = parted_from
+        return True
+
+    def _go_to(self, offset: int | None) -> None:
+        self._begin_generation()
+        self.fetch_offset = self.position = self.taken_offset = offset
 
     def _begin_generation(self) -> None:
         self.generation += 1
@@ -86,6 +124,7 @@ class FetchPosition:
         self.buffered_bytes = 0
         self.blocked_until_ms = 0.0
         self.error = None
+        self.parted_from = None
         self.worked()
 
     def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[Chunk]:
@@ -96,6 +135,7 @@ class FetchPosition:
             if header.next_offset <= self.fetch_offset:
                 continue
             skip = max(0, self.fetch_offset - header.base_offset)
+            self.epochs.note(header.leader_epoch, self.fetch_offset)
             chunks.append(Chunk(self.partition, header, batch, skip, self.generation))
             self.fetch_offset = header.next_offset
             self.buffered_bytes += len(batch)
