@@ -1,0 +1,218 @@
+"""One group as its coordinator sees it: what is durable, what is wished for, and what stands between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from hightide_coordinator.core.assignors import StreamId
+from hightide_coordinator.core.effects import ItemOutcome
+from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.member import Bucket, Member
+from hightide_coordinator.core.patterns import TopicPattern
+from hightide_coordinator.core.registration import Committed, Owner
+from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.wheel import NeverDue
+
+__all__ = [
+    "FENCED_MEMBERS_MAX",
+    "LEGAL_PREDECESSORS",
+    "CommitWaiting",
+    "DeleteWaiting",
+    "Group",
+    "GroupState",
+    "PatternInterest",
+    "ResetChecking",
+    "StoreInFlight",
+]
+
+FENCED_MEMBERS_MAX: Final = 100
+"""So many members that were replaced by their instance's next process are remembered, to tell them so."""
+
+
+class GroupState(Enum):
+    """Where a group stands; as in the contract."""
+
+    EMPTY = auto()
+    RECOVERING = auto()
+    GATHERING = auto()
+    REBALANCING = auto()
+    STABLE = auto()
+    FAILED = auto()
+
+
+LEGAL_PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    # A group is made EMPTY, or RECOVERING by a takeover that finds owners.
+    GroupState.EMPTY: frozenset(
+        {
+            GroupState.RECOVERING,
+            GroupState.GATHERING,
+            GroupState.REBALANCING,
+            GroupState.STABLE,
+            GroupState.FAILED,
+        }
+    ),
+    GroupState.RECOVERING: frozenset(),
+    GroupState.GATHERING: frozenset(
+        {
+            GroupState.EMPTY,
+            GroupState.RECOVERING,
+            GroupState.REBALANCING,
+            GroupState.STABLE,
+            GroupState.FAILED,
+        }
+    ),
+    GroupState.REBALANCING: frozenset({GroupState.GATHERING, GroupState.STABLE, GroupState.FAILED}),
+    GroupState.STABLE: frozenset({GroupState.GATHERING, GroupState.REBALANCING}),
+    GroupState.FAILED: frozenset({GroupState.REBALANCING, GroupState.GATHERING}),
+}
+
+
+@dataclass(slots=True)
+class CommitWaiting:
+    """A CommitOffsets or ResetOffsets that waits for the group's next store."""
+
+    request_id: int
+    member_id: str
+    commits: tuple[Commit, ...]
+    is_reset: bool = False
+    """An operator's: no member's fence holds."""
+    outcomes: tuple[ItemOutcome, ...] = ()
+    """Known once it is part of a store."""
+
+
+@dataclass(slots=True)
+class DeleteWaiting:
+    """A DeleteGroup that waits for the group's next store."""
+
+    request_id: int
+
+
+@dataclass(slots=True)
+class ResetChecking:
+    """A ResetOffsets for which the ends of its partitions are being looked up."""
+
+    request_id: int
+    commits: tuple[Commit, ...]
+    validate_only: bool
+
+
+@dataclass(slots=True)
+class StoreInFlight:
+    """What ZooKeeper is asked to write down; one at a time."""
+
+    store_id: int
+    owners: dict[TopicPartition, Owner | None] = field(default_factory=dict)
+    offsets: dict[TopicPartition, Committed | None] = field(default_factory=dict)
+    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """Those of the offsets that consumers told with their answers."""
+    commits: list[CommitWaiting] = field(default_factory=list)
+    farewells: list[int] = field(default_factory=list)
+    deletes: list[DeleteWaiting] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PatternInterest:
+    """A pattern that members subscribed to, and what matches it now."""
+
+    pattern: TopicPattern
+    topics: set[str]
+    member_count: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A group. `placement` asks of each partition what its next step is, and keeps it in the bucket of
+    those that wait for the same thing: `gives`, `asks`, `waiting`, and each member's `stops` and `starts`."""
+
+    name: str
+    state: GroupState = GroupState.EMPTY
+    reason: str = ""
+    generation: int = 0
+
+    # ---- durable
+    owners: dict[TopicPartition, Owner] = field(default_factory=dict)
+    owned: dict[str, Bucket] = field(default_factory=dict)
+    """The same by member id."""
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    is_stored: bool = False
+    """Whether it has a znode."""
+
+    # ---- members
+    members: dict[str, Member] = field(default_factory=dict)
+    by_consumer: dict[str, Member] = field(default_factory=dict)
+    by_identity: dict[str, Member] = field(default_factory=dict)
+    missing: dict[str, Member] = field(default_factory=dict)
+    """Those that own something, and have not registered with this coordinator yet (§10)."""
+    fenced: deque[str] = field(default_factory=lambda: deque(maxlen=FENCED_MEMBERS_MAX))
+    named_topics: dict[str, int] = field(default_factory=dict)
+    """Topic → how many members name it."""
+    patterns: dict[str, PatternInterest] = field(default_factory=dict)
+    assignors: dict[str, int] = field(default_factory=dict)
+    assignor: str = ""
+    """What the last rebalance went by."""
+
+    # ---- wished for
+    target: dict[TopicPartition, StreamId] = field(default_factory=dict)
+    is_changed: bool = False
+    """Members or topics changed since the target was made (C6)."""
+    changed_ms: int = 0
+    gather_until_ms: int = 0
+    renewed: set[TopicPartition] = field(default_factory=set)
+    """Only without C7: what is stopped and given out again though it does not move."""
+
+    # ---- between
+    readers: dict[TopicPartition, Member] = field(default_factory=dict)
+    """Who may be reading a partition: never two."""
+    steps: dict[TopicPartition, Bucket] = field(default_factory=dict)
+    """The bucket in which a partition waits; one that stands here nowhere is where it should be."""
+    gives: Bucket = field(default_factory=dict)
+    """Nobody reads them: their next owner can be written down."""
+    asks: Bucket = field(default_factory=dict)
+    """Nothing is committed: where they start has to be looked up."""
+    waiting: Bucket = field(default_factory=dict)
+    """For an answer, a store, a look-up, a member's return, or the next attempt."""
+    to_order: dict[str, Member] = field(default_factory=dict)
+    """Members with something in their buckets."""
+    open_orders: dict[str, Member] = field(default_factory=dict)
+    """Members with an order open."""
+    found: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """Start offsets that were looked up, and are not durable yet."""
+    look_up_id: int = 0
+    """The look-up that is under way; 0: none."""
+    voided: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions that were deleted: their znodes have to go."""
+    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """What consumers told with their answers, and is not durable yet."""
+    positions_due_ms: int = 0
+    """When they have to be; 0: there are none."""
+    commits: list[CommitWaiting] = field(default_factory=list)
+    deletes: list[DeleteWaiting] = field(default_factory=list)
+    farewells: list[int] = field(default_factory=list)
+    """Connections that are closed when the positions are durable."""
+    store: StoreInFlight | None = None
+    is_reading: bool = False
+    """It is read from ZooKeeper again."""
+    store_failures: int = 0
+    store_not_before_ms: int = 0
+
+    # ---- attempts
+    began_ms: int = 0
+    failures: int = 0
+    """How many attempts in a row failed."""
+    retry_ms: int = 0
+    """When the next attempt begins; 0: none has failed."""
+    rebalance_count: int = 0
+    last_rebalance_ms: int = 0
+    armed_ms: int = NeverDue
+
+    def become(self, state: GroupState, reason: str = "") -> None:
+        """Change the state; the reason stays where there is no new one."""
+        if state is not self.state:
+            assert self.state in LEGAL_PREDECESSORS[state], (self.name, self.state, state)
+            self.state = state
+        if reason:
+            self.reason = reason

@@ -1,0 +1,62 @@
+"""All that the coordinator of one shard knows. `machine.step` alone changes it, in place: copying the members
+of 10,000 groups for each Ping is what a coordinator cannot afford."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hightide_coordinator.core.effects import Effect
+from hightide_coordinator.core.events import Endpoint
+from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.limits import GroupLimits
+from hightide_coordinator.core.member import Member
+from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.topic_partition import Topic
+from hightide_coordinator.core.wheel import Wheel
+
+__all__ = ["Role", "ShardState"]
+
+
+class Role(Enum):
+    """Whether this process is the active coordinator of the shard."""
+
+    STANDBY = auto()
+    ACTIVE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class ShardState:
+    """One shard. Read freely; only `core` writes."""
+
+    limits: GroupLimits = field(default_factory=GroupLimits)
+    mends: Mends = ALL_MENDS
+    now_ms: int = 0
+    """The time of the event that is being looked at."""
+    role: Role = Role.STANDBY
+    coordinator_epoch: int = 0
+    active_elsewhere: Endpoint | None = None
+    topics: dict[str, Topic] = field(default_factory=dict)
+    brokers: tuple[Endpoint, ...] = ()
+    groups: dict[str, Group] = field(default_factory=dict)
+    connections: dict[int, Member] = field(default_factory=dict)
+    """Connection id → the member whose stream it is."""
+    member_count: int = 0
+    concerned: dict[str, set[str]] = field(default_factory=dict)
+    """Topic → groups that read it, or hold offsets or owners of it. What a change of it may concern."""
+    pattern_groups: set[str] = field(default_factory=set)
+    is_watch_due: bool = False
+    """Whether the topics to be watched are others than WatchTopics said last."""
+
+    wheel: Wheel[Member | Group] = field(default_factory=Wheel)
+    due_groups: dict[str, Group] = field(default_factory=dict)
+    """Groups whose next step has to be looked for at the end of this event."""
+    last_store_id: int = 0
+    stores: dict[int, Group] = field(default_factory=dict)
+    last_look_up_id: int = 0
+    look_ups: dict[int, Group] = field(default_factory=dict)
+    resets: dict[int, tuple[Group, object]] = field(default_factory=dict)
+    pings: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """What goes out with this tick, by group."""
+    effects: list[Effect] = field(default_factory=list)
+    """What this event leads to, so far."""
