@@ -23,6 +23,7 @@ BANNED: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "services/runtime/hightide_runtime/znodes.py",
             "services/runtime/hightide_runtime/admin_znodes.py",
+            "services/runtime/hightide_runtime/group_znodes.py",
             "tests/",
         ),
     ),

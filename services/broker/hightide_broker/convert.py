@@ -326,6 +326,9 @@ def metadata_out(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
         controller_epoch=cache.controller_epoch,
+        coordinators=[
+            metadata_pb2.Endpoint() if each is None else _endpoint_out(each) for each in cache.coordinators
+        ],
     )
     if cache.controller is not None:
         response.controller.CopyFrom(_endpoint_out(cache.controller))

@@ -18,7 +18,7 @@ DELETED_IDS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """A broker or controller, and where clients and brokers reach it."""
+    """A broker, controller or coordinator, and where clients and brokers reach it."""
 
     id: int
     host: str
@@ -93,6 +93,8 @@ class MetadataCache:
     controller_epoch: int = 0
     controller: EndpointView | None = None
     brokers: dict[int, EndpointView] = field(default_factory=dict)
+    coordinators: tuple[EndpointView | None, ...] = ()
+    """The active coordinator of each shard of groups, None: nobody now. Not the controller's to tell."""
     _by_name: dict[str, TopicView] = field(default_factory=dict)
     _by_id: dict[bytes, TopicView] = field(default_factory=dict)
     _deleted: dict[bytes, str] = field(default_factory=dict)

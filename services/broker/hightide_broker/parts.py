@@ -15,6 +15,7 @@ from hightide_runtime.znodes import BrokerZnode
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_broker.control import Control
+from hightide_broker.coordinators import Coordinators
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
@@ -71,10 +72,10 @@ class Parts:
         """Done when no data directory is left: the broker stops, so that its leaderships move."""
         self._metadata = MetadataCache(cluster_id)
         self._replicas = HostedReplicas()
+        self._coordinators = Coordinators(session, self._metadata)
         advertised = settings.advertised
-        self.registration = Registration(
-            session, broker_id, BrokerZnode(advertised.host, advertised.port, clock.wall_us() // 1000)
-        )
+        znode = BrokerZnode(advertised.host, advertised.port, clock.wall_us() // 1000)
+        self.registration = Registration(session, broker_id, znode, self._coordinators.take)
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
         self._shell = ReplicaShell(clock, sessions, telemetry, self.storage_failed)
@@ -158,6 +159,7 @@ class Parts:
         self._control.controller_epoch = stored.controller_epoch
         await self._control.decide(None, stored.decisions)
         self._strays.suspect(self._control.not_hosted())
+        self._coordinators.start()
         log.info(
             "took over %d replicas from ZooKeeper in %.0f ms",
             len(self._replicas),
@@ -194,6 +196,7 @@ class Parts:
     async def close(self) -> None:
         """Stop what runs, and write the high watermarks down once more."""
         await self._strays.close()
+        await self._coordinators.close()
         await self._failed_replicas.close()
         await self._fetchers.close()
         await self._isr_store.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from hightide_runtime.addresses import HostPort
@@ -28,6 +29,7 @@ from hightide_runtime.zookeeper import (
     WatchFired,
     Znode,
     ZooKeeperError,
+    ZooKeeperEvent,
     ZooKeeperRefused,
     ZooKeeperSession,
 )
@@ -44,8 +46,16 @@ LASTING_S: Final = 30.0
 class Registration:
     """Keeps this broker registered. One for each broker; belongs to the event loop's thread."""
 
-    def __init__(self, session: ZooKeeperSession, broker_id: int, znode: BrokerZnode) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        broker_id: int,
+        znode: BrokerZnode,
+        on_event: Callable[[ZooKeeperEvent], None] = lambda _: None,
+    ) -> None:
+        """`on_event` is told of each event of the session, since it has one reader only: `keep`."""
         self._session = session
+        self._on_event = on_event
         self._broker_id = broker_id
         self._znode = znode
         self._known = asyncio.Event()
@@ -134,6 +144,7 @@ class Registration:
         """
         while True:
             event = await self._session.events.get()
+            self._on_event(event)
             if isinstance(event, SessionStateChanged):
                 log.info("ZooKeeper session: %s", event.state.value)
                 if event.state is SessionState.LOST:

@@ -12,7 +12,7 @@ from hightide_broker import convert
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.metadata import MetadataCache, RemovedPartitions
+from hightide_broker.metadata import EndpointView, MetadataCache, RemovedPartitions
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_runtime.errors import ServiceError
 
@@ -241,3 +241,11 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
     assert response.controller == update.controller
     assert response.topics[0].error_code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
     assert response.topics[1] == update.topics[0]
+
+
+def test_metadata_tells_the_coordinator_of_each_shard_in_order_and_a_gap_where_there_is_none() -> None:
+    cache = MetadataCache("the-cluster")
+    assert not convert.metadata_out(cache, [], everything=True).coordinators
+    cache.coordinators = (None, EndpointView(2, "h", 3))
+    told = convert.metadata_out(cache, [], everything=True).coordinators
+    assert list(told) == [metadata_pb2.Endpoint(), metadata_pb2.Endpoint(id=2, host="h", port=3)]
