@@ -1,0 +1,38 @@
+"""Round robin: all partitions of all topics are dealt out in turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from hightide_coordinator.core.assignors.subscriber import StreamId, Subscriber, streams_by_topic
+from hightide_coordinator.core.topic_partition import TopicPartition
+
+__all__ = ["assign_round_robin"]
+
+
+def assign_round_robin(
+    consumers: Sequence[Subscriber],
+    partitions: Mapping[str, int],
+    current: Mapping[TopicPartition, StreamId],
+) -> dict[TopicPartition, StreamId]:
+    """The turn passes over streams that do not read the topic. Streams differ by one partition at most where
+    all read the same. Called by the core with the group's name for it, `roundrobin`.
+    """
+    by_topic = streams_by_topic(consumers, partitions)
+    circle = sorted({stream for streams in by_topic.values() for stream in streams}, key=_turn)
+    places = {stream: place for place, stream in enumerate(circle)}
+    target: dict[TopicPartition, StreamId] = {}
+    turn = 0
+    for topic, streams in by_topic.items():
+        readers = [places[stream] for stream in streams]
+        for number in range(partitions[topic]):
+            found = bisect_left(readers, turn)
+            place = readers[found] if found < len(readers) else readers[0]
+            target[TopicPartition(topic, number)] = circle[place]
+            turn = (place + 1) % len(circle)
+    return target
+
+
+def _turn(stream: StreamId) -> tuple[int, str]:
+    return (stream.stream, stream.consumer_id)

@@ -1,0 +1,65 @@
+"""Who reads what: all that an assignor knows of the members of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from hightide_coordinator.core.topic_partition import TopicPartition
+
+__all__ = ["Assignor", "StreamId", "Subscriber", "streams_by_topic"]
+
+
+class StreamId(NamedTuple):
+    """One stream (thread) of a consumer, from 0. Assignors sort by this and nothing else, so that the same
+    consumers are given the same after a failover."""
+
+    consumer_id: str
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member of a group, and with how many streams it reads each topic ("topic count", §7)."""
+
+    consumer_id: str
+    streams: Mapping[str, int]
+    """Topic → number of streams, at least 1. Topics that do not exist are passed over."""
+
+
+class Assignor(Protocol):
+    """Shares partitions out among the streams of a group (§9 step 1.3). Pure: the same arguments, in whatever
+    order, give the same answer."""
+
+    def __call__(
+        self,
+        consumers: Sequence[Subscriber],
+        partitions: Mapping[str, int],
+        current: Mapping[TopicPartition, StreamId],
+    ) -> dict[TopicPartition, StreamId]:
+        """The whole target.
+
+        `partitions` is topic → number of partitions, `current` is whose each partition is now; what it says
+        of streams and partitions that are gone counts for nothing. Each partition of a topic that somebody
+        subscribes to is in the answer; the others are not. Consumer ids are unique.
+        """
+
+
+def streams_by_topic(
+    consumers: Sequence[Subscriber], partitions: Mapping[str, int]
+) -> dict[str, list[StreamId]]:
+    """The streams that read each existing topic, by (stream, consumer id): whoever deals in this order gives
+    each consumer one before it gives any a second. Topics are in order of their names."""
+    assert len({each.consumer_id for each in consumers}) == len(consumers), "a consumer id stands twice"
+    by_topic: dict[str, list[tuple[int, str]]] = {}
+    for consumer in consumers:
+        for topic, count in consumer.streams.items():
+            assert count > 0, (consumer.consumer_id, topic, count)
+            if partitions.get(topic, 0) > 0:
+                ranks = by_topic.setdefault(topic, [])
+                ranks.extend([(stream, consumer.consumer_id) for stream in range(count)])
+    return {
+        topic: [StreamId(consumer_id, stream) for stream, consumer_id in sorted(by_topic[topic])]
+        for topic in sorted(by_topic)
+    }
