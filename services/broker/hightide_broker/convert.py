@@ -22,7 +22,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_runtime.topic_names import is_legal_topic_name
 
 from hightide_broker.core.fetch_session import Position, SessionRequest
-from hightide_broker.core.lineage import EpochEnd
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data_calls import (
     FetchCall,
@@ -406,7 +406,13 @@ def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
         request.min_bytes,
         request.max_bytes,
         tuple(
-            FetchFrom((each.topic_id, each.partition), each.leader_epoch, each.fetch_offset, each.max_bytes)
+            FetchFrom(
+                (each.topic_id, each.partition),
+                each.leader_epoch,
+                each.fetch_offset,
+                each.max_bytes,
+                each.last_fetched_epoch if each.HasField("last_fetched_epoch") else NO_EPOCH,
+            )
             for each in request.partitions
         ),
     )
@@ -418,12 +424,15 @@ def fetch_out(read: Sequence[Read]) -> FetchResponse[Sequence[Buffer]]:
 
 
 def _read_out(read: Read) -> FetchPartitionResult[Sequence[Buffer]]:
-    code, message, leader, epoch = 0, "", -1, -1
-    if (why := read.refused) is not None:
-        code, message, leader, epoch = why.code, why.message, why.current_leader, why.current_leader_epoch
+    why = read.refused
+    if why is None:
+        return FetchPartitionResult(
+            read.key[0], read.key[1], 0, "", read.high_watermark, read.log_start_offset, -1, -1, read.batches
+        )
+    epoch, end_offset = why.agreed or (0, 0)
     return FetchPartitionResult(
-        read.key[0], read.key[1], code, message, read.high_watermark, read.log_start_offset, leader, epoch,
-        read.batches,
+        read.key[0], read.key[1], why.code, why.message, read.high_watermark, read.log_start_offset,
+        why.current_leader, why.current_leader_epoch, read.batches, end_offset, epoch,
     )  # fmt: skip
 
 

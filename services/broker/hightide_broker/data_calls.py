@@ -9,17 +9,20 @@ from hightide.batch.header import Buffer
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.decisions import PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One partition's refusal. The leader and its epoch are -1 where the error is not about leadership."""
+    """One partition's refusal. The leader and its epoch are -1 where the error is not about leadership;
+    `agreed` is there with DIVERGING_LOG only."""
 
     code: ErrorCode.ValueType
     message: str
     current_leader: int = -1
     current_leader_epoch: int = -1
+    agreed: EpochEnd | None = None
 
     def as_service_error(self) -> ServiceError:
         """The refusal of a call that is about one partition only."""
@@ -46,12 +49,14 @@ Outcome = Appended | Refused
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """Where to read one partition from."""
+    """Where to read one partition from. `last_fetched_epoch` is the epoch of the record before it that the
+    client has read, NO_EPOCH where it does not say."""
 
     key: PartitionKey
     leader_epoch: int
     offset: int
     max_bytes: int
+    last_fetched_epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker import refused
-from hightide_broker.core.reads import ReadUpTo, consumer_fetch
+from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data_calls import FetchCall, FetchFrom, Read, Refused
 from hightide_broker.hosted import HostedReplica, HostedReplicas
@@ -125,10 +125,9 @@ class Fetching:
             why = refused.not_hosted(self._broker_id, self._metadata, asked.key)
             return Read(asked.key, -1, -1, NOT_READ, 0, why)
         state = replica.state
-        allowed = consumer_fetch(state, asked.offset, asked.leader_epoch)
-        if isinstance(allowed, Refusal):
-            why = refused.by_core(replica, allowed, asked.offset)
-            return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+        allowed = _allowed(replica, asked)
+        if isinstance(allowed, Refused):
+            return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, allowed)
         batches: Sequence[Buffer] = NOT_READ
         size_bytes = 0
         if isinstance(allowed, ReadUpTo) and room > 0:
@@ -140,9 +139,10 @@ class Fetching:
                         self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
                     )
                     state = replica.state
-                    if isinstance(again := consumer_fetch(state, asked.offset, asked.leader_epoch), Refusal):
-                        why = refused.by_core(replica, again, asked.offset)
-                        return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+                    if isinstance(again := _allowed(replica, asked), Refused):
+                        return Read(
+                            asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, again
+                        )
             except (StorageError, BatchError) as error:
                 why = Refused(error.code, f"{replica}: {error}")
                 return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
@@ -152,6 +152,15 @@ class Fetching:
                 # One batch that is larger than what is left: it is read when its partition stands first.
                 batches, size_bytes = NOT_READ, 0
         return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
+
+
+def _allowed(replica: HostedReplica, asked: FetchFrom) -> ReadUpTo | NothingYet | Refused:
+    found = consumer_fetch(replica.state, asked.offset, asked.leader_epoch, asked.last_fetched_epoch)
+    if isinstance(found, Diverging):
+        return refused.diverging(replica, asked, found.agreed)
+    if isinstance(found, Refusal):
+        return refused.by_core(replica, found, asked.offset)
+    return found
 
 
 def _now_s() -> float:

@@ -11,8 +11,9 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError, reason_of
 
 from hightide_broker import convert
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.data_calls import Refused
+from hightide_broker.data_calls import FetchFrom, Refused
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.metadata import MetadataCache
@@ -34,6 +35,17 @@ def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None)
     if refusal in _LEADERSHIP:
         return Refused(convert.error_code_of(refusal), message, leader, epoch)
     return Refused(convert.error_code_of(refusal), message)
+
+
+def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Refused:
+    """What a consumer is told that has read a record which is not in the log."""
+    held = "which begins later" if agreed.epoch == NO_EPOCH else f"which has epoch {agreed.epoch} there"
+    sentence = (
+        f"{replica}: the record that was read before offset {asked.offset}, in leader epoch "
+        f"{asked.last_fetched_epoch}, is not in the log, {held}; what was read may agree with it up to "
+        f"offset {agreed.end_offset}"
+    )
+    return Refused(ErrorCode.ERROR_CODE_DIVERGING_LOG, sentence, agreed=agreed)
 
 
 def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> str:

@@ -9,10 +9,14 @@ from pathlib import Path
 from adversary.batches import good_batch
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
+from hightide.batch.wire import serialise_fetch_response
+from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest, FetchResponse
 from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker.convert import fetch_in, fetch_out
 from hightide_broker.core.effects import AskEpochEnd, StartFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.data_calls import FetchCall, FetchFrom
 from hightide_broker.fetch import Fetching
@@ -137,3 +141,31 @@ def test_a_leader_that_is_replaced_while_a_file_is_read_gives_nothing_out(tmp_pa
         assert await answered(broker, waiting) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
 
     serve(tmp_path, story)
+
+
+def test_a_consumer_that_has_read_what_is_lost_is_told_where_the_logs_part(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        broker.produce(replica, b"kept")
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 3, (1,), replicas=(1,)))
+        broker.produce(replica, b"instead")
+        # The leader of epoch 2 wrote three records and died, and broker 1 was elected without them.
+        asked = FetchFrom(replica.key, 3, 4, 1_000_000, last_fetched_epoch=2)
+        (read,) = await broker.fetching.fetch(FetchCall(30_000, 1, 1_000_000, (asked,)))
+        assert read.refused is not None
+        assert read.refused.code == ErrorCode.ERROR_CODE_DIVERGING_LOG
+        assert read.refused.agreed == EpochEnd(1, 1)
+        assert read.refused.message == (
+            "flights-0: the record that was read before offset 4, in leader epoch 2, is not in the log, "
+            "which has epoch 1 there; what was read may agree with it up to offset 1"
+        )
+        told = FetchResponse.FromString(serialise_fetch_response(fetch_out([read]))).partitions[0]
+        assert (told.error_code, told.diverging_end_offset, told.diverging_epoch) == (64, 1, 1)
+
+    serve(tmp_path, story)
+
+
+def test_the_last_epoch_that_was_read_is_heard_only_where_it_is_said() -> None:
+    request = FetchRequest(partitions=[FetchPartition(), FetchPartition(last_fetched_epoch=0)])
+    silent, says_epoch_0 = fetch_in(request).partitions
+    assert (silent.last_fetched_epoch, says_epoch_0.last_fetched_epoch) == (NO_EPOCH, 0)

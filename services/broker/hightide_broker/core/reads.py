@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hightide_broker.core.leader import refuse_client
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica
 
@@ -24,21 +25,60 @@ class NothingYet:
     high_watermark: int
 
 
-def consumer_fetch(replica: Replica, offset: int, leader_epoch: int = -1) -> ReadUpTo | NothingYet | Refusal:
+@dataclass(frozen=True, slots=True)
+class Diverging:
+    """The log does not hold the record that the consumer read before the asked offset (KIP-320)."""
+
+    agreed: EpochEnd
+    """The last offset up to which the log and what the consumer has read may agree, and the epoch in the log
+    that ends there: of later epochs up to the one that was named, the log has nothing."""
+
+
+def consumer_fetch(
+    replica: Replica, offset: int, leader_epoch: int = -1, last_fetched_epoch: int = NO_EPOCH
+) -> ReadUpTo | NothingYet | Diverging | Refusal:
     """What a consumer that asks for `offset` gets: below HW a read, up to LEO nothing yet, else out of range.
 
     `leader_epoch` is the one that the consumer believes in, -1 where it does not say (KIP-320). Between HW
     and LEO the offset may have been committed by the leader before this one, so that it is not an error (V3
-    discussion 7).
+    discussion 7). `last_fetched_epoch` is the epoch of the last record that the consumer has read before
+    `offset`, NO_EPOCH where it does not say: a log that has lost that record says so, and whether it goes on
+    beyond the offset or not makes no difference.
     """
     refusal = refuse_client(replica, leader_epoch)
     if refusal is not None:
         return refusal
-    if offset < replica.log_start_offset or offset > replica.log_end_offset:
+    if offset < replica.log_start_offset:
+        return Refusal.OFFSET_OUT_OF_RANGE
+    if last_fetched_epoch > replica.leader_epoch:
+        # Records of that epoch have been committed by a leader that came after this one.
+        return Refusal.UNKNOWN_LEADER_EPOCH
+    if last_fetched_epoch > NO_EPOCH and offset > 0:
+        diverging = _diverging(replica, offset, last_fetched_epoch)
+        if diverging is not None:
+            return diverging
+    if offset > replica.log_end_offset:
         return Refusal.OFFSET_OUT_OF_RANGE
     if offset < replica.high_watermark:
         return ReadUpTo(replica.high_watermark)
     return NothingYet(replica.high_watermark)
+
+
+def _diverging(replica: Replica, offset: int, epoch: int) -> Diverging | None:
+    """Where the log parts from that of a consumer which has read the record before `offset` in `epoch`; None
+    where the log holds that record, or once held it.
+
+    A consumer names the epoch of a record, which no log forgets as long as it has the record. So an epoch
+    that is missing although an older one is there means that the record is missing too, even where the log
+    has another one in its place. Before the first epoch lies what retention has deleted.
+    """
+    start = replica.log_start_offset
+    end = replica.epochs.end_offset_for(epoch, start, replica.log_end_offset)
+    if end.epoch == epoch:
+        return None if offset <= end.end_offset else Diverging(end)
+    if end.epoch == NO_EPOCH and offset == start:
+        return None
+    return Diverging(EpochEnd(end.epoch, max(start, min(end.end_offset, offset - 1))))
 
 
 def latest_offset(replica: Replica, leader_epoch: int = -1) -> int | Refusal:
