@@ -23,6 +23,10 @@ _OPTIONS = [
 ]
 
 
+class _NotFound(Exception):
+    """The process answered that there is no such thing."""
+
+
 class Questions:
     """Channels to the processes of a cluster, opened when they are needed and closed together."""
 
@@ -55,9 +59,11 @@ class Questions:
         """Whether the coordinator answers as the active one, of this group where one is named."""
         stub = CoordinatorServiceStub(self._channel(address))
         if group:
-            # Offsets are answered for a group that does not exist yet, too.
             offsets = coordinator_service_pb2.FetchOffsetsRequest(group=group)
-            return _answer(lambda: stub.FetchOffsets(offsets, timeout=1.0)) is not None
+            try:
+                return _answer(lambda: stub.FetchOffsets(offsets, timeout=1.0)) is not None
+            except _NotFound:
+                return True  # Only the active one says of a group that there is none.
         groups = coordinator_service_pb2.ListGroupsRequest()
         return _answer(lambda: stub.ListGroups(groups, timeout=1.0)) is not None
 
@@ -81,6 +87,8 @@ class Questions:
 def _answer(call: Callable[[], _Reply]) -> _Reply | None:
     try:
         return call()
-    except grpc.RpcError:
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.NOT_FOUND:
+            raise _NotFound from error
         # Not there yet, or not the one to ask. The caller asks again until its time is up.
         return None

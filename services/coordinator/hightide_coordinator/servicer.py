@@ -1,0 +1,61 @@
+"""The RPCs of CoordinatorService: translate, ask the shard of the group, translate back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
+
+from hightide_coordinator import convert_requests as convert
+from hightide_coordinator.core.descriptions import committed_offsets, describe_group
+from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerReset
+from hightide_coordinator.shell import Shell
+
+__all__ = ["CoordinatorServicer"]
+
+
+class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
+    """Served by every coordinator; those that are not active for a group's shard name who is."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    async def RegisterConsumer(self, requests: Any, context: Any) -> None:  # type: ignore[override]
+        """Serve the life of one consumer: no generator, it reads and writes by itself (see `serving`)."""
+        await self._shell.serve_consumer(requests, context)
+
+    async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Any) -> pb.CommitOffsetsResponse:
+        """Write offsets down."""
+        shard = self._shell.shard_of(request.group)
+        answer = await shard.ask(convert.commit_in(request, shard.requests.take_id()), AnswerCommit)
+        return pb.CommitOffsetsResponse(offsets=convert.results_of_commit_out(answer))
+
+    async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Any) -> pb.FetchOffsetsResponse:
+        """Tell committed offsets."""
+        shard = self._shell.shard_of(request.group)
+        partitions = convert.partitions_in(request.partitions)
+        offsets = shard.told(committed_offsets(shard.state, request.group, partitions))
+        return pb.FetchOffsetsResponse(offsets=convert.committed_out(offsets))
+
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Any) -> pb.ListGroupsResponse:
+        """Tell the groups of all shards that this process coordinates."""
+        return pb.ListGroupsResponse(groups=convert.listed_out(self._shell.groups()))
+
+    async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Any) -> pb.DescribeGroupResponse:
+        """Tell everything about one group."""
+        shard = self._shell.shard_of(request.group)
+        group = shard.told(describe_group(shard.state, request.group))
+        return convert.described_out(group, self._shell.identity)
+
+    async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Any) -> pb.ResetOffsetsResponse:
+        """Set committed offsets of a group without members."""
+        shard = self._shell.shard_of(request.group)
+        answer = await shard.ask(convert.reset_in(request, shard.requests.take_id()), AnswerReset)
+        return pb.ResetOffsetsResponse(offsets=convert.results_of_reset_out(answer))
+
+    async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Any) -> pb.DeleteGroupResponse:
+        """Delete a group without members."""
+        shard = self._shell.shard_of(request.group)
+        await shard.ask(convert.delete_in(request, shard.requests.take_id()), AnswerDelete)
+        return pb.DeleteGroupResponse()

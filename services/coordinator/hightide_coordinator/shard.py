@@ -1,0 +1,293 @@
+"""One shard of the groups in this process: feeds its core one event at a time, and does what the effects say.
+
+Duties: every effect is performed, in order, before the next event is looked at, and nothing is awaited in
+between; every store, read and look-up is answered by its fate; a request is answered once; what was asked for
+under one epoch is not answered under another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import ServiceError
+
+from hightide_coordinator import convert
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.descriptions import Refused, not_active
+from hightide_coordinator.core.limits import GroupLimits
+from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.requests import Answer, RequestEvent, Requests
+from hightide_coordinator.start_offsets import StartOffsets
+from hightide_coordinator.store import CoordinatorStore
+from hightide_coordinator.streams import ConsumerStream
+
+__all__ = ["Shard", "ShardDuties"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDuties:
+    """What a shard needs of, and tells to, the process around it. All are called on the loop."""
+
+    watch_topics: Callable[[int, frozenset[str]], None]
+    resigned: Callable[[int], None]
+    """The core has resigned by itself, since a write was fenced."""
+    taken: Callable[[int, ev.Event], None]
+    """The core has taken an event, and its effects were performed."""
+    failed: Callable[[], None]
+    """This process cannot go on."""
+
+
+class Shard:
+    """One for each shard of each process; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        shard: int,
+        limits: GroupLimits,
+        store: CoordinatorStore,
+        start_offsets: StartOffsets,
+        clock: Clock,
+        request_timeout_ms: int,
+        duties: ShardDuties,
+    ) -> None:
+        self.shard = shard
+        self.state = new_state(limits)
+        self.requests = Requests(self.take, request_timeout_ms)
+        self._store = store
+        self._start_offsets = start_offsets
+        self._clock = clock
+        self._duties = duties
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[int, ConsumerStream] = {}
+        """The streams that the core knows, by connection id."""
+        self._inbox: deque[ev.Event] = deque()
+        self._is_taking = False
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._life = 0
+        """Counts elections and depositions: see `_feed_back`."""
+
+    async def close(self) -> None:
+        """Take no more events, and wait for none."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.requests.refuse_all(_shutting_down())
+
+    # ---- events in
+
+    def take(self, event: ev.Event) -> None:
+        """Let the core take an event, now, or after the one that it is taking."""
+        self._inbox.append(event)
+        if self._is_taking or self._is_closed:
+            return
+        self._is_taking = True
+        try:
+            while self._inbox:
+                self._take(self._inbox.popleft())
+        except Exception:  # noqa: BLE001 - the top of everything that happens to a core
+            # A fault of ours. The state may be half-way, so it is not gone on with: main ends the process,
+            # and a standby takes over, which reads everything anew.
+            _log.exception("shard %d: an event could not be handled", self.shard)
+            self._is_closed = True
+            self._duties.failed()
+        finally:
+            self._is_taking = False
+        self._arm()
+
+    def _take(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Elected | ev.Deposed):
+            self._life += 1
+        for effect in step(self.state, event, self._clock.monotonic_ms()):
+            self._perform(effect, event)
+        self._duties.taken(self.shard, event)
+
+    def _arm(self) -> None:
+        """Be woken when the core wants to be; a timer that is too early costs less than one set anew."""
+        due_ms = next_deadline_ms(self.state)
+        if due_ms is None or self._is_closed or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._timer = self._loop.call_later(delay_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        due_ms = next_deadline_ms(self.state)
+        if due_ms is not None and due_ms <= self._clock.monotonic_ms():
+            self.take(ev.Ticked())
+        else:
+            self._arm()
+
+    # ---- consumers
+
+    def register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
+        """The first message of a stream. Raises ServiceError."""
+        self.require_active()
+        registration = convert.registration_in(message, stream.peer)
+        self._streams[stream.connection_id] = stream
+        new_consumer_id = f"consumer-{secrets.token_hex(6)}"
+        self.take(
+            ev.ConsumerRegistered(stream.connection_id, registration, uuid.uuid4().hex, new_consumer_id)
+        )
+
+    def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
+        """A later message of a stream. Raises ServiceError."""
+        event = convert.answer_in(message, stream.connection_id)
+        if isinstance(event, ev.ConsumerLeft):
+            stream.has_said_goodbye = True
+        self.take(event)
+
+    def lost(self, stream: ConsumerStream) -> None:
+        """A stream has ended, and not because the core wanted it."""
+        if self._streams.pop(stream.connection_id, None) is not None:
+            self.take(ev.ConnectionLost(stream.connection_id))
+
+    def _send(self, connection_id: int, message: bytes) -> None:
+        stream = self._streams.get(connection_id)
+        if stream is None or stream.send(message):
+            return
+        error = ServiceError(
+            ErrorCode.ERROR_CODE_SESSION_TIMED_OUT,
+            f"the consumer at {stream.peer} does not read its stream; read it all the time, then register "
+            "again",
+        )
+        _log.warning("shard %d: %s", self.shard, error.message)
+        stream.end(error, at_once=True)
+        self.lost(stream)
+
+    def _close(self, effect: ef.CloseConnection) -> None:
+        stream = self._streams.pop(effect.connection_id, None)
+        if stream is None:
+            return
+        if effect.refusal is None:
+            stream.end()
+        else:
+            stream.end(self._error_of(effect.refusal, effect.message, effect.metadata))
+
+    # ---- requests
+
+    def require_active(self) -> None:
+        """Raise NOT_COORDINATOR, naming who is, unless this process coordinates the shard."""
+        if (refused := not_active(self.state)) is not None:
+            raise self.error_of(refused)
+        if self._is_closed:
+            raise _shutting_down()
+
+    async def ask(self, event: RequestEvent, kind: type[A]) -> A:
+        """Put a request to the core and wait for its answer of this kind. Raises ServiceError."""
+        self.require_active()
+        return await self.requests.ask(event, kind)
+
+    def told(self, answer: T | Refused) -> T:
+        """What a description says. Raises ServiceError where it says no."""
+        if isinstance(answer, Refused):
+            raise self.error_of(answer)
+        return answer
+
+    def error_of(self, refused: Refused) -> ServiceError:
+        """A refusal as the error that its caller gets."""
+        return self._error_of(refused.refusal, refused.message, refused.metadata)
+
+    def _error_of(self, refusal: Refusal, message: str, metadata: Any) -> ServiceError:
+        if refusal is Refusal.NOT_COORDINATOR:
+            # Who knows nothing of shards but their number finds out here which one this was about.
+            metadata = {**metadata, "shard": str(self.shard)}
+        return convert.error_of(refusal, message, metadata)
+
+    # ---- effects out
+
+    def _perform(self, effect: ef.Effect, event: ev.Event) -> None:
+        match effect:
+            case ef.Ping():
+                template = convert.PingTemplate(effect.coordinator_epoch, effect.generation)
+                for connection_id, sequence, retry_count in effect.connections:
+                    self._send(connection_id, template.ping(sequence, retry_count))
+            case ef.SendRegistered():
+                self._send(effect.connection_id, convert.registered_out(effect))
+            case ef.SendStopFetcher():
+                self._send(effect.connection_id, convert.stop_fetcher_out(effect))
+            case ef.SendStartFetcher():
+                self._send(effect.connection_id, convert.start_fetcher_out(effect))
+            case ef.CloseConnection():
+                self._close(effect)
+            case ef.StoreGroup():
+                self._feed_back(self._store.store_group(effect))
+            case ef.ReadGroup():
+                self._feed_back(self._store.read_group(effect.group))
+            case ef.LookUpOffsets():
+                self._feed_back(self._start_offsets.look_up(effect))
+            case ef.WatchTopics():
+                self._duties.watch_topics(self.shard, effect.topics)
+            case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete():
+                self.requests.answer(effect)
+            case ef.RefuseRequest():
+                error = self._error_of(effect.refusal, effect.message, effect.metadata)
+                self.requests.refuse(effect.request_id, error)
+            case ef.Resign():
+                self._resign(by_itself=not isinstance(event, ev.Deposed))
+            case ef.Report():
+                _log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.message)
+
+    def _resign(self, *, by_itself: bool) -> None:
+        if (refused := not_active(self.state)) is None:
+            refused = Refused(Refusal.NOT_COORDINATOR, "this coordinator is not the active one any more", {})
+        error = self.error_of(refused)
+        self.requests.refuse_all(error)
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.end(error, at_once=True)
+        if by_itself:
+            self._duties.resigned(self.shard)
+
+    def _feed_back(self, work: Coroutine[Any, Any, ev.Event]) -> None:
+        """Let the core hear what became of an effect, unless its epoch is over: then it knows nothing of it,
+        and under the next one numbers begin anew."""
+        life = self._life
+
+        async def run() -> None:
+            try:
+                event = await work
+            except Exception:  # noqa: BLE001 - the top of a task
+                # The core waits for an outcome that will not come: as in `take`, a standby does better.
+                _log.exception("shard %d: a task failed", self.shard)
+                self._is_closed = True
+                self._duties.failed()
+                return
+            if life == self._life:
+                self.take(event)
+
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _shutting_down() -> ServiceError:
+    return ServiceError(
+        ErrorCode.ERROR_CODE_SHUTTING_DOWN,
+        "this coordinator is shutting down; another one takes over, which any broker names",
+    )

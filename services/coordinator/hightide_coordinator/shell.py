@@ -1,0 +1,144 @@
+"""The coordinator's shell: the shards of the groups, and what they share (streams, watches, look-ups)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.group_znodes import shard_of
+from hightide_runtime.interceptors.interceptor import Context
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.zookeeper import ZooKeeperSession
+
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.descriptions import GroupListing, Refused, list_groups
+from hightide_coordinator.election import Takeover
+from hightide_coordinator.settings import CoordinatorSettings
+from hightide_coordinator.shard import Shard, ShardDuties
+from hightide_coordinator.start_offsets import StartOffsets
+from hightide_coordinator.streams import ConsumerStream, Streams
+from hightide_coordinator.watches import CoordinatorWatches
+
+__all__ = ["Shell"]
+
+_log = logging.getLogger(__name__)
+
+
+class Shell:
+    """One for each coordinator process; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        identity: ev.Endpoint,
+        session: ZooKeeperSession,
+        telemetry: Telemetry,
+        clock: Clock,
+    ) -> None:
+        self.identity = identity
+        self.failed = asyncio.Event()
+        """Set where this coordinator cannot go on; main then ends the process."""
+        self.streams = Streams(settings.consumers_max)
+        self._start_offsets = StartOffsets()
+        self._watches = CoordinatorWatches(
+            session,
+            settings.shards,
+            identity,
+            clock,
+            on_seen=lambda shard, elsewhere: self.shards[shard].take(ev.CoordinatorSeen(elsewhere)),
+            on_elected=self._elected,
+            on_deposed=lambda shard: self.shards[shard].take(ev.Deposed()),
+            on_topics=self._take_everywhere,
+            on_brokers=self._brokers_changed,
+        )
+        duties = ShardDuties(
+            watch_topics=self._watches.watch_topics,
+            resigned=self._watches.resigned,
+            taken=lambda shard, event: None,
+            failed=self.failed.set,
+        )
+        self.shards = tuple(
+            Shard(
+                store.shard,
+                settings.limits,
+                store,
+                self._start_offsets,
+                clock,
+                settings.request_timeout_ms,
+                duties,
+            )
+            for store in self._watches.stores
+        )
+
+    def start(self) -> None:
+        """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        self._watches.start()
+
+    async def close(self) -> None:
+        """Hand over at once. The session is closed afterwards by whoever opened it.
+
+        The znodes go first, so that another process is being elected while consumers hear that they have to
+        look for it.
+        """
+        await self._watches.close()
+        self.streams.stop(
+            ServiceError(
+                ErrorCode.ERROR_CODE_SHUTTING_DOWN,
+                f"coordinator {self.identity.id} is shutting down; another one takes over, which any broker "
+                "names",
+            )
+        )
+        for shard in self.shards:
+            await shard.close()
+        await self._start_offsets.close()
+
+    # ---- what happens
+
+    def _elected(self, shard: int, elected: ev.Elected, takeover: Takeover) -> None:
+        _log.info(
+            "shard %d: coordinator %d is active (%s), coordinator epoch %d: %d groups, %d topics",
+            *(shard, self.identity.id, takeover.cause, elected.coordinator_epoch),
+            *(len(elected.groups), len(elected.topics)),
+        )
+        self._start_offsets.know_brokers(elected.brokers)
+        self.shards[shard].take(elected)
+
+    def _brokers_changed(self, event: ev.BrokersChanged) -> None:
+        self._start_offsets.know_brokers(event.brokers)
+        self._take_everywhere(event)
+
+    def _take_everywhere(self, event: ev.TopicsChanged | ev.BrokersChanged) -> None:
+        for shard in self.shards:
+            shard.take(event)
+
+    # ---- consumers
+
+    async def serve_consumer(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        """RegisterConsumer: until the stream ends. Raises ServiceError."""
+        await self.streams.serve(requests, context, self._register)
+
+    def _register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> Shard:
+        shard = self.shard_of(message.registration.group)
+        shard.register(stream, message)
+        return shard
+
+    # ---- requests
+
+    def shard_of(self, group: str) -> Shard:
+        """The shard that coordinates a group, here or elsewhere."""
+        return self.shards[shard_of(group, len(self.shards))]
+
+    def groups(self) -> list[GroupListing]:
+        """The groups of all shards that this process coordinates. Raises ServiceError where it does none."""
+        listings = [(shard, list_groups(shard.state)) for shard in self.shards]
+        told = [groups for _, groups in listings if not isinstance(groups, Refused)]
+        if not told:
+            shard, refused = listings[0]
+            assert isinstance(refused, Refused)
+            raise shard.error_of(refused)
+        return [listing for groups in told for listing in groups]
