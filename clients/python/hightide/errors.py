@@ -409,6 +409,12 @@ class DivergingLogError(ServerError):
     code = errors_pb2.ERROR_CODE_DIVERGING_LOG
     next_step = "What was read beyond it may exist nowhere else; seek to go on, or set offset_reset."
 
+    @property
+    def diverging_end_offset(self) -> int:
+        """The offset up to which the log still agrees with what was read; seek to it to go on. -1 where it is
+        not known."""
+        return int(self.metadata.get("diverging_end_offset", -1))
+
 
 class NotCoordinatorError(ServerError):
     """The coordinator that was asked is not the active one for the group."""
@@ -670,4 +676,10 @@ class InvalidArgumentError(ClientError, ValueError):
 class NotAssignedError(ClientError):
     """The partition is not assigned to this consumer."""
 
-    next_step = "assign() it first."
+    next_step = "assign() it first, or wait until its group gives it to this consumer."
+
+
+class NoCommittedOffsetError(ClientError):
+    """The group has committed nothing for the partition, and offset_reset="error" says not to guess."""
+
+    next_step = "seek() to where it should begin, or set offset_reset."

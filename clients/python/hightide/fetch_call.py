@@ -115,12 +115,15 @@ class FetchCall(Call[tuple[Fetched, ...]]):
         batches: tuple[tuple[BatchHeader, memoryview], ...] = ()
         topic, partition = entry.partition.topic, entry.partition.partition
         if result.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
+            diverging = result.error_code == errors_pb2.ERROR_CODE_DIVERGING_LOG
+            metadata = {"diverging_end_offset": str(result.diverging_end_offset)} if diverging else None
             error = from_code(
                 result.error_code,
                 result.error_message,
                 topic=topic,
                 partition=partition,
                 address=self.address,
+                metadata=metadata,
             )
         else:
             try:
