@@ -107,6 +107,8 @@ class ConsumerStream:
         the consumer is gone.
         """
         try:
+            # Or else gRPC sends it with the first message, and cannot end a call while that is stuck.
+            await self._context.send_initial_metadata(())
             await self._read(requests, register)
             await self._wait_for_the_end()
         except asyncio.CancelledError:
