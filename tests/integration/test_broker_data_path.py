@@ -80,6 +80,7 @@ def test_offsets_are_found_by_earliest_latest_and_timestamp(target: Target) -> N
     earliest = offsets_result(target.send_list_offsets(broker_pb2.OFFSET_SPEC_EARLIEST))
     latest = offsets_result(target.send_list_offsets(broker_pb2.OFFSET_SPEC_LATEST))
     assert (earliest.offset, latest.offset) == (0, 1)
+    assert (earliest.epoch_before, latest.epoch_before) == (-1, latest.leader_epoch)
 
     def by_timestamp(timestamp_us: int) -> int:
         asked = broker_pb2.ListOffsetsPartition(

@@ -454,12 +454,13 @@ def list_offsets_out(
         if isinstance(answer, Refused):
             response.partitions.add(
                 topic_id=topic_id, partition=partition, error_code=answer.code, error_message=answer.message,
-                offset=-1, timestamp_us=-1, leader_epoch=answer.current_leader_epoch,
+                offset=-1, timestamp_us=-1, leader_epoch=answer.current_leader_epoch, epoch_before=-1,
             )  # fmt: skip
         else:
             response.partitions.add(
                 topic_id=topic_id, partition=partition, offset=answer.offset,
                 timestamp_us=answer.timestamp_us, leader_epoch=answer.leader_epoch,
+                epoch_before=answer.epoch_before,
             )  # fmt: skip
     return response
 

@@ -93,11 +93,13 @@ class OffsetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound:
-    """The offset found, -1 where no committed record is as late as asked; the timestamp, -1 if not known."""
+    """The offset found, -1 where no committed record is as late as asked; the timestamp, -1 if not known; the
+    leader's epoch; and the epoch of the last record before the offset."""
 
     offset: int
     timestamp_us: int
     leader_epoch: int
+    epoch_before: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class OffsetLookup:
                 )
         if isinstance(found, Refusal):
             return refused.by_core(replica, found)
-        return OffsetFound(found, -1, replica.state.leader_epoch)
+        return _found(replica, found, -1)
 
     async def _by_timestamp(
         self, replica: HostedReplica, timestamp_us: int, end_offset: int
@@ -75,5 +75,10 @@ class OffsetLookup:
         except (BatchError, StorageError) as error:
             return Refused(error.code, f"{replica}: {error}")
         if found is None:
-            return OffsetFound(-1, -1, replica.state.leader_epoch)
-        return OffsetFound(found.offset, found.timestamp_us, replica.state.leader_epoch)
+            return _found(replica, -1, -1)
+        return _found(replica, found.offset, found.timestamp_us)
+
+
+def _found(replica: HostedReplica, offset: int, timestamp_us: int) -> OffsetFound:
+    state = replica.state
+    return OffsetFound(offset, timestamp_us, state.leader_epoch, state.epochs.epoch_before(offset))

@@ -155,9 +155,9 @@ class StartOffsets:
             if result.error_code:
                 search.fail(name, f"{_who(leader)} refuses: {result.error_message}")
             else:
-                # The last record below the high watermark is of this epoch or an earlier one.
-                epoch = result.leader_epoch if search.wanted[name] is OffsetReset.LARGEST else -1
-                search.find(name, Committed(result.offset, epoch, led[name].topic_id))
+                # Not the leader's epoch, in which nothing may have been written: no log keeps such an epoch,
+                # and a consumer that names it later is told that it has read what is lost.
+                search.find(name, Committed(result.offset, result.epoch_before, led[name].topic_id))
 
     def _stub(self, broker: Endpoint) -> Any:
         address = HostPort(broker.host, broker.port)

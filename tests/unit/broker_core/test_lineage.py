@@ -49,3 +49,11 @@ def test_retention_keeps_the_epoch_of_the_first_record() -> None:
     assert lineage((1, 0), (2, 5), (3, 9)).begin_at(7) == lineage((2, 7), (3, 9))
     assert lineage((1, 0), (2, 5), (3, 9)).begin_at(9) == lineage((3, 9))
     assert lineage((1, 0)).begin_at(50) == lineage((1, 50))
+
+
+def test_the_epoch_before_an_offset_is_the_one_of_the_record_there() -> None:
+    known = lineage((1, 3), (3, 10), (5, 15))
+    assert [known.epoch_before(offset) for offset in (3, 4, 10, 11, 15, 16, 99)] == [
+        NO_EPOCH, 1, 1, 3, 3, 5, 5,
+    ]  # fmt: skip
+    assert EpochLineage().epoch_before(4) == NO_EPOCH

@@ -691,6 +691,7 @@ class ListOffsetsPartitionResult(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     TIMESTAMP_US_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    EPOCH_BEFORE_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -705,6 +706,10 @@ class ListOffsetsPartitionResult(_message.Message):
     """The timestamp of the record at that offset, in microseconds; -1 where it is not known."""
     leader_epoch: _builtins.int
     """The leader epoch as this broker knows it."""
+    epoch_before: _builtins.int
+    """The leader epoch of the last record before the offset, to be committed with it and given to Fetch as
+    last_fetched_epoch; -1 where there is no such record any more, or it is not known.
+    """
     def __init__(
         self,
         *,
@@ -715,10 +720,11 @@ class ListOffsetsPartitionResult(_message.Message):
         offset: _builtins.int = ...,
         timestamp_us: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
+        epoch_before: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "offset", b"offset", "partition", b"partition", "timestamp_us", b"timestamp_us", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch_before", b"epoch_before", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "offset", b"offset", "partition", b"partition", "timestamp_us", b"timestamp_us", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

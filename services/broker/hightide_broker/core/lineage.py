@@ -65,6 +65,10 @@ class EpochLineage:
             kept.insert(0, EpochStart(spanning.epoch, start_offset))
         return EpochLineage(tuple(kept))
 
+    def epoch_before(self, offset: int) -> int:
+        """The epoch of the last record below an offset; NO_EPOCH where the log has none there."""
+        return next((e.epoch for e in reversed(self.entries) if e.start_offset < offset), NO_EPOCH)
+
     def end_offset_for(self, epoch: int, log_start_offset: int, log_end_offset: int) -> EpochEnd:
         """Where `epoch` ended: the largest epoch ≤ `epoch` and the start of the one after it (KIP-279).
 
