@@ -1,13 +1,12 @@
 """Following moves until they are done: a table that redraws itself on a terminal, else a line a look."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hightide_cli.live_text import draw, live_text
 from hightide_cli.options import OutputFormat, choices
 from hightide_cli.reassignment_progress import MoveProgress, Progress, Watched
 from hightide_cli.rendering import Json, json_line
@@ -38,7 +37,7 @@ def watch_moves(
     watched = Watched(only)
     as_json = choices(ctx).output is OutputFormat.JSON
     try:
-        with _display(as_json) as live:
+        with live_text(is_wanted=not as_json, is_kept=False) as live:
             while True:
                 progress = _look(admin, watched)
                 _tell(progress, as_json, live)
@@ -62,28 +61,16 @@ def _look(admin: "Admin", watched: Watched) -> Progress:
     return watched.look(time.monotonic(), moves, replicas)
 
 
-def _display(as_json: bool) -> Any:
-    """rich's Live on a terminal; None elsewhere. Imported here, since it costs more than most commands."""
-    if as_json or not sys.stdout.isatty():
-        return nullcontext()
-    from rich.console import Console
-    from rich.live import Live
-
-    return Live(console=Console(highlight=False), auto_refresh=False, transient=True)
-
-
 def _tell(progress: Progress, as_json: bool, live: Any) -> None:
     if as_json:
         click.echo(json_line(progress_document(progress)))
     elif live is not None:
-        from rich.text import Text
-
         shown = progress.moves[:_ROWS_MAX]
         width = max((len(str(each.move.partition)) for each in shown), default=0)
         lines = [move_line(each, width) for each in shown]
         if len(progress.moves) > _ROWS_MAX:
             lines.append(f"… and {len(progress.moves) - _ROWS_MAX} more")
-        live.update(Text("\n".join([*lines, summary_line(progress)])), refresh=True)
+        draw(live, "\n".join([*lines, summary_line(progress)]))
     elif progress.moves:
         click.echo(summary_line(progress))
 

@@ -37,3 +37,23 @@ def duration_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def milliseconds_text(milliseconds: float) -> str:
+    """`120 ms`, `2.5 s`, `45 s`, `2 min 5 s`."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.3g} s"
+    return duration_text(milliseconds / 1000)
+
+
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds, from `90s`, `15m`, `1.5h`, `7d`, or several as in `1h30m`. Raises ValueError."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", text.strip().lower())
+    if not parts or not re.fullmatch(r"(?:\d+(?:\.\d+)?\s*(?:min|[smhd])\s*)+", text.strip().lower()):
+        raise ValueError(f"{text!r} is not a time span like 90s, 15m, 1h30m or 7d")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

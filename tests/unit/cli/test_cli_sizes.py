@@ -1,7 +1,7 @@
 """Sizes and durations as people write and read them."""
 
 import pytest
-from hightide_cli.sizes import duration_text, parse_size, size_text
+from hightide_cli.sizes import duration_text, milliseconds_text, parse_duration, parse_size, size_text
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,25 @@ def test_durations_have_two_units_at_most() -> None:
         "2 min 5 s",
         "3 h 20 min",
     ]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0 ms"), (119.6, "120 ms"), (1_500, "1.5 s"), (45_000, "45 s"), (125_000, "2 min 5 s")],
+)
+def test_milliseconds_are_told_in_the_unit_that_fits(milliseconds: float, text: str) -> None:
+    assert milliseconds_text(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("15m", 900), ("15 min", 900), ("1.5h", 5_400), ("1h30m", 5_400), ("7d", 604_800)],
+)
+def test_time_spans_are_read(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "-1h", "1h 30", "1w", "h", "PT1H"])
+def test_what_is_no_time_span_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time span like"):
+        parse_duration(text)
