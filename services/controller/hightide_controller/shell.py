@@ -351,6 +351,7 @@ class Shell:
     async def _store_writes(self, effect: StoreWrites) -> None:
         event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
         self._inbox.put_nowait(event)
+        await self.store.tidy(effect.writes, event)
 
     async def _read_topics(self, effect: ef.ReadTopics) -> None:
         epoch = self.state.controller_epoch

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hightide_runtime import znodes
-from hightide_runtime.admin_znodes import PartitionAddZnode, PartitionRemoveZnode, ReassignmentZnode
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
     BrokerZnode,
@@ -46,6 +45,7 @@ from hightide_runtime.zookeeper import (
     ZooKeeperSession,
 )
 
+from hightide_controller.admin_parents import make_parents, take_away_empty
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
 from hightide_controller.core.events import (
@@ -64,16 +64,7 @@ from hightide_controller.core.events import (
 )
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.topic_rules import layout_fault
-from hightide_controller.core.writes import (
-    AdditionDone,
-    PartitionRemoved,
-    ReassignmentDone,
-    ReassignmentWrite,
-    RemovalDone,
-    StoreWrites,
-    TopicRemoved,
-    Write,
-)
+from hightide_controller.core.writes import PartitionRemoved, StoreWrites, Write
 from hightide_controller.write_operations import change_operations, operations_of, topic_znode
 
 __all__ = ["ActiveController", "ControllerStore", "Epoch"]
@@ -438,10 +429,7 @@ class ControllerStore:
         operations: list[Operation] = _fence(effect.controller_epoch_version)
         for write in effect.writes:
             operations += operations_of(write, traceparent, self._parents_without_state)
-        event = await self._submitted(effect.store_id, operations)
-        if isinstance(event, StoreCommitted):
-            await self._tidy(effect.writes)
-        return event
+        return await self._submitted(effect.store_id, operations)
 
     def _submitted(self, store_id: int, operations: Sequence[Operation]) -> asyncio.Future[Event]:
         outcome: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
@@ -460,43 +448,19 @@ class ControllerStore:
         self._session.submit_multi(operations).add_done_callback(settle)
         return outcome
 
-    async def _prepare(self, writes: Iterable[Write]) -> None:
+    async def _prepare(self, writes: Collection[Write]) -> None:
         """See to the parents of what is created or deleted: they hold nothing, so no fence is needed."""
-        parents: set[str] = set()
-        stateless: list[TopicPartition] = []
-        for write in writes:
-            if isinstance(write, ReassignmentWrite) and write.expected_version is None:
-                parents.add(ReassignmentZnode.topic_path(write.name.topic))
-            elif isinstance(write, PartitionRemoved) and write.expected_partition_epoch is None:
-                stateless.append(write.name)
-        for parent in parents:
-            await self._session.ensure_path(parent)
+        await make_parents(self._session, writes)
+        stateless = [
+            write.name
+            for write in writes
+            if isinstance(write, PartitionRemoved) and write.expected_partition_epoch is None
+        ]
         await self._look_for_parents(stateless)
 
-    async def _tidy(self, writes: Iterable[Write]) -> None:
-        """Take away the znodes of topics below /admin that have no children left, as well as it goes."""
-        parents: set[str] = set()
-        for write in writes:
-            match write:
-                case ReassignmentDone(name=name):
-                    parents.add(ReassignmentZnode.topic_path(name.topic))
-                case AdditionDone(name=name):
-                    parents.add(PartitionAddZnode.topic_path(name.topic))
-                case RemovalDone(name=name):
-                    parents.add(PartitionRemoveZnode.topic_path(name.topic))
-                case TopicRemoved(topic=topic):
-                    parents.add(ReassignmentZnode.topic_path(topic.name))
-                    parents.add(PartitionAddZnode.topic_path(topic.name))
-                    parents.add(PartitionRemoveZnode.topic_path(topic.name))
-                case _:
-                    pass
-        for parent in parents:
-            try:
-                await self._session.delete(parent)
-            except (NotEmpty, NoNode):
-                continue
-            except ZooKeeperError as error:
-                _log.info("%s is left standing, empty: %s", parent, error)
+    async def tidy(self, writes: Iterable[Write], event: Event) -> None:
+        """Take away what the writes left empty below /admin. Called when their fate is told: nobody waits."""
+        await take_away_empty(self._session, writes, is_committed=isinstance(event, StoreCommitted))
 
     async def _look_for_parents(self, missing: list[TopicPartition]) -> None:
         """A hand may have taken a leaderAndISR away and left the znode above it, which cannot be created."""
