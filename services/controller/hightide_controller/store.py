@@ -75,6 +75,7 @@ _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
 _REFUSED_PAUSE_S: Final = 1.0
 """Before the core hears of what ZooKeeper will never take, and tries it again."""
+_CREATE_ATTEMPTS: Final = 10
 _PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
 
 
@@ -471,6 +472,15 @@ class ControllerStore:
 
     async def store_topic(self, effect: StoreTopic) -> Event:
         """Create the topic znode and its settings; the event that follows from it, never an error."""
+        for _ in range(_CREATE_ATTEMPTS):
+            event = await self._store_topic_once(effect)
+            if event is not None:
+                return event
+        _log.warning("topic %s is not created: its settings keep changing by hand", effect.topic.name)
+        return TopicStoreRefused(effect.request_id, exists=False)
+
+    async def _store_topic_once(self, effect: StoreTopic) -> Event | None:
+        """As `store_topic`; None where settings that were left behind changed meanwhile."""
         topic = effect.topic
         znode = topic_znode(topic)
         config_path = TopicConfigZnode.path(topic.name)
@@ -485,8 +495,7 @@ class ControllerStore:
             if error.path == ControllerEpochZnode.path():
                 return Fenced()
             if error.path == config_path:
-                # Somebody wrote the settings that were left behind, or took them away, just now.
-                return await self.store_topic(effect)
+                return None
             return TopicStoreRefused(effect.request_id, exists=True)
         except ZooKeeperError as error:
             _log.warning("whether topic %s was created is unknown: %s", topic.name, error)
