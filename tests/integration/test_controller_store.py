@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from hightide_controller.admin_reader import AdminReader
+from hightide_controller.convert import Identity
 from hightide_controller.core import events as ev
+from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.topic_rules import (
@@ -16,6 +18,7 @@ from hightide_controller.core.topic_rules import (
     size_fault,
 )
 from hightide_controller.core.writes import Change, StoreWrites, TopicWrite
+from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.store import ControllerStore
 from hightide_controller.write_operations import topic_znode
 from hightide_runtime.znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
@@ -68,6 +71,36 @@ def test_nonsense_among_the_markers_is_complained_about_and_left_alone(zookeeper
         assert snapshot.orphan_markers == {orphan: "old"}
         complained = {path for path, message in snapshot.admin.complaints.items() if message}
         assert complained == {f"/brokers/topic_ids/{name}" for name in (illegal, "old", "C" * 32)}
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_a_description_leaves_no_complaint_behind(zookeeper_hosts: str) -> None:
+    """It would come up with whatever is read next, when a hand may have taken away what it is about: nothing
+    would ever withdraw it. And whoever asks for a name that no topic can have tells nothing of ZooKeeper."""
+
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        for path in (
+            "/brokers/topics/flights/0/leaderAndISR",
+            "/brokers/topics/il legal",
+            "/brokers/topics/garbled",
+        ):
+            await session.ensure_path(path)
+        move = "/admin/partitions_reassigned/flights/0"
+        await session.ensure_path(move.rpartition("/")[0])
+        await session.create(move, b"[2,3]")
+        state = ClusterState(1)
+        state.add_topic(FLIGHTS)
+        assert [each.topic for each in await described_topics(store, [])] == ["flights"]
+        assert len(await described_topics(store, ["never/there"])) == 1
+        await summary_of(store, state, Identity("cluster", 1, "host", 1))
+        listed = await listed_reassignments(store, AdminReader(session), state, ())
+        assert len(listed.reassignments) == 1
+        assert store.take_complaints() == {}
+        # The same read on behalf of the core does complain.
+        await store.read_topics(await store.topic_names())
+        assert set(store.take_complaints()) == {"/brokers/topics/il legal", "/brokers/topics/garbled"}
 
     with_store(zookeeper_hosts, test)
 

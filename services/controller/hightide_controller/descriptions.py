@@ -26,6 +26,7 @@ __all__ = ["described_topics", "listed_reassignments", "summary_of"]
 
 async def described_topics(store: ControllerStore, names: Sequence[str]) -> list[metadata_pb2.TopicMetadata]:
     """DescribeTopics: in the order asked, or all by name. Raises ZooKeeperError."""
+    store = store.apart()
     asked = list(dict.fromkeys(names)) or await store.topic_names()
     topics = {topic.name: topic for topic in await store.read_topics(asked)}
     partitions = [
@@ -49,7 +50,7 @@ async def described_topics(store: ControllerStore, names: Sequence[str]) -> list
 async def summary_of(store: ControllerStore, state: ClusterState, identity: Identity) -> ClusterSummary:
     """DescribeCluster. Raises ZooKeeperError."""
     epoch = state.controller_epoch
-    states = await store.read_states(list(state.partitions))
+    states = await store.apart().read_states(list(state.partitions))
     offline = under_replicated = under_min_isr = not_preferred = 0
     for name, known in states.items():
         partition = state.partitions.get(name)
@@ -107,7 +108,7 @@ async def listed_reassignments(
         for name, move in sorted(read.reassignments.items())
         if move is not None and name in state.partitions and (not asked or name in asked)
     }
-    states = await store.read_states(moves)
+    states = await store.apart().read_states(moves)
     listed = []
     for name, move in moves.items():
         partition, stored = state.partitions.get(name), states.get(name)

@@ -109,6 +109,10 @@ class ControllerStore:
         self._unreadable_states: set[TopicPartition] = set()
         """Whose leaderAndISR could not be understood when it was last read."""
 
+    def apart(self) -> ControllerStore:
+        """For reads that answer a request: what they cannot understand is not complained about."""
+        return ControllerStore(self._session)
+
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
         path = ControllerZnode.path()
