@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.convert import Identity
 from hightide_controller.core import events as ev
@@ -17,7 +18,7 @@ from hightide_controller.core.topic_rules import (
     partition_bytes,
     size_fault,
 )
-from hightide_controller.core.writes import Change, StoreWrites, TopicWrite
+from hightide_controller.core.writes import Change, MarkerCreated, StoreWrites, TopicWrite
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.store import ControllerStore
 from hightide_controller.write_operations import topic_znode
@@ -138,6 +139,29 @@ def test_a_topic_whose_id_a_hand_has_overwritten_is_no_other_topic(zookeeper_hos
         snapshot = await store.read_snapshot(AdminReader(session))
         assert snapshot.topics == ()
         assert snapshot.orphan_markers == {}
+
+    with_store(zookeeper_hosts, test)
+
+
+def test_a_topic_that_is_adopted_while_it_is_read_is_not_taken_for_one_whose_id_was_overwritten(
+    zookeeper_hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read as it was before, and the marker as it was after."""
+
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await session.create(TopicZnode.path("flights"), b'{"0":[1,2]}')
+        children = session.children
+
+        async def children_after_the_adoption(path: str, *, watch: bool = False) -> list[str]:
+            monkeypatch.undo()
+            adoption = (TopicWrite(FLIGHTS, 0), MarkerCreated("flights", FLIGHTS.topic_id))
+            assert await store.store_writes(StoreWrites(7, None, adoption), "") == ev.StoreCommitted(7)
+            return await children(path, watch=watch)
+
+        monkeypatch.setattr(session, "children", children_after_the_adoption)
+        (read,) = await store.read_topics(["flights"])
+        assert (read.topic_id, read.has_marker, read.version) == (FLIGHTS.topic_id, True, 1)
+        assert store.take_complaints() == {}
 
     with_store(zookeeper_hosts, test)
 

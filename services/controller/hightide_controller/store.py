@@ -291,24 +291,19 @@ class ControllerStore:
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
             self._complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
-        paths = [TopicZnode.path(name) for name in legal]
-        found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in legal])
-        topics: dict[str, Topic] = {}
-        faults: dict[str, str] = {}
-        for name, path in zip(legal, paths, strict=True):
-            try:
-                if path in found:
-                    topics[name] = _topic_of(name, found[path], found.get(TopicConfigZnode.path(name)))
-            except ZnodeGarbage as error:
-                faults[name] = error.reason
-        bare = {
-            name: found[TopicZnode.path(name)].czxid for name, each in topics.items() if not each.topic_id
-        }
-        faults |= await self._overwritten(bare)
-        readable = [topic for name, topic in topics.items() if name not in faults]
+        topics, faults = await self._decoded_topics(legal)
+        if bare := {name: czxid for name, (topic, czxid) in topics.items() if not topic.topic_id}:
+            markers = await self._youngest_markers(bare)
+            # After the markers: an adoption writes an id and its marker at once, so what is marked had an id.
+            for name in bare:
+                del topics[name]
+            read_again, garbled = await self._decoded_topics(bare)
+            topics |= read_again
+            faults |= garbled | _overwritten(read_again, markers)
+        readable = [topic for name, (topic, _) in topics.items() if name not in faults]
         standing = await self._session.multi_read({_marker_path(each) for each in readable if each.topic_id})
-        for name, path in zip(legal, paths, strict=True):
-            self._note_fault(path, faults.get(name))
+        for name in legal:
+            self._note_fault(TopicZnode.path(name), faults.get(name))
         marked = tuple(
             replace(topic, has_marker=_names(standing.get(_marker_path(topic)), topic))
             if topic.topic_id
@@ -326,23 +321,33 @@ class ControllerStore:
             self._unreadable_topics.discard(topic_path)
             self._complaints[topic_path] = None
 
-    async def _overwritten(self, bare: Mapping[str, int]) -> dict[str, str]:
-        """Which topics without an id had one that a hand has written over, and what to say about them.
-
-        `bare`: their names and czxids. A marker as old as the topic, or younger, is of that very topic: with
-        another id it would lose all of its data. An older one is of a topic that bore the name before.
-        """
+    async def _decoded_topics(
+        self, names: Collection[str]
+    ) -> tuple[dict[str, tuple[Topic, int]], dict[str, str]]:
+        """These topics, each with its czxid, and why others cannot be understood."""
+        paths = [TopicZnode.path(name) for name in names]
+        found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in names])
+        topics: dict[str, tuple[Topic, int]] = {}
         faults: dict[str, str] = {}
-        ids = await self._session.children(znodes.TOPIC_IDS) if bare else []
+        for name, path in zip(names, paths, strict=True):
+            try:
+                if (znode := found.get(path)) is not None:
+                    topics[name] = _topic_of(name, znode, found.get(TopicConfigZnode.path(name))), znode.czxid
+            except ZnodeGarbage as error:
+                faults[name] = error.reason
+        return topics, faults
+
+    async def _youngest_markers(self, names: Collection[str]) -> dict[str, tuple[int, str]]:
+        """Of each of these topics the last marker that names it: its czxid and its id."""
+        ids = await self._session.children(znodes.TOPIC_IDS)
+        youngest: dict[str, tuple[int, str]] = {}
         for path, marker in (await self._session.multi_read(f"{znodes.TOPIC_IDS}/{i}" for i in ids)).items():
             with contextlib.suppress(ZnodeGarbage):
                 name = TopicIdZnode.decode(marker.data).topic
-                if name in bare and marker.czxid >= bare[name]:
-                    topic_id = path.rpartition("/")[2]
-                    faults[name] = (
-                        f'its id is missing: write "topic_id":"{topic_id}" and "partitions" into it'
-                    )
-        return faults
+                if name in names:
+                    found = (marker.czxid, path.rpartition("/")[2])
+                    youngest[name] = max(found, youngest.get(name, found))
+        return youngest
 
     async def read_everything_about(self, names: Collection[str], admin: AdminReader) -> TopicsRead:
         """The answer to ReadTopics: topic znodes, settings, states, and what is asked for below /admin."""
@@ -536,6 +541,21 @@ def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
         config_version=None if config is None else config.version,
         first_leader_epochs=dict(znode.first_leader_epochs),
     )
+
+
+def _overwritten(
+    topics: Mapping[str, tuple[Topic, int]], markers: Mapping[str, tuple[int, str]]
+) -> dict[str, str]:
+    """Which topics without an id had one that a hand has written over, and what to say about them.
+
+    A marker as old as the topic, or younger, is of that very topic: with another id it would lose all of its
+    data. An older one is of a topic that bore the name before.
+    """
+    return {
+        name: f'its id is missing: write "topic_id":"{markers[name][1]}" and "partitions" into it'
+        for name, (topic, czxid) in topics.items()
+        if not topic.topic_id and name in markers and markers[name][0] >= czxid
+    }
 
 
 def _marker_path(topic: Topic) -> str:
