@@ -51,15 +51,21 @@ def surroundings_of(state: ClusterState) -> Surroundings:
     )
 
 
+def _topic_fault(state: ClusterState, topic_name: str) -> Fault | None:
+    if topic_name not in state.topics:
+        return Refusal.UNKNOWN_TOPIC, f"topic {topic_name[:260]!r} does not exist"
+    if state.is_being_deleted(topic_name):
+        return Refusal.TOPIC_BEING_DELETED, f"topic {topic_name!r} is being deleted"
+    return None
+
+
 def move_fault(
     state: ClusterState, name: TopicPartition, target: tuple[int, ...], around: Surroundings
 ) -> Fault | None:
     """Why a request cannot have this partition moved there; None where it can."""
-    topic = state.topics.get(name.topic)
-    if topic is None:
-        return Refusal.UNKNOWN_TOPIC, f"topic {name.topic[:260]!r} does not exist"
-    if state.is_being_deleted(name.topic):
-        return Refusal.TOPIC_BEING_DELETED, f"topic {name.topic!r} is being deleted"
+    if (unusable := _topic_fault(state, name.topic)) is not None:
+        return unusable
+    topic = state.topics[name.topic]
     partition = state.partitions.get(name)
     if partition is None:
         message = (
@@ -86,11 +92,9 @@ def move_fault(
 
 def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings) -> Fault | None:
     """Why a request cannot have the move of this partition taken back; None where it can."""
-    topic = state.topics.get(name.topic)
-    if topic is None:
-        return Refusal.UNKNOWN_TOPIC, f"topic {name.topic[:260]!r} does not exist"
-    if state.is_being_deleted(name.topic):
-        return Refusal.TOPIC_BEING_DELETED, f"topic {name.topic!r} is being deleted"
+    if (unusable := _topic_fault(state, name.topic)) is not None:
+        return unusable
+    topic = state.topics[name.topic]
     partition = state.partitions.get(name)
     work = state.work.get(name.topic)
     znode = None if work is None else work.moves.get(name.partition)
