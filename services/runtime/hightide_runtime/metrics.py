@@ -6,12 +6,11 @@ happens on OpenTelemetry's own thread: a reader may look at what the loop change
 must not walk over it.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry import COLLECTOR, export_target, resource_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -34,29 +33,24 @@ class Metrics:
     @classmethod
     def set_up(cls, service: str, instance: str) -> "Metrics":
         """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id."""
-        directory = os.environ.get(TRACE_DIRECTORY_VARIABLE)
-        to_collector = any(os.environ.get(variable) for variable in _ENDPOINT_VARIABLES)
-        if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or not (to_collector or directory):
+        target = export_target(_ENDPOINT_VARIABLES)
+        if target is None:
             return cls.off()
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-        from opentelemetry.sdk.resources import Resource
 
         exporter: MetricExporter
-        if to_collector:
+        if target == COLLECTOR:
             from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
             exporter = OTLPMetricExporter()
         else:
-            assert directory is not None
             from hightide_runtime.metric_lines import MetricLinesExporter
 
-            exporter = MetricLinesExporter(
-                Path(directory, f"{service}-{instance}.metrics"), service, instance
-            )
-        resource = Resource.create({"service.name": f"hightide-{service}", "service.instance.id": instance})
+            path = Path(target, f"{service}-{instance}.metrics")
+            exporter = MetricLinesExporter(path, service, instance)
         reader = PeriodicExportingMetricReader(exporter)
-        return cls(MeterProvider([reader], resource=resource, shutdown_on_exit=False))
+        return cls(MeterProvider([reader], resource=resource_of(service, instance), shutdown_on_exit=False))
 
     @classmethod
     def off(cls) -> "Metrics":

@@ -7,7 +7,7 @@ only where it is used: it takes longer to import than a broker takes to start.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Token
 from pathlib import Path
@@ -18,6 +18,7 @@ from hightide_runtime.trace_context import CURRENT, current_traceparent, is_trac
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span as OtelSpan
 
@@ -39,6 +40,8 @@ CONTROLLER_FAILOVER = "controller_failover"  # root: another controller took ove
 
 Attribute: TypeAlias = str | int | float | bool
 TRACE_DIRECTORY_VARIABLE = "HIGHTIDE_TRACE_DIR"
+#: No path is empty, so that this is none.
+COLLECTOR = ""
 _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -101,26 +104,22 @@ class Telemetry:
     @classmethod
     def set_up(cls, service: str, instance: str) -> "Telemetry":
         """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id."""
-        directory = os.environ.get(TRACE_DIRECTORY_VARIABLE)
-        to_collector = any(os.environ.get(variable) for variable in _ENDPOINT_VARIABLES)
-        if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or not (to_collector or directory):
+        target = export_target(_ENDPOINT_VARIABLES)
+        if target is None:
             return cls.off()
-        from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-        resource = Resource.create({"service.name": f"hightide-{service}", "service.instance.id": instance})
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        if to_collector:
+        provider = TracerProvider(resource=resource_of(service, instance), shutdown_on_exit=False)
+        if target == COLLECTOR:
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
             provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         else:
-            assert directory is not None
             from hightide_runtime.span_lines import JsonLinesExporter
 
             # One at a time, as they end: a process that is killed has written all that it had to say.
-            path = Path(directory, f"{service}-{instance}.jsonl")
+            path = Path(target, f"{service}-{instance}.jsonl")
             provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(path, service, instance)))
         return cls(provider)
 
@@ -170,6 +169,24 @@ class Telemetry:
         """Send what is left. Mains call it last."""
         if self._provider is not None:
             self._provider.shutdown()
+
+
+def export_target(endpoint_variables: Sequence[str]) -> str | None:
+    """Where telemetry goes: COLLECTOR where one of these variables names an endpoint, else the directory that
+    HIGHTIDE_TRACE_DIR names; None: nowhere.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    if any(os.environ.get(variable) for variable in endpoint_variables):
+        return COLLECTOR
+    return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
+
+
+def resource_of(service: str, instance: str) -> "Resource":
+    """Who a process is, on everything that it reports."""
+    from opentelemetry.sdk.resources import Resource
+
+    return Resource.create({"service.name": f"hightide-{service}", "service.instance.id": instance})
 
 
 def _context_of(traceparent: str) -> "Context":
