@@ -14,33 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hightide import Admin, Consumer, PartitionDescription, Producer, TopicPartition
+from hightide import Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
 from histories.drill import HEALED_S, Drill
 from histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from integration.operators_hand import OperatorsHand
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
 
 
-class Stage:
+class Stage(OperatorsHand):
     """A cluster of four brokers and two controllers that die where they are told to."""
 
     def __init__(self, cluster: LocalCluster, plan: Path) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         self._plan = plan
-        self.admin = Admin(cluster.bootstrap)
-        self.hand = KazooClient(cluster.zookeeper, timeout=10.0)
-        self.hand.start(10)
-
-    def close(self) -> None:
-        self.admin.close()
-        self.hand.stop()
-        self.hand.close()
 
     @contextlib.contextmanager
     def controller_dies(self, point: str) -> Iterator[None]:
@@ -58,38 +49,13 @@ class Stage:
             self.cluster.restart(name, wait=False)
         self.cluster.active_controller(HEALED_S)
 
-    def partitions(self, topic: str) -> tuple[PartitionDescription, ...]:
-        return self.admin.describe_topics([topic])[0].partitions
-
     def dead_controllers(self) -> list[str]:
         running = self.cluster.running()
         return [name for name in self.cluster.names if name.startswith("controller") and name not in running]
 
-    def asked_for(self) -> list[str]:
-        """The znodes below /admin that ask for something: none when all is done."""
-        found = list(self._children("/admin/delete_topics"))
-        for kind in ("partitions_reassigned", "partitions_add", "partitions_remove"):
-            for topic in self._children(f"/admin/{kind}"):
-                found += [f"{kind}/{topic}/{number}" for number in self._children(f"/admin/{kind}/{topic}")]
-        return found
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            return [str(name) for name in self.hand.get_children(path)]
-        except NoNodeError:
-            return []  # done, and taken away since its parent was read
-
     def wait_until_done(self) -> None:
-        wait_until("nothing below /admin is left", lambda: self.asked_for() == [], HEALED_S)
-
-    def holders(self, topic_id: bytes) -> dict[int, list[int]]:
-        """Which partitions of a topic each broker keeps on its disk, quarantined ones not counted."""
-        found: dict[int, list[int]] = {}
-        for broker_id in self.cluster.brokers:
-            for directory in self.cluster.data_directories(broker_id):
-                for path in directory.glob(f"{topic_id.hex()}-*"):
-                    found.setdefault(broker_id, []).append(int(path.name.rpartition("-")[2]))
-        return {broker_id: sorted(partitions) for broker_id, partitions in found.items()}
+        """Parents that a dead controller left empty ask for nothing."""
+        wait_until("nothing below /admin is left", lambda: self.asked_for_in_full() == [], HEALED_S)
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +79,7 @@ def shared_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def stage(shared_stage: Stage) -> Iterator[Stage]:
     """The cluster, whole again after a test that failed halfway."""
     yield shared_stage
-    running = shared_stage.cluster.running()
-    for name in shared_stage.cluster.names:
-        if name not in running:
-            shared_stage.cluster.restart(name, wait=False)
-    shared_stage.cluster.wait_ready()
+    shared_stage.make_whole()
 
 
 def named(text: str, point: str) -> str:
@@ -192,7 +154,7 @@ def test_b_a_topic_is_deleted_and_its_name_given_away_though_the_controller_dies
         ends = consumer.end_offsets([TopicPartition(name, partition) for partition in range(4)])
     assert sorted(ends.values()) == [0, 0, 0, 1]
     wait_until("no broker keeps the old data", lambda: stage.holders(old) == {}, HEALED_S)
-    assert stage.asked_for() == []
+    assert stage.asked_for_in_full() == []
 
 
 MOVE_POINTS = [
