@@ -316,10 +316,17 @@ def test_nonsense_is_told_everywhere_and_harms_nothing(hand: OperatorsHand) -> N
 
 def wait_until_complained(hand: OperatorsHand) -> None:
     """By the controller, the command and the metric."""
+    missing: list[str] = []
 
-    with contextlib.suppress(AssertionError):
-        wait_until("a complaint about each", lambda: set(hand.complaints()) >= set(NONSENSE), 10)
-    assert sorted(set(NONSENSE) - set(hand.complaints())) == []
+    def none_is_missing() -> bool:
+        missing[:] = sorted(set(NONSENSE) - set(hand.complaints()))
+        return not missing
+
+    try:
+        wait_until("a complaint about each", none_is_missing, 10)
+    except AssertionError as error:
+        error.add_note(f"missing: {missing}")
+        raise
     count = len(hand.complaints())
     code, document = health(hand)
     assert code == 1
