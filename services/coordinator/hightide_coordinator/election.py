@@ -14,7 +14,7 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.election import Standing
+from hightide_runtime.election import UNKNOWN_ID, Standing
 from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.znode_reader import Reader
 
@@ -26,9 +26,13 @@ __all__ = ["Candidacy", "CandidacyDuties", "Takeover"]
 _log = logging.getLogger(__name__)
 
 COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
-_SPREAD_S: Final = 0.1
-"""How much longer a process waits before it campaigns, for each shard that it coordinates already."""
-_SPREAD_MAX_S: Final = 1.0
+_SPREAD_AT_START_S: Final = 2.0
+"""Within how long a process campaigns for a shard that nobody has coordinated since it started; the others of
+a cluster that starts do so meanwhile."""
+_SPREAD_S: Final = 0.3
+"""Within how long it campaigns for a shard whose coordinator is gone."""
+_AGAIN_S: Final = 0.2
+"""Before an election that came to nothing is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,6 @@ class Takeover:
 class CandidacyDuties:
     """What a candidacy needs of, and tells to, those around it. All are called on the loop."""
 
-    held: Callable[[], int]
-    """How many other shards this process coordinates."""
     seen: Callable[[int, Endpoint | None], None]
     """Another process coordinates the shard, or nobody does."""
     elected: Callable[[int, Elected, Takeover], None]
@@ -73,11 +75,13 @@ class Candidacy:
         self._clock = clock
         self._duties = duties
         self.shard = store.shard
+        self._rank = _rank(identity.id, store.shard) if store.shard_count > 1 else 0.0
+        """From 0 to 1, how late this process campaigns for the shard; each comes first for other shards."""
         self.is_active = False
         self._active: Standing | None = None
         """Who stood there when it was last read."""
-        self._dead: tuple[Standing, int] | None = None
-        """Whose process is dead, though it stands there, and since when."""
+        self._dead: Standing | None = None
+        """Whose process is dead, though it stands there."""
         self._noticed: tuple[str, Endpoint | None, int] | None = None
         """Why this process campaigns: cause, who was active before, when it was noticed."""
         self._lives = 0
@@ -133,7 +137,7 @@ class Candidacy:
             self._unwatch()
             self._duties.seen(self.shard, None)
             await self._campaign(None)
-        elif self._dead is not None and self._dead[0] == standing:
+        elif self._dead == standing:
             self._unwatch()
             await self._campaign(standing.holder.epoch)
         elif standing != before or self._peer is None:
@@ -148,6 +152,9 @@ class Candidacy:
         self._unwatch()
         self._noticed = None
         holder = standing.holder
+        if holder.id == UNKNOWN_ID:
+            self._duties.seen(self.shard, None)
+            return
         self._duties.seen(self.shard, _endpoint_of(standing))
         address = HostPort(holder.host, holder.port)
         _log.info("shard %d: coordinator %d at %s is active", self.shard, holder.id, address)
@@ -166,19 +173,19 @@ class Candidacy:
 
     def _died(self, standing: Standing, broke_at_us: int) -> None:
         """The active coordinator's process is dead, though its session and its znode live on for a while."""
-        self._dead = (standing, broke_at_us)
+        self._dead = standing
         self._noticed = ("process_died", _endpoint_of(standing), broke_at_us)
         self._reader.mark()
 
     async def _campaign(self, stale_epoch: int | None) -> None:
-        # Whoever coordinates fewer shards goes first, so that they spread over the processes.
-        await asyncio.sleep(min(self._duties.held() * _SPREAD_S, _SPREAD_MAX_S))
+        assert self._noticed is not None, "there is a reason to campaign"
+        spread_s = _SPREAD_AT_START_S if self._noticed[0] == "vacant" else _SPREAD_S
+        await asyncio.sleep(self._rank * spread_s)
         life = self._lives
         epoch = await self._store.elect(stale_epoch)
         if epoch is None:
-            # Somebody else was quicker, so that there is somebody to be seen.
-            self._reader.mark()
-            await asyncio.sleep(0)
+            # Somebody else was quicker, which the watch tells; or a hand was there, which nothing tells.
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._reader.mark)
             return
         await self._take_over(epoch, life)
 
@@ -214,3 +221,8 @@ class Candidacy:
 def _endpoint_of(standing: Standing) -> Endpoint:
     holder = standing.holder
     return Endpoint(holder.id, holder.host, holder.port)
+
+
+def _rank(coordinator_id: int, shard: int) -> float:
+    """Multiples of irrational numbers lie evenly: few processes get about as many shards each."""
+    return (coordinator_id * 0.6180339887 + shard * 0.4142135624) % 1

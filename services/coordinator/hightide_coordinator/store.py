@@ -92,7 +92,7 @@ class CoordinatorStore:
         """`identity`: this process, and where consumers reach it. Several shards share the complaints."""
         self._session = session
         self.shard = shard
-        self._shard_count = shard_count
+        self.shard_count = shard_count
         self._identity = identity
         self._election = Election(session, seat_of(shard, shard_count))
         complaints = complaints or Complaints()
@@ -149,7 +149,7 @@ class CoordinatorStore:
         return Elected(epoch.epoch, stored, topics.topics, brokers)
 
     def _is_mine(self, group: str) -> bool:
-        return shard_of(group, self._shard_count) == self.shard
+        return shard_of(group, self.shard_count) == self.shard
 
     async def read_group(self, group: str) -> GroupRead:
         """The answer to ReadGroup: no staler than this call, and as often as it takes. Raises nothing."""

@@ -59,7 +59,7 @@ class CoordinatorWatches:
             for shard in range(shard_count)
         )
         """By shard."""
-        duties = CandidacyDuties(self.held, on_seen, self._elected, self._deposed)
+        duties = CandidacyDuties(on_seen, self._elected, self._deposed)
         self.candidacies = tuple(
             Candidacy(store, identity, clock, self.connected, duties) for store in self.stores
         )

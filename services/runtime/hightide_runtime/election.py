@@ -25,7 +25,7 @@ from hightide_runtime.zookeeper import (
     ZooKeeperSession,
 )
 
-__all__ = ["Election", "Epoch", "Holder", "Seat", "Standing"]
+__all__ = ["UNKNOWN_ID", "Election", "Epoch", "Holder", "Seat", "Standing"]
 
 _log = logging.getLogger(__name__)
 
