@@ -6,6 +6,7 @@ lock.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -18,6 +19,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 _BROKER: Final = "/hightide.v1.BrokerService/"
 _CONTROLLER: Final = "/hightide.v1.ControllerService/"
+_COORDINATOR: Final = "/hightide.v1.CoordinatorService/"
 
 
 class Method(Enum):
@@ -41,6 +43,13 @@ class Method(Enum):
     LIST_REASSIGNMENTS = _CONTROLLER + "ListReassignments"
     ALTER_REASSIGNMENT_THROTTLE = _CONTROLLER + "AlterReassignmentThrottle"
     ELECT_LEADERS = _CONTROLLER + "ElectLeaders"
+    REGISTER_CONSUMER = _COORDINATOR + "RegisterConsumer"
+    COMMIT_OFFSETS = _COORDINATOR + "CommitOffsets"
+    FETCH_OFFSETS = _COORDINATOR + "FetchOffsets"
+    LIST_GROUPS = _COORDINATOR + "ListGroups"
+    DESCRIBE_GROUP = _COORDINATOR + "DescribeGroup"
+    RESET_OFFSETS = _COORDINATOR + "ResetOffsets"
+    DELETE_GROUP = _COORDINATOR + "DeleteGroup"
 
 
 class Call(ABC, Generic[AnswerT]):
@@ -91,3 +100,28 @@ class MessageCall(Call[MessageT]):
                 address=self.address,
             ) from error
         return message
+
+
+class StreamEnded:
+    """The outcome of a `StreamCall` that the server ended with OK."""
+
+
+STREAM_ENDED: Final = StreamEnded()
+
+
+class StreamCall(MessageCall[MessageT]):
+    """An RPC of which both sides are streams, without a deadline. `request` is its first message; what the
+    core puts into `outbox` follows, in order. Each message that comes is handed back as an outcome of the
+    call; the last outcome is STREAM_ENDED or a HightideError."""
+
+    __slots__ = ("outbox",)
+
+    def __init__(
+        self, address: str, method: Method, timeout_ms: int, request: Message, answer_type: type[MessageT]
+    ) -> None:
+        super().__init__(address, method, timeout_ms, request, answer_type)
+        self.outbox: deque[bytes] = deque()
+
+    def send(self, message: Message) -> None:
+        """Let the shell send this next. Called by cores, under the client's lock."""
+        self.outbox.append(message.SerializeToString())

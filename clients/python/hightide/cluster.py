@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from hightide.batch.checksum import crc32c
 from hightide.calls import Call, MessageCall, Method
 from hightide.errors import BrokersUnavailableError, HightideError
 from hightide.leaders_seen import LeadersSeen
@@ -73,6 +74,7 @@ class Cluster:
         self.missing: set[str] = set()
         self.cluster_id = ""
         self.controller_address: str | None = None
+        self.coordinators: tuple[str | None, ...] = ()
         self.version = 0
         self._names: dict[bytes, str] = {}
 
@@ -84,6 +86,10 @@ class Cluster:
             self.brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
         if answer.HasField("controller") and answer.controller.port:
             self.controller_address = f"{answer.controller.host}:{answer.controller.port}"
+        if answer.coordinators:
+            self.coordinators = tuple(
+                f"{each.host}:{each.port}" if each.host else None for each in answer.coordinators
+            )
         for topic in answer.topics:
             if topic.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
                 self.missing.add(topic.topic)
@@ -123,6 +129,13 @@ class Cluster:
             return None
         address = self.brokers.get(described.leader)
         return None if address is None else Leader(described.leader, address, described.leader_epoch)
+
+    def coordinator_of(self, group: str) -> str | None:
+        """Where the coordinator of a group is reached, None while none is known. A group belongs to the shard
+        CRC-32C of its name modulo their number (broker_service.proto, GetMetadataResponse)."""
+        if not self.coordinators:
+            return None
+        return self.coordinators[crc32c(group.encode()) % len(self.coordinators)]
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of a topic that was described under this id."""

@@ -23,6 +23,7 @@ from hightide.errors import (
     DivergingLogError,
     HightideError,
     InconsistentTopicIdError,
+    NoCommittedOffsetError,
     NotAssignedError,
     OffsetOutOfRangeError,
     PartitionOfflineError,
@@ -39,6 +40,8 @@ from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse
 
 log = logging.getLogger("hightide.consumer")
+
+_GONE: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdError)
 
 # A second long poll to a leader is allowed for partitions that were left out of the first, so that they do
 # not wait.
@@ -78,6 +81,9 @@ class ConsumerCore:
         self._calls_to: dict[str, int] = {}
         self._next_refresh_ms: float | None = None
         self._missing_since_ms: dict[str, float] = {}
+        self._held: dict[TopicPartition, list[Chunk]] = {}
+        self._generation = 0
+        self.is_in_group = False
         if self._topics:
             self.seeker.want(self._topics)
 
@@ -90,12 +96,61 @@ class ConsumerCore:
         for partition, position in list(self.positions.items()):
             if partition not in wanted or position.error is not None:
                 del self.positions[partition]
+                self._held.pop(partition, None)
         for partition in wanted:
             self._add(partition)
         self.seeker.topics = {partition.topic for partition in wanted}
         if wanted:
             self.seeker.want()
         self.wants_poll = True
+
+    def start(
+        self, partition: TopicPartition, topic_id: bytes, offset: int | None, leader_epoch: int
+    ) -> None:
+        """Read a partition beside the others, from an offset on; None: nowhere, before the user seeks. Called
+        by groups, to which a partition may be given, taken, and given again."""
+        assert self.is_in_group, "the group assigns"
+        position = self.positions[partition] = FetchPosition(partition, self._reset_to())
+        position.topic_id = topic_id
+        position.generation = self._generation
+        if offset is None:
+            position.error = NoCommittedOffsetError(
+                'the group has committed no offset, and offset_reset is "error"',
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        else:
+            position.seek(offset, leader_epoch)
+        self.seeker.want([partition.topic])
+        self.wants_poll = True
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Read a partition no more; what was fetched of it is dropped. Called by groups."""
+        position = self.positions.pop(partition, None)
+        self._held.pop(partition, None)
+        if position is None:
+            return
+        # A later start goes on behind all generations of this one: late answers are never taken for its own.
+        self._generation = max(self._generation, position.generation + 1)
+        if not any(other.topic == partition.topic for other in self.positions):
+            self.seeker.forget(partition.topic)
+            self._missing_since_ms.pop(partition.topic, None)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Neither fetch nor hand out, until it is resumed; the position stays. Raises NotAssignedError."""
+        self.position_of(partition).is_paused = True
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Go on after a pause. Raises NotAssignedError."""
+        self.position_of(partition).is_paused = False
+        self.released(partition)
+
+    def released(self, partition: TopicPartition) -> None:
+        """The partition may not be held any more: what waits of it is handed out first."""
+        position = self.positions.get(partition)
+        if position is not None and not position.is_held:
+            self.chunks.extendleft(reversed(self._held.pop(partition, [])))
+            self.wants_poll = True
 
     def _add(self, partition: TopicPartition) -> None:
         if partition not in self.positions:
@@ -144,6 +199,9 @@ class ConsumerCore:
             position = self.positions.get(chunk.partition)
             if position is None or position.generation != chunk.generation:
                 continue
+            if position.is_held:
+                self._held.setdefault(chunk.partition, []).append(chunk)
+                continue
             was_full = self._is_full(position)
             position.buffered_bytes -= len(chunk.batch)
             position.taken_offset = chunk.next_offset
@@ -172,6 +230,9 @@ class ConsumerCore:
         since = self.seeker.failing_since_ms
         if since is not None and now_ms - since >= budget_ms:
             raise self.seeker.unavailable(budget_ms)
+        if self.is_in_group:
+            self._raise_group_errors(now_ms)
+            return
         for topic, missing_since in self._missing_since_ms.items():
             if now_ms - missing_since >= UNKNOWN_TOPIC_PATIENCE_MS:
                 raise UnknownTopicError(f"topic {topic} does not exist, or was deleted")
@@ -179,6 +240,17 @@ class ConsumerCore:
             if position.error is not None:
                 raise position.error
             failing = position.failing_since_ms
+            if position.last_error is not None and failing is not None and now_ms - failing >= budget_ms:
+                raise position.last_error
+
+    def _raise_group_errors(self, now_ms: float) -> None:
+        """A topic or partition that is gone is not an error in a group: its coordinator takes it away."""
+        for position in self.positions.values():
+            if isinstance(position.error or position.last_error, _GONE):
+                continue
+            if position.error is not None:
+                raise position.error
+            failing, budget_ms = position.failing_since_ms, self.settings.unavailable_timeout_ms
             if position.last_error is not None and failing is not None and now_ms - failing >= budget_ms:
                 raise position.last_error
 
@@ -193,6 +265,8 @@ class ConsumerCore:
         look_ups: dict[str, list[tuple[FetchPosition, Leader]]] = {}
         for position in self.positions.values():
             if position.is_under_way or position.error is not None or self._is_full(position):
+                continue
+            if position.is_held:
                 continue
             if now_ms < position.blocked_until_ms:
                 self._wake_by(position.blocked_until_ms)
@@ -218,8 +292,8 @@ class ConsumerCore:
 
     @property
     def buffered_bytes(self) -> int:
-        """What was fetched and waits to be handed out."""
-        return sum(position.buffered_bytes for position in self.positions.values())
+        """What was fetched and waits to be handed out; what is held leaves the others their room."""
+        return sum(each.buffered_bytes for each in self.positions.values() if not each.is_held)
 
     def _is_full(self, position: FetchPosition) -> bool:
         share = self.settings.prefetch_bytes // max(1, len(self.positions))
@@ -396,6 +470,7 @@ class ConsumerCore:
             position.error = error  # The leader was asked nothing that it could say this to.
             return
         self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != position.partition)
+        self._held.pop(position.partition, None)
         if not position.part(fetched.diverging_end_offset, fetched.diverging_epoch, fetched.log_start_offset):
             log.info("%s; nothing of it was handed out, offset %d is next", error, position.fetch_offset)
         self.wants_poll = True

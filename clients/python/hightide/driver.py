@@ -12,11 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hightide.calls import Call
+from hightide.calls import Call, StreamCall, StreamEnded
 from hightide.errors import HightideError
+from hightide.streams import Stream
 from hightide.transport import Transport
 
 log = logging.getLogger("hightide")
+
+
+# What comes of a call, before it is decoded.
+Outcome = bytes | StreamEnded | HightideError
 
 
 class Core(Protocol):
@@ -30,7 +35,8 @@ class Core(Protocol):
         """The calls to make now."""
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
-        """A call ended with its decoded answer or a HightideError."""
+        """A call ended with its decoded answer or a HightideError; of a `StreamCall`, each message that comes
+        is an outcome too."""
 
 
 def now_ms() -> float:
@@ -45,7 +51,8 @@ class Driver:
         self._core = core
         self._transport = transport
         self._changed = changed
-        self._inbox: queue.SimpleQueue[tuple[Call[Any], bytes | HightideError] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[Call[Any], Outcome] | None] = queue.SimpleQueue()
+        self._streams: dict[StreamCall[Any], Stream] = {}
         self._under_way: dict[Call[Any], Any] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -87,9 +94,12 @@ class Driver:
         with self._changed:
             now = now_ms()
             for call, outcome in outcomes:
-                self._under_way.pop(call, None)
+                self._forget(call, outcome)
                 self._core.completed(call, outcome, now)
             calls = self._core.poll(now)
+            for stream_call, stream in self._streams.items():
+                while stream_call.outbox:
+                    stream.send(stream_call.outbox.popleft())
             cancelled, self._core.cancelled = self._core.cancelled, []
             callbacks, self._core.callbacks = self._core.callbacks, []
             if outcomes:
@@ -101,6 +111,17 @@ class Driver:
         for call in calls:
             self._start(call)
         run_callbacks(callbacks)
+
+    def _forget(self, call: Call[Any], outcome: Any) -> None:
+        """A call has ended; a message on a stream is not the end of it."""
+        if not isinstance(call, StreamCall):
+            self._under_way.pop(call, None)
+        elif isinstance(outcome, StreamEnded | HightideError):
+            self._under_way.pop(call, None)
+            stream = self._streams.pop(call, None)
+            if stream is not None:
+                # It may be a message that cannot be read: then the server has yet to hear of it.
+                stream.cancel()
 
     def _wait(self) -> list[tuple[Call[Any], Any]]:
         wake_at = self._core.wake_at_ms
@@ -117,16 +138,20 @@ class Driver:
 
     def _start(self, call: Call[Any]) -> None:
         try:
-            self._under_way[call] = self._transport.start(call, call.encode(), self._done)
+            if isinstance(call, StreamCall):
+                self._streams[call] = stream = self._transport.open(call, call.encode(), self._done)
+                self._under_way[call] = stream
+            else:
+                self._under_way[call] = self._transport.start(call, call.encode(), self._done)
         except HightideError as error:
             self._inbox.put((call, error))
 
-    def _done(self, call: Call[Any], outcome: bytes | HightideError) -> None:
+    def _done(self, call: Call[Any], outcome: Outcome) -> None:
         self._inbox.put((call, outcome))
 
 
-def _decoded(call: Call[Any], outcome: bytes | HightideError) -> Any:
-    if isinstance(outcome, HightideError):
+def _decoded(call: Call[Any], outcome: Outcome) -> Any:
+    if isinstance(outcome, HightideError | StreamEnded):
         return outcome
     try:
         return call.decode(outcome)

@@ -44,6 +44,8 @@ class FetchPosition:
         "fetch_offset",
         "generation",
         "high_watermark",
+        "is_paused",
+        "is_stopping",
         "is_under_way",
         "last_error",
         "log_start_offset",
@@ -67,6 +69,8 @@ class FetchPosition:
         self.parted_from: int | None = None
         self.generation = 0
         self.is_under_way = False
+        self.is_paused = False
+        self.is_stopping = False
         self.buffered_bytes = 0
         self.blocked_until_ms = 0.0
         self.tried_epoch = -1
@@ -76,6 +80,11 @@ class FetchPosition:
         self.attempts = 0
         self.last_error: HightideError | None = None
         self.error: HightideError | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is to be fetched or handed out: the user paused it, or its group takes it away."""
+        return self.is_paused or self.is_stopping
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Fetch and hand out from this offset on. `leader_epoch` is the one of the last record below it,

@@ -37,6 +37,8 @@ class Handout:
         self._chunk: Chunk | None = None
         self._records: list[Record] = []
         self._at = 0
+        self._settled_at = 0
+        self._is_interrupted = False
 
     @property
     def partition(self) -> TopicPartition | None:
@@ -53,13 +55,32 @@ class Handout:
     def give_up(self) -> None:
         """Give the rest back to the core. Called with the lock, before a seek and before poll_arrow()."""
         chunk, self._chunk = self._chunk, None
+        self._is_interrupted = False
         if chunk is None:
             return
         chunk.skip += self._at
         self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip)
         if chunk.skip < chunk.header.record_count:
             self._core.put_back(chunk)
-        self._records, self._at = [], 0
+        self._records, self._at, self._settled_at = [], 0, 0
+
+    def interrupt(self) -> None:
+        """Let `iterate` stop after the record that the user has in hand, so that the user comes back. Called
+        with the lock, from any thread."""
+        self._is_interrupted = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the rest of the chunk is not to be handed out before somebody has looked."""
+        return self._is_interrupted
+
+    def settled_offset(self, partition: TopicPartition) -> int | None:
+        """The offset up to which the user is done with the records of a partition, where a chunk of it is
+        being iterated on: below the record in hand. Called with the lock, from any thread."""
+        chunk = self._chunk
+        if chunk is None or chunk.partition != partition:
+            return None
+        return chunk.header.base_offset + chunk.skip + self._settled_at
 
     def begin(self, chunk: Chunk) -> None:
         """Hand out this chunk's records next. Raises CorruptBatchError."""
@@ -76,8 +97,9 @@ class Handout:
             columns.column(1).to_pylist(),
             headers,
         )
+        # In this order: another thread may ask for the settled offset meanwhile.
+        self._at = self._settled_at = 0
         self._chunk = chunk
-        self._at = 0
 
     @property
     def has_records(self) -> bool:
@@ -97,9 +119,13 @@ class Handout:
     def iterate(self) -> Iterator[Record]:
         """The rest of the current chunk, one by one; who stops in the middle loses nothing."""
         records = self._records
-        while self._at < len(records) and records is self._records:
+        while self._at < len(records) and not self._is_interrupted:
             self._at += 1
             yield records[self._at - 1]
+            if records is not self._records:
+                return
+            # Whoever comes back for the next one is done with this one.
+            self._settled_at = self._at
 
     def as_arrow(self, chunks: list[Chunk]) -> Any:
         """Chunks of one partition as one RecordBatch. Raises CorruptBatchError."""

@@ -13,7 +13,7 @@ import grpc.aio
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from hightide.calls import AnswerT, Call, Method
+from hightide.calls import AnswerT, Call, Method, StreamCall
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
@@ -23,8 +23,12 @@ from hightide.errors import (
     UnexpectedAnswerError,
     from_reason,
 )
+from hightide.streams import AioStream, Heard, Stream
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
+
+# The methods of which both sides are streams.
+STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # A fetch may answer with a batch that is larger than asked for, so the limit is far above any setting.
@@ -130,7 +134,8 @@ class Transport:
             if channel is None:
                 channel = grpc.insecure_channel(address, options=_options(self._client_id))
                 self._channels[address] = channel
-            made: Any = channel.unary_unary(method.value, request_serializer=None, response_deserializer=None)
+            kind = channel.stream_stream if method in STREAMS else channel.unary_unary
+            made: Any = kind(method.value, request_serializer=None, response_deserializer=None)
             self._methods[address, method] = made
             return made
 
@@ -140,6 +145,13 @@ class Transport:
         future = self._method(call.address, call.method).future(request, timeout=call.timeout_ms / 1000)
         future.add_done_callback(lambda ended: done(call, _outcome(ended, call)))
         return future
+
+    def open(self, call: StreamCall[Any], request: bytes, heard: Heard) -> Stream:
+        """Open a stream with its first message. `heard` is called on a thread of its own for each message and
+        for the end. Raises ClosedError."""
+        stream = Stream(self._method(call.address, call.method), call, heard, error_of)
+        stream.send(request)
+        return stream
 
     def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and wait for its answer. Raises HightideError."""
@@ -182,23 +194,33 @@ class AioTransport:
 
     async def exchange(self, call: Call[Any], request: bytes) -> bytes:
         """Make a call. Raises HightideError."""
-        if self._closed:
-            raise ClosedError("this client is closed")
-        method = self._methods.get((call.address, call.method))
-        if method is None:
-            channel = self._channels.get(call.address)
-            if channel is None:
-                channel = grpc.aio.insecure_channel(call.address, options=_options(self._client_id))
-                self._channels[call.address] = channel
-            method = channel.unary_unary(
-                call.method.value, request_serializer=None, response_deserializer=None
-            )
-            self._methods[call.address, call.method] = method
+        method = self._method(call.address, call.method)
         try:
             answer: bytes = await method(request, timeout=call.timeout_ms / 1000)
         except grpc.RpcError as error:
             raise error_of(error, call) from error
         return answer
+
+    def _method(self, address: str, method: Method) -> Any:
+        if self._closed:
+            raise ClosedError("this client is closed")
+        known = self._methods.get((address, method))
+        if known is not None:
+            return known
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(address, options=_options(self._client_id))
+            self._channels[address] = channel
+        kind = channel.stream_stream if method in STREAMS else channel.unary_unary
+        made: Any = kind(method.value, request_serializer=None, response_deserializer=None)
+        self._methods[address, method] = made
+        return made
+
+    def open(self, call: StreamCall[Any], request: bytes) -> AioStream:
+        """Open a stream with its first message. Raises ClosedError."""
+        stream = AioStream(self._method(call.address, call.method), call, error_of)
+        stream.send(request)
+        return stream
 
     async def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and read its answer. Raises HightideError."""

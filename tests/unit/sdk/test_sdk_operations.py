@@ -171,6 +171,7 @@ def test_every_method_has_its_grpc_path() -> None:
     assert {method.value.split("/")[1] for method in Method} == {
         "hightide.v1.BrokerService",
         "hightide.v1.ControllerService",
+        "hightide.v1.CoordinatorService",
     }
 
 

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from typing import Any
 
-from hightide.calls import Call
+from hightide.calls import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.driver import Core, now_ms, run_callbacks
 from hightide.errors import AddressUnreachableError, HightideError, InternalError
+from hightide.streams import AioStream
 from hightide.transport import AioTransport
 
 log = logging.getLogger("hightide")
@@ -25,6 +26,7 @@ class Driver:
         self._name = name
         self._task: asyncio.Task[None] | None = None
         self._calls: dict[Call[Any], asyncio.Task[None]] = {}
+        self._streams: dict[StreamCall[Any], AioStream] = {}
         self._poked = asyncio.Event()
         self._changed = asyncio.Event()
         self.failure: BaseException | None = None
@@ -80,6 +82,9 @@ class Driver:
                 self._calls[call].cancel()
         for call in calls:
             self._calls[call] = asyncio.get_running_loop().create_task(self._make(call))
+        for stream_call, stream in self._streams.items():
+            while stream_call.outbox:
+                stream.send(stream_call.outbox.popleft())
         run_callbacks(callbacks)
         self._notify()
         wake_at = self._core.wake_at_ms
@@ -95,7 +100,10 @@ class Driver:
     async def _make(self, call: Call[Any]) -> None:
         outcome: Any
         try:
-            outcome = await self._transport.run(call)
+            if isinstance(call, StreamCall):
+                outcome = await self._converse(call)
+            else:
+                outcome = await self._transport.run(call)
         except HightideError as error:
             outcome = error
         except asyncio.CancelledError:
@@ -106,6 +114,18 @@ class Driver:
         self._calls.pop(call, None)
         self._core.completed(call, outcome, now_ms())
         self._poked.set()
+
+    async def _converse(self, call: StreamCall[Any]) -> StreamEnded:
+        """Read a stream to its end. Raises HightideError."""
+        stream = self._transport.open(call, call.encode())
+        self._streams[call] = stream
+        try:
+            async for message in stream.messages():
+                self._core.completed(call, call.decode(message), now_ms())
+                self._poked.set()
+        finally:
+            self._streams.pop(call, None)
+        return STREAM_ENDED
 
 
 def _given_up(call: Call[Any]) -> HightideError:

@@ -1,0 +1,123 @@
+"""A consumer in a group as its driver sees it: the `Membership` and the `ConsumerCore` as one core, and the
+commits that positions need between two Pings."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from hightide.calls import Call, MessageCall, Method
+from hightide.consumer_core import ConsumerCore
+from hightide.errors import HightideError
+from hightide.group_settings import GroupSettings
+from hightide.handout import Handout
+from hightide.membership import Membership, MembershipState
+from hightide.ownership import Ownership
+from hightide.records import TopicPartition
+from hightide.v1.coordinator_service_pb2 import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    ConsumedPosition,
+    OffsetCommit,
+)
+
+__all__ = ["GroupCore", "IntervalCommit"]
+
+
+class IntervalCommit(MessageCall[CommitOffsetsResponse]):
+    """A CommitOffsets call of settled positions that need not wait for a Ping."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, address: str, timeout_ms: int, request: CommitOffsetsRequest) -> None:
+        super().__init__(address, Method.COMMIT_OFFSETS, timeout_ms, request, CommitOffsetsResponse)
+        self.partitions = [TopicPartition(each.topic, each.partition) for each in request.offsets]
+
+
+class GroupCore:
+    """The core. One a consumer in a group."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        consumer: ConsumerCore,
+        handout: Handout,
+        random: Random,
+        *,
+        tells_revoked: bool,
+    ) -> None:
+        self.settings = settings
+        self.consumer = consumer
+        self.ownership = Ownership(consumer, handout, tells_revoked=tells_revoked)
+        self.membership = Membership(settings, self.ownership, consumer.seeker, random)
+        self.wake_at_ms: float | None = None
+        self.cancelled: list[Call[Any]] = []
+        self.callbacks: list[Callable[[], object]] = []
+        self._commit: IntervalCommit | None = None
+        self._next_commit_ms: float | None = None
+
+    def poll(self, now_ms: float) -> list[Call[Any]]:
+        """The calls to make now."""
+        calls = self.membership.poll(now_ms)
+        commit = self._interval_commit(now_ms)
+        if commit is not None:
+            calls.append(commit)
+        calls += self.consumer.poll(now_ms)
+        wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms]
+        if self._commit is None:
+            wakes.append(self._next_commit_ms)
+        self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
+        self.cancelled += self.membership.cancelled + self.consumer.cancelled
+        self.membership.cancelled, self.consumer.cancelled = [], []
+        return calls
+
+    def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
+        """A call ended, or a message came on the stream."""
+        if call.method is Method.REGISTER_CONSUMER:
+            self.membership.completed(call, outcome, now_ms)
+        elif isinstance(call, IntervalCommit):
+            self._committed(call, outcome)
+        else:
+            self.consumer.completed(call, outcome, now_ms)
+
+    def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
+        """Commit what was settled, where Pings come more seldom than the user wants it committed."""
+        membership = self.membership
+        interval_ms = self.settings.commit_interval_ms
+        is_needed = self.settings.auto_commit and interval_ms < membership.ping_interval_ms
+        if not is_needed or membership.state is not MembershipState.MEMBER or self._commit is not None:
+            return None
+        if self._next_commit_ms is None or now_ms < self._next_commit_ms:
+            self._next_commit_ms = self._next_commit_ms or now_ms + interval_ms
+            return None
+        self._next_commit_ms = now_ms + interval_ms
+        positions = self.ownership.positions(self.ownership.owned)
+        if not positions or membership.coordinator_address is None:
+            return None
+        request = CommitOffsetsRequest(
+            group=self.settings.group,
+            member_id=membership.member_id,
+            offsets=[_commit(position) for position in positions],
+        )
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        return self._commit
+
+    def _committed(self, call: IntervalCommit, outcome: CommitOffsetsResponse | HightideError) -> None:
+        """What did not arrive goes with the next Ping; why, the stream will tell."""
+        self._commit = None
+        results = () if isinstance(outcome, HightideError) else outcome.offsets
+        for at, partition in enumerate(call.partitions):
+            owned = self.ownership.owned.get(partition)
+            if owned is None:
+                continue
+            if at >= len(results) or results[at].error_code:
+                owned.told = -1
+
+
+def _commit(position: ConsumedPosition) -> OffsetCommit:
+    return OffsetCommit(
+        topic=position.topic,
+        partition=position.partition,
+        generation=position.generation,
+        offset=position.offset,
+        leader_epoch=position.leader_epoch,
+    )

@@ -1,0 +1,98 @@
+"""The settings of a consumer as a member of a group, checked."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from hightide.errors import InvalidArgumentError
+from hightide.v1 import coordinator_service_pb2
+from hightide.v1.coordinator_service_pb2 import ConsumerRegistration, TopicStreams
+
+Assignor = Literal["range", "roundrobin", "sticky"]
+
+STREAMS_MAX: Final = 64
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_RESETS: Final = {
+    "earliest": coordinator_service_pb2.OFFSET_RESET_SMALLEST,
+    "latest": coordinator_service_pb2.OFFSET_RESET_LARGEST,
+    "error": coordinator_service_pb2.OFFSET_RESET_ERROR,
+}
+
+
+def topic_streams(topics: Mapping[str, int] | Sequence[str] | str | None) -> dict[str, int]:
+    """Topics with the number of streams of each ("topic count"): one, unless a mapping says otherwise. Raises
+    InvalidArgumentError."""
+    if topics is None:
+        return {}
+    if isinstance(topics, str):
+        return {topics: 1}
+    if not isinstance(topics, Mapping):
+        return dict.fromkeys(topics, 1)
+    for topic, streams in topics.items():
+        _check_streams(f"the number of streams of topic {topic}", streams)
+    return dict(topics)
+
+
+def _check_streams(what: str, streams: int) -> None:
+    if not 1 <= streams <= STREAMS_MAX:
+        raise InvalidArgumentError(f"{what} is {streams}; it may be 1 to {STREAMS_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What `Consumer` documents. What only the coordinator knows (bounds of the session timeout, assignors,
+    the syntax of patterns) it checks. Raises InvalidArgumentError, naming the setting, its value and what it
+    may be."""
+
+    group: str
+    topics: Mapping[str, int]
+    pattern: str = ""
+    pattern_streams: int = 1
+    consumer_id: str = ""
+    instance_id: str = ""
+    auto_commit: bool = True
+    commit_interval_ms: int = 5_000
+    session_timeout_ms: int = 10_000
+    assignor: str = ""
+    offset_reset: str = "earliest"
+    unavailable_timeout_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        for what, name, may_be_empty in (
+            ("group", self.group, False),
+            ("consumer_id", self.consumer_id, True),
+            ("instance_id", self.instance_id, True),
+        ):
+            if not (_NAME.fullmatch(name) or (may_be_empty and not name)) or name in (".", ".."):
+                raise InvalidArgumentError(
+                    f"{what} is {name!r}; it may be 1 to 249 characters of [a-zA-Z0-9._-]"
+                )
+        if bool(self.topics) == bool(self.pattern):
+            raise InvalidArgumentError(
+                f"group {self.group} is given {'both' if self.pattern else 'neither'} topics= "
+                f"{'and' if self.pattern else 'nor'} pattern=; give one of them"
+            )
+        _check_streams("pattern_streams", self.pattern_streams)
+        for name, value in (
+            ("session_timeout_ms", self.session_timeout_ms),
+            ("commit_interval_ms", self.commit_interval_ms),
+        ):
+            if not 1 <= value < 1 << 31:
+                raise InvalidArgumentError(f"{name} is {value}; it may be 1 to {(1 << 31) - 1}")
+
+    def registration(self) -> ConsumerRegistration:
+        """The registration, but for what the member remembers of earlier ones."""
+        return ConsumerRegistration(
+            group=self.group,
+            consumer_id=self.consumer_id,
+            instance_id=self.instance_id,
+            topics=[TopicStreams(topic=topic, streams=streams) for topic, streams in self.topics.items()],
+            pattern=self.pattern,
+            pattern_streams=self.pattern_streams if self.pattern else 0,
+            auto_commit=self.auto_commit,
+            offset_reset=_RESETS[self.offset_reset],
+            session_timeout_ms=self.session_timeout_ms,
+            assignor=self.assignor,
+        )
