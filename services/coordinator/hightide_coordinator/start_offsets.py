@@ -1,8 +1,8 @@
 """Asking brokers where partitions begin or end, for those of which a group has committed nothing (§7).
 
 Any live broker tells who leads what, the leaders tell the offsets: a few calls for any number of partitions,
-each with a deadline. What is not found within a few seconds is told as failed, with the reason; the core asks
-again with backoff.
+each with a deadline. What is not found soon is told as failed, with the reason; the core asks again with
+backoff.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ __all__ = ["StartOffsets"]
 
 _log = logging.getLogger(__name__)
 
-_LOOK_UP_S: Final = 4.0
+_LOOK_UP_S: Final = 2.5
 """How long one look-up may take altogether."""
-_CALL_S: Final = 1.5
+_PARTLY_S: Final = 0.7
+"""How long it tries to find all before it is content with some: what can start must not be held up by what
+cannot; the leader of a new partition, or after a failover, is there sooner."""
+_CALL_S: Final = 1.0
 """How long one call may take: a broker that is paused must not use the others' time up."""
 _PAUSE_S: Final = 0.1
 _PARTITIONS_MAX: Final = 5_000
@@ -71,10 +74,14 @@ class StartOffsets:
     async def look_up(self, effect: LookUpOffsets) -> OffsetsLookedUp:
         """Carry a LookUpOffsets out, within a few seconds. Raises nothing."""
         search = _Search(effect.wanted)
+        loop = asyncio.get_running_loop()
+        content_at = loop.time() + _PARTLY_S
         try:
             async with asyncio.timeout(_LOOK_UP_S):
                 while search.missing:
                     await self._try(search)
+                    if search.found and loop.time() > content_at:
+                        break
                     if search.missing:
                         await asyncio.sleep(_PAUSE_S)
         except TimeoutError:

@@ -1,0 +1,121 @@
+"""Where partitions without a committed offset start, asked of real brokers (consumer coordinator §7)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+
+import pytest
+from hightide import Admin, Producer
+from hightide_coordinator.core.effects import LookUpOffsets
+from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp
+from hightide_coordinator.core.registration import OffsetReset
+from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.start_offsets import StartOffsets
+from hightide_local.cluster import LocalCluster
+from hightide_local.ports import free_port
+from hightide_runtime.addresses import HostPort
+
+pytestmark = pytest.mark.cluster
+
+BOUND_S = 5.0
+"""Twice what a look-up may take: this machine runs other tests too."""
+
+
+@pytest.fixture
+def topic(hightide_cluster: LocalCluster) -> str:
+    """Partition 0 has three records, partition 1 none."""
+    name = f"starts-{uuid.uuid4().hex}"
+    with Admin(hightide_cluster.bootstrap) as admin:
+        admin.create_topic(name, partitions=2, replication_factor=3)
+    with Producer(hightide_cluster.bootstrap) as producer:
+        for _ in range(3):
+            producer.send(name, b"v", partition=0)
+    return name
+
+
+def brokers_of(cluster: LocalCluster) -> list[Endpoint]:
+    addresses = {number: HostPort.parse(text) for number, text in cluster.brokers.items()}
+    return [Endpoint(number, each.host, each.port) for number, each in addresses.items()]
+
+
+def looked_up(brokers: Iterable[Endpoint], wanted: Mapping[TopicPartition, OffsetReset]) -> OffsetsLookedUp:
+    """What a coordinator that knows these brokers finds."""
+
+    async def run() -> OffsetsLookedUp:
+        starts = StartOffsets()
+        starts.know_brokers(tuple(brokers))
+        try:
+            return await starts.look_up(LookUpOffsets(7, wanted))
+        finally:
+            await starts.close()
+
+    began = time.monotonic()
+    found = asyncio.run(run())
+    assert time.monotonic() - began < BOUND_S
+    assert found.look_up_id == 7
+    return found
+
+
+def test_a_partition_starts_where_it_begins_or_where_it_ends(
+    hightide_cluster: LocalCluster, topic: str
+) -> None:
+    full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Admin(hightide_cluster.bootstrap) as admin:
+        topic_id = admin.describe_topics([topic])[0].topic_id
+    brokers = brokers_of(hightide_cluster)
+    smallest = looked_up(brokers, dict.fromkeys((full, empty), OffsetReset.SMALLEST))
+    largest = looked_up(brokers, dict.fromkeys((full, empty), OffsetReset.LARGEST))
+    assert smallest.failed == largest.failed == {}
+    assert {name: found.offset for name, found in smallest.found.items()} == {full: 0, empty: 0}
+    assert {name: found.offset for name, found in largest.found.items()} == {full: 3, empty: 0}
+    assert smallest.found[full].leader_epoch == -1
+    assert largest.found[full].leader_epoch >= 0
+    assert largest.found[full].topic_id.hex() == topic_id.hex()
+
+
+def test_what_brokers_do_not_know_fails_with_a_reason_and_holds_up_nothing_else(
+    hightide_cluster: LocalCluster, topic: str
+) -> None:
+    known, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+    beyond, undecided = TopicPartition(topic, 9), TopicPartition(topic, 1)
+    wanted = dict.fromkeys((known, unknown, beyond), OffsetReset.LARGEST)
+    found = looked_up(brokers_of(hightide_cluster), {**wanted, undecided: OffsetReset.ERROR})
+    assert set(found.found) == {known}
+    assert "do not know" in found.failed[unknown]
+    assert "do not know" in found.failed[beyond]
+    assert "error" in found.failed[undecided]
+
+
+def test_a_broker_that_is_dead_is_not_the_only_one_that_is_asked(
+    hightide_cluster: LocalCluster, topic: str
+) -> None:
+    dead = Endpoint(99, "127.0.0.1", free_port())
+    name = TopicPartition(topic, 0)
+    for brokers in ((dead, *brokers_of(hightide_cluster)), (*brokers_of(hightide_cluster), dead)):
+        found = looked_up(brokers, {name: OffsetReset.LARGEST})
+        assert found.found[name].offset == 3
+
+
+def test_without_a_broker_it_fails_within_a_few_seconds_and_says_why() -> None:
+    name = TopicPartition("flights", 0)
+    alone = looked_up((), {name: OffsetReset.LARGEST})
+    assert "no broker" in alone.failed[name]
+    port = free_port()
+    dead = looked_up([Endpoint(99, "127.0.0.1", port)], {name: OffsetReset.LARGEST})
+    assert f"broker 99 at 127.0.0.1:{port}" in dead.failed[name]
+
+
+def test_a_leader_that_dies_is_succeeded_and_asked_again(hightide_cluster: LocalCluster, topic: str) -> None:
+    name = TopicPartition(topic, 0)
+    with Admin(hightide_cluster.bootstrap) as admin:
+        leader = f"broker-{admin.describe_topics([topic])[0].partitions[0].leader}"
+    brokers = brokers_of(hightide_cluster)
+    hightide_cluster.kill(leader)
+    try:
+        found = looked_up(brokers, {name: OffsetReset.LARGEST})
+        assert found.found[name].offset == 3
+    finally:
+        hightide_cluster.restart(leader)
