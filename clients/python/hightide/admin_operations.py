@@ -13,6 +13,7 @@ from hightide.admin_arguments import checked_count, checked_replicas, checked_se
 from hightide.calls import Method
 from hightide.cluster import topic_description
 from hightide.errors import InconsistentTopicIdError, TopicAlreadyExistsError, UnknownTopicError
+from hightide.group_operations import GroupOperations
 from hightide.operations import Operation
 from hightide.reassignment_operations import ReassignmentOperations
 from hightide.records import ClusterDescription, DeletedTopic, TopicDescription
@@ -35,7 +36,7 @@ from hightide.v1.controller_service_pb2 import (
 )
 
 
-class AdminOperations(ReassignmentOperations):
+class AdminOperations(ReassignmentOperations, GroupOperations):
     """The operations of `Admin`."""
 
     def create_topic(

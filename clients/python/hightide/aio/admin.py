@@ -10,6 +10,8 @@ from hightide.admin_operations import AdminOperations
 from hightide.aio.running import run
 from hightide.driver import now_ms
 from hightide.errors import ClosedError
+from hightide.group_operations import ResetTo
+from hightide.groups import CommittedOffset, GroupDescription, GroupListing, OffsetReset, PartitionLag
 from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import offset_at
 from hightide.operations import Operation
@@ -198,6 +200,57 @@ class Admin:
         committed record is that late. Raises UnknownTopicError, UnknownPartitionError."""
         look_up = offset_at(at)
         return await self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
+
+    async def list_groups(self) -> list[GroupListing]:
+        """All consumer groups, by name. Raises CoordinatorUnavailableError."""
+        return await self._run(self._operations().list_groups())
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """A group with its members, owners and committed offsets, and why it stands where it stands. Raises
+        UnknownGroupError, CoordinatorUnavailableError."""
+        return await self._run(self._operations().describe_group(group))
+
+    async def group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed of these partitions, or of all. Raises UnknownGroupError."""
+        return await self._run(self._operations().group_offsets(group, partitions))
+
+    async def group_lag(self, group: str) -> list[PartitionLag]:
+        """How far a group is behind, by partition, also where nobody reads. Raises UnknownGroupError."""
+        return await self._run(self._operations().group_lag(group))
+
+    async def reset_offsets(
+        self,
+        group: str,
+        to: ResetTo | None = None,
+        *,
+        shift_by: int | None = None,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        validate_only: bool = False,
+    ) -> list[OffsetReset]:
+        """Set committed offsets of a group without members: to "earliest", "latest", the first record at or
+        after an aware datetime, an offset, or an offset for each partition; or `shift_by` so many records
+        from what is committed, as far as there are records. Of these partitions, of all of these topics, or
+        of all that have a committed offset; each is accepted or refused on its own. The group need not exist.
+        `validate_only` tells what would happen. Raises GroupNotEmptyError, UnknownTopicError,
+        InvalidArgumentError."""
+        return await self._run(
+            self._operations().reset_offsets(
+                group,
+                to,
+                shift_by=shift_by,
+                topics=topics,
+                partitions=partitions,
+                validate_only=validate_only,
+            )
+        )
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group without members, and all that it has committed. Raises UnknownGroupError,
+        GroupNotEmptyError."""
+        await self._run(self._operations().delete_group(group))
 
     def _operations(self) -> AdminOperations:
         return AdminOperations(self._bootstrap, self._timeout_ms, now_ms, self._seen)
