@@ -66,7 +66,7 @@ LEGAL_PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
         }
     ),
     GroupState.REBALANCING: frozenset({GroupState.GATHERING, GroupState.STABLE, GroupState.FAILED}),
-    GroupState.STABLE: frozenset({GroupState.GATHERING, GroupState.REBALANCING}),
+    GroupState.STABLE: frozenset({GroupState.GATHERING, GroupState.REBALANCING, GroupState.FAILED}),
     GroupState.FAILED: frozenset({GroupState.REBALANCING, GroupState.GATHERING}),
 }
 
@@ -80,6 +80,8 @@ class CommitWaiting:
     commits: tuple[Commit, ...]
     is_reset: bool = False
     """An operator's: no member's fence holds."""
+    ends: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    """Of a reset: where its partitions end, as far as that could be found."""
     outcomes: tuple[ItemOutcome, ...] = ()
     """Known once it is part of a store."""
 
@@ -96,6 +98,7 @@ class ResetChecking:
     """A ResetOffsets for which the ends of its partitions are being looked up."""
 
     request_id: int
+    group: str
     commits: tuple[Commit, ...]
     validate_only: bool
 
@@ -140,6 +143,8 @@ class Group:
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     is_stored: bool = False
     """Whether it has a znode."""
+    session_timeout_ms: int = 0
+    """The longest of its members'."""
 
     # ---- members
     members: dict[str, Member] = field(default_factory=dict)
@@ -179,10 +184,14 @@ class Group:
     """Members with something in their buckets."""
     open_orders: dict[str, Member] = field(default_factory=dict)
     """Members with an order open."""
+    open_stops: int = 0
+    """How many of those orders are StopFetchers."""
+    resting: dict[str, Member] = field(default_factory=dict)
+    """Members that did not answer an order in time, and wait for the next attempt."""
     found: dict[TopicPartition, Committed] = field(default_factory=dict)
     """Start offsets that were looked up, and are not durable yet."""
-    look_up_id: int = 0
-    """The look-up that is under way; 0: none."""
+    asked: Bucket = field(default_factory=dict)
+    """What the look-up is for that is under way."""
     voided: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions that were deleted: their znodes have to go."""
     positions: dict[TopicPartition, Committed] = field(default_factory=dict)
@@ -205,6 +214,10 @@ class Group:
     """How many attempts in a row failed."""
     retry_ms: int = 0
     """When the next attempt begins; 0: none has failed."""
+    gives_not_before_ms: int = 0
+    """While StopFetchers are open, so that their answers melt into few stores."""
+    failed_partitions: dict[TopicPartition, str] = field(default_factory=dict)
+    """Where a start offset could not be looked up, and why; until the next attempt."""
     rebalance_count: int = 0
     last_rebalance_ms: int = 0
     armed_ms: int = NeverDue

@@ -6,13 +6,43 @@
 
 from __future__ import annotations
 
-from hightide_coordinator.core.effects import Effect
-from hightide_coordinator.core.events import Event
+from typing import Final, assert_never
+
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.answers import on_answer
+from hightide_coordinator.core.arrivals import on_registered
+from hightide_coordinator.core.descriptions import not_active
+from hightide_coordinator.core.effects import CloseConnection, Effect, RefuseRequest
+from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.limits import GroupLimits
+from hightide_coordinator.core.liveness import on_member_due, send_pings
+from hightide_coordinator.core.membership import on_connection_lost
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.rebalance import advance
+from hightide_coordinator.core.requests import (
+    on_commit_requested,
+    on_delete_requested,
+    on_ends_found,
+    on_reset_requested,
+)
+from hightide_coordinator.core.shard_state import Role, ShardState
+from hightide_coordinator.core.start_offsets import on_starts_found
+from hightide_coordinator.core.store_outcomes import on_group_read, on_store_committed, on_store_failed
+from hightide_coordinator.core.takeover import on_coordinator_seen, on_deposed, on_elected, resign
+from hightide_coordinator.core.topic_changes import on_topics_changed, watch_topics
 
 __all__ = ["new_state", "next_deadline_ms", "step"]
+
+_ROLE_EVENTS: Final = (ev.Elected, ev.Deposed, ev.CoordinatorSeen)
+_REQUESTS: Final = (ev.CommitRequested, ev.ResetRequested, ev.DeleteGroupRequested)
+_FROM_CONSUMERS: Final = (
+    ev.ConsumerRegistered,
+    ev.PingAnswered,
+    ev.FetchersStopped,
+    ev.FetchersStarted,
+    ev.ConsumerLeft,
+)
+_STORE_OUTCOMES: Final = (ev.StoreCommitted, ev.StoreRefused, ev.StoreUnknown, ev.StoreFenced)
 
 
 def new_state(limits: GroupLimits, mends: Mends = ALL_MENDS) -> ShardState:
@@ -25,7 +55,99 @@ def next_deadline_ms(state: ShardState) -> int | None:
     return state.wheel.next_due_ms()
 
 
-def step(state: ShardState, event: Event, now_ms: int) -> tuple[Effect, ...]:
+def step(state: ShardState, event: ev.Event, now_ms: int) -> tuple[Effect, ...]:
     """Decide what follows from one event at `now_ms` (any monotonic clock). The state is changed in place."""
     state.now_ms = now_ms
-    return ()
+    if state.role is Role.ACTIVE or isinstance(event, _ROLE_EVENTS):
+        _dispatch(state, event)
+        while state.due_groups:
+            _, group = state.due_groups.popitem()
+            advance(state, group)
+        if state.is_watch_due:
+            watch_topics(state)
+    else:
+        _refuse(state, event)
+    if not state.effects:
+        return ()
+    effects = tuple(state.effects)
+    state.effects.clear()
+    return effects
+
+
+def _refuse(state: ShardState, event: ev.Event) -> None:
+    """A standby has no groups; what it is told of stores and topics was begun before it resigned."""
+    refused = not_active(state)
+    assert refused is not None, state.role
+    if isinstance(event, _REQUESTS):
+        state.do(RefuseRequest(event.request_id, refused.refusal, refused.message, refused.metadata))
+    elif isinstance(event, _FROM_CONSUMERS):
+        state.do(CloseConnection(event.connection_id, refused.refusal, refused.message, refused.metadata))
+
+
+def _dispatch(state: ShardState, event: ev.Event) -> None:
+    match event:
+        case ev.PingAnswered() | ev.FetchersStopped() | ev.FetchersStarted() | ev.ConsumerLeft():
+            on_answer(state, event)
+        case ev.Ticked():
+            _tick(state)
+        case ev.ConsumerRegistered():
+            on_registered(state, event)
+        case ev.ConnectionLost():
+            on_connection_lost(state, event)
+        case ev.CommitRequested():
+            on_commit_requested(state, event)
+        case ev.ResetRequested():
+            on_reset_requested(state, event)
+        case ev.DeleteGroupRequested():
+            on_delete_requested(state, event)
+        case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown() | ev.StoreFenced():
+            _on_store_answered(state, event)
+        case ev.GroupRead():
+            on_group_read(state, event)
+        case ev.OffsetsLookedUp():
+            _on_looked_up(state, event)
+        case ev.TopicsChanged():
+            on_topics_changed(state, event)
+        case ev.BrokersChanged():
+            state.brokers = event.brokers
+        case ev.Elected():
+            on_elected(state, event)
+        case ev.Deposed():
+            on_deposed(state, event)
+        case ev.CoordinatorSeen():
+            on_coordinator_seen(state, event)
+        case _:
+            assert_never(event)
+
+
+def _tick(state: ShardState) -> None:
+    for item, due_ms in state.wheel.take_due(state.now_ms):
+        if isinstance(item, Group):
+            if state.groups.get(item.name) is item:
+                state.look_at(item)
+        else:
+            on_member_due(state, item, state.now_ms - due_ms)
+    send_pings(state)
+
+
+def _on_store_answered(
+    state: ShardState, event: ev.StoreCommitted | ev.StoreRefused | ev.StoreUnknown | ev.StoreFenced
+) -> None:
+    if event.store_id not in state.stores:
+        return  # Of an earlier term of this process.
+    match event:
+        case ev.StoreCommitted():
+            on_store_committed(state, event)
+        case ev.StoreRefused() | ev.StoreUnknown():
+            on_store_failed(state, event)
+        case ev.StoreFenced():
+            resign(state, "another coordinator was elected meanwhile")
+        case _:
+            assert_never(event)
+
+
+def _on_looked_up(state: ShardState, event: ev.OffsetsLookedUp) -> None:
+    if event.look_up_id in state.look_ups:
+        on_starts_found(state, event)
+    elif event.look_up_id in state.resets:
+        on_ends_found(state, event)

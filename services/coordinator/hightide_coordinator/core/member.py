@@ -10,7 +10,7 @@ from hightide_coordinator.core.registration import OffsetReset, Owner, Registrat
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.core.wheel import NeverDue
 
-__all__ = ["Member", "Order", "OrderKind", "identity_of"]
+__all__ = ["NOT_CONNECTED", "Bucket", "Member", "Order", "OrderKind", "identity_of"]
 
 
 def identity_of(consumer_id: str, instance_id: str) -> str:
@@ -71,6 +71,10 @@ class Member:
     """What it has to be told to stop."""
     starts: Bucket = field(default_factory=dict)
     """What it has to be told to start."""
+    unstarted: Bucket = field(default_factory=dict)
+    """What it was told to start and never said that it did: it is told again."""
+    is_resting: bool = False
+    """It did not answer an order in time; it is given no other before the next attempt."""
     armed_ms: int = NeverDue
 
     @property

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from hightide_coordinator.core.effects import Effect
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.group import Group, ResetChecking
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
@@ -55,8 +55,26 @@ class ShardState:
     stores: dict[int, Group] = field(default_factory=dict)
     last_look_up_id: int = 0
     look_ups: dict[int, Group] = field(default_factory=dict)
-    resets: dict[int, tuple[Group, object]] = field(default_factory=dict)
+    resets: dict[int, ResetChecking] = field(default_factory=dict)
+    """Look-up id → the ResetOffsets whose offsets are being held against the ends of their partitions."""
     pings: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """What goes out with this tick, by group."""
     effects: list[Effect] = field(default_factory=list)
     """What this event leads to, so far."""
+
+    def do(self, effect: Effect) -> None:
+        """One more effect of this event."""
+        self.effects.append(effect)
+
+    def look_at(self, group: Group) -> None:
+        """Look for the group's next step at the end of this event."""
+        self.due_groups[group.name] = group
+
+    def concern(self, group: Group, topic: str) -> None:
+        """Changes of the topic concern the group from now on."""
+        names = self.concerned.get(topic)
+        if names is None:
+            self.concerned[topic] = {group.name}
+            self.is_watch_due = True
+        else:
+            names.add(group.name)

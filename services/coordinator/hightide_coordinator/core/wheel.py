@@ -50,14 +50,14 @@ class Wheel(Generic[ItemT]):
         """When the next slot is due; None: there is none."""
         return self.order[0] if self.order else None
 
-    def take_due(self, now_ms: int) -> list[ItemT]:
-        """Take out what is due; each item has to be armed again if there is more to wait for."""
-        due: list[ItemT] = []
+    def take_due(self, now_ms: int) -> list[tuple[ItemT, int]]:
+        """Take out what is due, with when it was to be; each has to be armed again if it waits for more."""
+        due: list[tuple[ItemT, int]] = []
         while self.order and self.order[0] <= now_ms:
             slot_ms = heappop(self.order)
             for item in self.slots.pop(slot_ms):
                 if item.armed_ms == slot_ms:
-                    due.append(item)
+                    due.append((item, slot_ms))
                     item.armed_ms = NeverDue
         return due
 

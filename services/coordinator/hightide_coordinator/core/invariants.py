@@ -1,0 +1,114 @@
+"""What must hold of a ShardState between any two events. Tests check it after each; O(total)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.group import Group, GroupState
+from hightide_coordinator.core.member import OrderKind
+from hightide_coordinator.core.placement import heir_of
+from hightide_coordinator.core.shard_state import Role, ShardState
+from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.wheel import NeverDue
+
+__all__ = ["check"]
+
+
+def check(state: ShardState) -> None:
+    """Raise AssertionError naming what does not hold."""
+    if state.role is not Role.ACTIVE:
+        assert not state.groups
+        assert not state.connections
+        assert not state.wheel.order
+        return
+    assert not state.due_groups, "a group's next step is looked for in the same event"
+    assert not state.effects
+    assert state.member_count == sum(len(group.members) for group in state.groups.values())
+    for connection_id, member in state.connections.items():
+        assert member.connection_id == connection_id
+        assert state.groups[member.group].members[member.member_id] is member
+    for group in state.groups.values():
+        _check_members(state, group)
+        _check_partitions(state, group)
+        _check_steps(state, group)
+        _check_progress(state, group)
+
+
+def _check_members(state: ShardState, group: Group) -> None:
+    assert (group.state is GroupState.EMPTY) == (not group.members), f"{group.name} is {group.state}"
+    assert (group.state is GroupState.RECOVERING) == bool(group.missing), f"{group.name} is {group.state}"
+    assert {member.consumer_id for member in group.members.values()} == set(group.by_consumer)
+    assert {member.identity for member in group.members.values()} == set(group.by_identity)
+    for member_id, member in group.members.items():
+        assert member.member_id == member_id
+        assert (member.registration is None) == (member_id in group.missing), member_id
+        assert (member.order is not None) == (member_id in group.open_orders), member_id
+        assert member.armed_ms != NeverDue, f"nobody will ever look at {member.consumer_id}"
+        assert not member.is_connected or state.connections[member.connection_id] is member
+        assert member.is_connected or member.order is None, "an order is open on no stream"
+        assert member.is_resting == (member_id in group.resting), member_id
+        assert set(member.unstarted) <= set(member.reading)
+    assert set(group.open_orders) <= set(group.members)
+    stops = sum(
+        1 for member in group.open_orders.values() if member.order and member.order.kind is OrderKind.STOP
+    )
+    assert group.open_stops == stops
+
+
+def _check_partitions(state: ShardState, group: Group) -> None:
+    owned: dict[str, set[TopicPartition]] = {}
+    for name, owner in group.owners.items():
+        owned.setdefault(owner.member_id, set()).add(name)
+        assert owner.generation <= group.generation, f"{name} was given in a generation to come"
+        assert name.topic in state.topics, f"{name} is owned and does not exist"
+        assert group.name in state.concerned[name.topic], f"nobody would look at {group.name}"
+    assert {member_id: set(names) for member_id, names in group.owned.items()} == owned
+    read = [name for member in group.members.values() for name in member.reading]
+    assert len(set(read)) == len(read), f"a partition of {group.name} has two readers"
+    assert set(group.readers) == set(read)
+    for name, member in group.readers.items():
+        assert name in member.reading, f"{name} is read by another one than {member.consumer_id}"
+    for name, committed in group.offsets.items():
+        assert name.topic in state.topics, f"{name} has an offset and does not exist"
+        assert committed.topic_id == state.topics[name.topic].topic_id, f"{name}: a namesake's offset"
+        told = group.positions.get(name)
+        if told is not None and state.mends.positions_fenced:
+            assert told.offset > committed.offset, f"{name} would go back"
+
+
+def _check_steps(state: ShardState, group: Group) -> None:
+    buckets = [group.gives, group.asks, group.waiting]
+    for member in group.members.values():
+        buckets += [member.stops, member.starts]
+        waits = (member.stops or member.starts) and member.order is None
+        assert not waits, f"{member.consumer_id} is not told what waits for it"
+        for name in member.starts:
+            owner = group.owners[name]
+            assert owner.member_id == member.member_id, f"{name} is started by a stranger"
+            assert heir_of(group, name) is member
+    waiting = [name for bucket in buckets for name in bucket]
+    assert len(set(waiting)) == len(waiting), "a partition waits for two things"
+    assert set(waiting) == set(group.steps)
+    for name, bucket in group.steps.items():
+        assert name in bucket
+    assert not group.asks or group.asked or group.state is GroupState.RECOVERING
+
+
+def _check_progress(state: ShardState, group: Group) -> None:
+    """Something will come that makes the group go on: nothing waits for nothing."""
+    store = group.store
+    if store is not None:
+        assert state.stores[store.store_id] is group
+        assert not group.is_reading
+    if group.asked:
+        assert group in state.look_ups.values()
+    is_awaited = store is not None or group.is_reading
+    if group.positions:
+        assert group.positions_due_ms, f"the positions of {group.name} would never be written"
+    if (group.positions or group.commits or group.farewells or group.voided) and not is_awaited:
+        assert group.armed_ms != NeverDue, f"what is to be written of {group.name} would never be"
+    if group.retry_ms and group.state is not GroupState.RECOVERING:
+        assert group.armed_ms != NeverDue, f"no attempt of {group.name} follows the one that failed"
+    if group.state is GroupState.GATHERING:
+        assert group.is_changed
+        assert group.armed_ms != NeverDue
+    if group.state is GroupState.STABLE:
+        assert not group.gives, f"{group.name} is not stable: {list(group.gives)[:3]}"

@@ -1,0 +1,201 @@
+"""What of a group has to be written down now: owners, start offsets, positions, commits; one store at a time
+(consumer coordinator §9 step 4.3 and 4.6, §4; C2, C4)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.commit_fences import refusal_of
+from hightide_coordinator.core.effects import (
+    AnswerCommit,
+    AnswerDelete,
+    AnswerReset,
+    CloseConnection,
+    ItemOutcome,
+    RefuseRequest,
+    StoreGroup,
+)
+from hightide_coordinator.core.group import CommitWaiting, Group, GroupState, StoreInFlight
+from hightide_coordinator.core.placement import heir_of, place, set_owner
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.registration import Committed, Owner
+from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.topic_partition import TopicPartition
+
+__all__ = ["answer_commits", "forget_group", "store_what_is_due"]
+
+_GIVING_STATES = frozenset({GroupState.REBALANCING, GroupState.FAILED, GroupState.EMPTY})
+
+
+def store_what_is_due(state: ShardState, group: Group) -> None:
+    """Build the next store of the group and ask for it, if there is something for it and none under way."""
+    if group.store is not None or group.is_reading or state.now_ms < group.store_not_before_ms:
+        return
+    gives = _may_give(state, group)
+    is_flush_due = 0 < group.positions_due_ms <= state.now_ms
+    if not (gives or is_flush_due or group.farewells or group.commits or group.voided):
+        if group.deletes:
+            _delete(state, group)
+        return
+    state.last_store_id += 1
+    store = StoreInFlight(state.last_store_id)
+    if gives or is_flush_due or group.farewells:
+        store.positions, group.positions = group.positions, {}
+        group.positions_due_ms = 0
+        store.offsets.update(store.positions)
+        store.farewells, group.farewells = group.farewells, []
+    _void(group, store)
+    if gives:
+        _give(group, store)
+    _commit(state, group, store)
+    if not store.owners and not store.offsets:
+        _answer_at_once(state, store)
+        return
+    group.store = store
+    state.stores[store.store_id] = group
+    _place_given(state, group, store)
+    state.do(
+        StoreGroup(
+            store_id=store.store_id,
+            group=group.name,
+            coordinator_epoch=state.coordinator_epoch,
+            generation=group.generation,
+            session_timeout_ms=group.session_timeout_ms,
+            owners=store.owners,
+            offsets=store.offsets,
+        )
+    )
+
+
+def _may_give(state: ShardState, group: Group) -> bool:
+    if not group.gives or group.state not in _GIVING_STATES:
+        return False
+    return not group.open_stops or state.now_ms >= group.gives_not_before_ms
+
+
+def _give(group: Group, store: StoreInFlight) -> None:
+    """Write down the next owners, and where those start that have nothing committed."""
+    for name in tuple(group.gives):
+        wanted = group.target.get(name)
+        heir = heir_of(group, name)
+        if wanted is None:
+            store.owners[name] = None
+            continue
+        if heir is None:
+            place(group, name)  # The member is gone; the next target knows.
+            continue
+        store.owners[name] = Owner(
+            heir.member_id, heir.consumer_id, heir.instance_id, wanted.stream, group.generation
+        )
+        found = group.found.pop(name, None)
+        if found is not None and name not in group.offsets and store.offsets.get(name) is None:
+            store.offsets[name] = found
+
+
+def _place_given(state: ShardState, group: Group, store: StoreInFlight) -> None:
+    """What is in the store waits for it, unless C4 is off: §9 starts before it writes."""
+    group.gives_not_before_ms = state.now_ms + state.limits.join_window_ms
+    for name, owner in store.owners.items():
+        if not state.mends.owners_before_start and owner is not None:
+            group.store = None
+            set_owner(group, name, owner)
+            group.offsets.setdefault(name, Committed(0, -1, state.topics[name.topic].topic_id))
+            place(group, name)
+            group.store = store
+        else:
+            place(group, name)
+
+
+def _void(group: Group, store: StoreInFlight) -> None:
+    for name in group.voided:
+        store.owners[name] = None
+        store.offsets.setdefault(name, None)
+    group.voided = {}
+
+
+def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
+    """Each commit is held against the owners as they are now, and those given away in this store are already
+    stopped, so that what their last owner still has to say goes with it (C2)."""
+    group.commits, waiting = [], group.commits
+    explicit: dict[TopicPartition, Committed] = {}
+    for request in waiting:
+        outcomes = []
+        for commit in request.commits:
+            name = commit.name
+            before = explicit.get(name) or group.offsets.get(name)
+            previous = -1 if before is None else before.offset
+            refused = refusal_of(state, group, request, commit, previous)
+            if refused is not None:
+                outcomes.append(ItemOutcome(name, refused[0], refused[1], previous))
+                continue
+            topic_id = state.topics[name.topic].topic_id
+            committed = Committed(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
+            explicit[name] = committed
+            told = store.offsets.get(name) or group.positions.get(name)
+            if told is None or told.offset <= commit.offset or commit.is_reset or request.is_reset:
+                store.offsets[name] = committed
+                store.positions.pop(name, None)
+                group.positions.pop(name, None)
+            outcomes.append(ItemOutcome(name, previous_offset=previous))
+        request.outcomes = tuple(outcomes)
+        store.commits.append(request)
+
+
+def _answer_at_once(state: ShardState, store: StoreInFlight) -> None:
+    """Nothing of it has to be written."""
+    answer_commits(state, store.commits)
+    for connection_id in store.farewells:
+        state.do(CloseConnection(connection_id))
+
+
+def answer_commits(state: ShardState, commits: list[CommitWaiting]) -> None:
+    """All of it is durable that was not refused."""
+    for request in commits:
+        if request.is_reset:
+            state.do(AnswerReset(request.request_id, request.outcomes))
+        else:
+            state.do(AnswerCommit(request.request_id, request.outcomes))
+
+
+def _delete(state: ShardState, group: Group) -> None:
+    if group.members:
+        for request in group.deletes:
+            message = f"group {group.name} has {len(group.members)} members; stop them, then delete it"
+            metadata = {"group": group.name}
+            state.do(RefuseRequest(request.request_id, Refusal.GROUP_NOT_EMPTY, message, metadata))
+        group.deletes = []
+        return
+    if not group.is_stored:
+        for request in group.deletes:
+            state.do(AnswerDelete(request.request_id))
+        group.deletes = []
+        forget_group(state, group)
+        return
+    state.last_store_id += 1
+    group.positions = {}
+    group.positions_due_ms = 0
+    store = StoreInFlight(state.last_store_id, deletes=group.deletes)
+    group.deletes = []
+    group.store = store
+    state.stores[store.store_id] = group
+    state.do(
+        StoreGroup(
+            store_id=store.store_id,
+            group=group.name,
+            coordinator_epoch=state.coordinator_epoch,
+            generation=group.generation,
+            session_timeout_ms=group.session_timeout_ms,
+            delete_group=True,
+        )
+    )
+
+
+def forget_group(state: ShardState, group: Group) -> None:
+    """It is gone, or was never written down and has no members any more."""
+    assert not group.members, group.name
+    assert group.store is None, group.name
+    state.groups.pop(group.name, None)
+    state.pattern_groups.discard(group.name)
+    for topic in [topic for topic, names in state.concerned.items() if group.name in names]:
+        state.concerned[topic].discard(group.name)
+        if not state.concerned[topic]:
+            del state.concerned[topic]
+            state.is_watch_due = True

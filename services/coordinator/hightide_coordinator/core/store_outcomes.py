@@ -1,0 +1,117 @@
+"""What became of a store, and what ZooKeeper says of a group that is read again (C4, C5)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.effects import AnswerDelete, CloseConnection, ReadGroup
+from hightide_coordinator.core.events import GroupRead, StoreCommitted, StoreRefused, StoreUnknown
+from hightide_coordinator.core.group import Group, GroupState, StoreInFlight
+from hightide_coordinator.core.group_changes import backoff_ms, fail_attempt, note_change
+from hightide_coordinator.core.placement import place, place_all, set_owner
+from hightide_coordinator.core.registration import StoredGroup
+from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.store_building import answer_commits, forget_group
+from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
+
+__all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
+
+
+def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
+    """All of it is durable: members may be told, and callers answered."""
+    group = state.stores.pop(event.store_id)
+    store = group.store
+    assert store is not None, group.name
+    group.store = None
+    group.store_failures = 0
+    group.store_not_before_ms = 0
+    state.look_at(group)
+    if store.deletes:
+        _deleted(state, group, store)
+        return
+    group.is_stored = True
+    for name, committed in store.offsets.items():
+        if name in group.voided:
+            continue  # The topic was deleted while this was on its way.
+        if committed is None:
+            group.offsets.pop(name, None)
+        else:
+            group.offsets[name] = committed
+            state.concern(group, name.topic)
+    for name, owner in store.owners.items():
+        if name not in group.voided:
+            set_owner(group, name, owner)
+        group.renewed.discard(name)
+        place(group, name)
+    for name in store.offsets:
+        if name in group.steps:
+            place(group, name)
+    answer_commits(state, store.commits)
+    for connection_id in store.farewells:
+        state.do(CloseConnection(connection_id))
+
+
+def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
+    for name in tuple(group.owners):
+        set_owner(group, name, None)
+    group.offsets.clear()
+    group.is_stored = False
+    for request in store.deletes:
+        state.do(AnswerDelete(request.request_id))
+    if group.members or group.commits:
+        place_all(group, group.target)
+    else:
+        del state.due_groups[group.name]
+        forget_group(state, group)
+
+
+def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> None:
+    """Nobody knows what is written: what was to be is kept, and the group is read again before anything."""
+    group = state.stores.pop(event.store_id)
+    store = group.store
+    assert store is not None, group.name
+    group.store = None
+    group.is_reading = True
+    group.store_failures += 1
+    group.store_not_before_ms = state.now_ms + backoff_ms(state, group.store_failures)
+    for name, told in store.positions.items():
+        later = group.positions.get(name)
+        if name not in group.voided and (later is None or later.offset < told.offset):
+            group.positions[name] = told
+    if group.positions and not group.positions_due_ms:
+        group.positions_due_ms = state.now_ms
+    group.commits = store.commits + group.commits
+    group.deletes = store.deletes + group.deletes
+    group.farewells = store.farewells + group.farewells
+    state.do(ReadGroup(group.name))
+    if store.owners and group.members:
+        is_refused = isinstance(event, StoreRefused)
+        what = "refused, a hand was there" if is_refused else "cut off by ZooKeeper, with an unknown outcome"
+        fail_attempt(state, group, f"the write of generation {group.generation} was {what}")
+    place_all(group, store.owners)
+    place_all(group, store.offsets)
+    state.look_at(group)
+
+
+def on_group_read(state: ShardState, event: GroupRead) -> None:
+    """Believe ZooKeeper. Whoever reads what is not its own there is stopped, and it is given out again."""
+    group = state.groups.get(event.group)
+    if group is None or not group.is_reading:
+        return
+    group.is_reading = False
+    group.is_stored = event.stored is not None
+    stored = event.stored or StoredGroup()
+    offsets, void_offsets = valid_offsets(state, stored)
+    owners, void_owners = valid_owners(state, stored)
+    group.offsets = offsets
+    for name in offsets:
+        state.concern(group, name.topic)
+    group.voided = dict.fromkeys((*void_offsets, *void_owners))
+    differing = [name for name in {**group.owners, **owners} if group.owners.get(name) != owners.get(name)]
+    for name in differing:
+        set_owner(group, name, owners.get(name))
+    group.generation = max(group.generation, stored.generation)
+    if differing or group.voided:
+        group.generation += 1
+    place_all(group, {**group.steps, **dict.fromkeys(differing)})
+    if differing and group.state is GroupState.STABLE:
+        note_change(state, group, "ZooKeeper says otherwise than this coordinator thought", is_urgent=True)
+    state.look_at(group)

@@ -1,0 +1,57 @@
+"""Which of what ZooKeeper holds about a group still counts: a deleted topic's, a removed partition's and a
+namesake's of before do not (§6)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+
+__all__ = ["valid_offsets", "valid_owners"]
+
+
+def valid_offsets(
+    state: ShardState, stored: StoredGroup
+) -> tuple[dict[TopicPartition, Committed], list[TopicPartition]]:
+    """The offsets that count, and where those stand that do not."""
+    valid: dict[TopicPartition, Committed] = {}
+    void: list[TopicPartition] = []
+    for name, committed in stored.offsets.items():
+        topic = state.topics.get(name.topic)
+        if topic is None or not _exists(topic, name) or not _counts(topic, name, committed):
+            void.append(name)
+        else:
+            valid[name] = committed
+    return valid, void
+
+
+def valid_owners(
+    state: ShardState, stored: StoredGroup
+) -> tuple[dict[TopicPartition, Owner], list[TopicPartition]]:
+    """The owners that count. One whose start offset is of another topic id owned that topic's partition."""
+    valid: dict[TopicPartition, Owner] = {}
+    void: list[TopicPartition] = []
+    for name, owner in stored.owners.items():
+        topic = state.topics.get(name.topic)
+        committed = stored.offsets.get(name)
+        if (
+            topic is None
+            or not _exists(topic, name)
+            or (committed is not None and not _counts(topic, name, committed))
+        ):
+            void.append(name)
+        else:
+            valid[name] = owner
+    return valid, void
+
+
+def _exists(topic: Topic, name: TopicPartition) -> bool:
+    return 0 <= name.partition < topic.partition_count
+
+
+def _counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
+    if committed.topic_id != topic.topic_id:
+        return False
+    # Where the epoch is not known (a first offset, a reset by hand) there is nothing to say against it.
+    first = topic.first_leader_epochs.get(name.partition, -1)
+    return committed.leader_epoch == -1 or committed.leader_epoch >= first

@@ -1,0 +1,134 @@
+"""Becoming the active coordinator of the shard, and not being it any more (§5, §10; C5)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.effects import Report, Resign
+from hightide_coordinator.core.events import CoordinatorSeen, Deposed, Elected
+from hightide_coordinator.core.group import Group, GroupState
+from hightide_coordinator.core.member import Member, identity_of
+from hightide_coordinator.core.membership import add_member
+from hightide_coordinator.core.placement import place, set_owner, start_reading
+from hightide_coordinator.core.registration import Owner, Registration, StoredGroup
+from hightide_coordinator.core.shard_state import Role, ShardState
+from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
+from hightide_coordinator.core.subscriptions import target_of_owners
+
+__all__ = ["on_coordinator_seen", "on_deposed", "on_elected", "resign"]
+
+SESSION_TIMEOUT_DEFAULT_MS = Registration(group="").session_timeout_ms
+"""Of a group whose znode does not say: it was written by hand."""
+
+
+def on_elected(state: ShardState, event: Elected) -> None:
+    """§5 coordinatorStartup with all that ZooKeeper holds; wait for the members that it tells of (§10)."""
+    if state.role is Role.ACTIVE:
+        resign(state, "it was elected again")
+    _forget(state)
+    state.role = Role.ACTIVE
+    state.active_elsewhere = None
+    state.coordinator_epoch = event.coordinator_epoch
+    state.topics = dict(event.topics)
+    state.brokers = event.brokers
+    for name, stored in event.groups.items():
+        _load(state, name, stored)
+    waiting = sum(1 for group in state.groups.values() if group.state is GroupState.RECOVERING)
+    state.do(
+        Report(
+            f"active in coordinator epoch {event.coordinator_epoch}: {len(state.groups)} groups, of which "
+            f"{waiting} wait for {state.member_count} members"
+        )
+    )
+
+
+def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
+    offsets, void_offsets = valid_offsets(state, stored)
+    owners, void_owners = valid_owners(state, stored)
+    group = Group(name, generation=stored.generation, offsets=offsets, is_stored=True)
+    group.reason = "this coordinator took over"
+    group.voided = dict.fromkeys((*void_offsets, *void_owners))
+    group.generation += bool(group.voided)
+    state.groups[name] = group
+    for key, owner in owners.items():
+        set_owner(group, key, owner)
+        state.concern(group, key.topic)
+    for key in offsets:
+        state.concern(group, key.topic)
+    timeout_ms = stored.session_timeout_ms or SESSION_TIMEOUT_DEFAULT_MS
+    timeout_ms = max(timeout_ms, state.limits.session_timeout_min_ms)
+    for owner in _latest_owners(group):
+        _expect(state, group, owner, timeout_ms)
+    group.target = target_of_owners(group)
+    for key in group.owners:
+        place(group, key)
+    if group.members:
+        group.state = GroupState.RECOVERING
+    state.look_at(group)
+
+
+def _latest_owners(group: Group) -> list[Owner]:
+    """One for each consumer. Two members with one identity: a store was cut off while one replaced the other;
+    the later generation is the one that lives."""
+    latest: dict[str, Owner] = {}
+    for owner in group.owners.values():
+        identity = identity_of(owner.consumer_id, owner.instance_id)
+        known = latest.get(identity)
+        if known is None or known.generation < owner.generation:
+            latest[identity] = owner
+    by_consumer = {owner.consumer_id: owner for owner in latest.values()}
+    by_member = {owner.member_id: owner for owner in by_consumer.values()}
+    return list(by_member.values())
+
+
+def _expect(state: ShardState, group: Group, owner: Owner, timeout_ms: int) -> None:
+    """It owns something, and has its session timeout to say that it is alive."""
+    member = Member(
+        group=group.name,
+        member_id=owner.member_id,
+        consumer_id=owner.consumer_id,
+        instance_id=owner.instance_id,
+        session_timeout_ms=timeout_ms,
+        registration=None,
+        heard_ms=state.now_ms,
+        away_until_ms=state.now_ms + timeout_ms,
+    )
+    add_member(state, group, member)
+    group.missing[member.member_id] = member
+    for key in group.owned[member.member_id]:
+        start_reading(group, key, member)
+    state.wheel.arm(member, member.away_until_ms)
+
+
+def on_coordinator_seen(state: ShardState, event: CoordinatorSeen) -> None:
+    """Whom refusals name."""
+    state.active_elsewhere = event.coordinator
+
+
+def on_deposed(state: ShardState, event: Deposed) -> None:
+    """§10 handleNewSession: another one was elected, or this one's session is over."""
+    resign(state, "it is not the active coordinator any more")
+
+
+def resign(state: ShardState, why: str) -> None:
+    """Forget everything; whatever is still on its way to ZooKeeper is fenced there (C5)."""
+    if state.role is Role.ACTIVE:
+        state.do(Report(f"resigned from coordinator epoch {state.coordinator_epoch}: {why}"))
+        state.do(Resign())
+    _forget(state)
+
+
+def _forget(state: ShardState) -> None:
+    state.role = Role.STANDBY
+    state.topics = {}
+    state.brokers = ()
+    state.groups = {}
+    state.connections = {}
+    state.member_count = 0
+    state.concerned = {}
+    state.pattern_groups = set()
+    state.is_watch_due = False
+    state.wheel.clear()
+    state.due_groups = {}
+    state.stores = {}
+    state.look_ups = {}
+    state.resets = {}
+    state.pings = {}

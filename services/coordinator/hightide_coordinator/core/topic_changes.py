@@ -1,0 +1,96 @@
+"""Topics come, go, grow and shrink (consumer coordinator §6)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.effects import WatchTopics
+from hightide_coordinator.core.events import TopicsChanged
+from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.group_changes import note_change
+from hightide_coordinator.core.placement import place, set_owner
+from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+
+__all__ = ["on_topics_changed", "watch_topics"]
+
+
+def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
+    """Only groups that a changed topic concerns are looked at: readers of it, and keepers of its offsets."""
+    changes = dict(event.topics)
+    if event.is_full:
+        changes.update(dict.fromkeys(name for name in state.topics if name not in changes))
+    for name, topic in changes.items():
+        before = state.topics.get(name)
+        if topic == before:
+            continue
+        if topic is None:
+            del state.topics[name]
+        else:
+            state.topics[name] = topic
+        if (before is None) != (topic is None):
+            _match_patterns(state, name, exists=topic is not None)
+        for group_name in tuple(state.concerned.get(name, ())):
+            _change(state, state.groups[group_name], name, before, topic)
+
+
+def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
+    for group_name in state.pattern_groups:
+        group = state.groups[group_name]
+        for interest in group.patterns.values():
+            if not exists:
+                interest.topics.discard(name)
+            elif interest.pattern.matches(name):
+                interest.topics.add(name)
+                state.concern(group, name)
+
+
+def _change(state: ShardState, group: Group, name: str, before: Topic | None, after: Topic | None) -> None:
+    is_same = before is not None and after is not None and before.topic_id == after.topic_id
+    void = [
+        key
+        for key in {**group.offsets, **group.owners, **group.positions, **group.found}
+        if key.topic == name and not (is_same and _goes_on(before, after, key))
+    ]
+    for key in void:
+        _void(group, key)
+    if void:
+        group.generation += 1  # Nobody is given it twice in one generation.
+        state.look_at(group)
+    if not group.members:
+        return
+    if before is None:
+        note_change(state, group, f"topic {name} was created")
+    elif after is None:
+        note_change(state, group, f"topic {name} was deleted")
+    elif not is_same:
+        note_change(state, group, f"topic {name} was deleted and created again")
+    elif void or before.partition_count != after.partition_count:
+        numbers = f"from {before.partition_count} to {after.partition_count}"
+        note_change(state, group, f"the partitions of topic {name} changed {numbers}")
+
+
+def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> bool:
+    """Whether it is the same partition as before: still there, and not removed and added in between."""
+    assert before is not None
+    assert after is not None
+    number = key.partition
+    first = after.first_leader_epochs.get(number, 0)
+    return number < after.partition_count and first == before.first_leader_epochs.get(number, 0)
+
+
+def _void(group: Group, key: TopicPartition) -> None:
+    """What was committed and owned is of a partition that is no more; who still reads it is stopped."""
+    set_owner(group, key, None)
+    group.offsets.pop(key, None)
+    group.positions.pop(key, None)
+    group.found.pop(key, None)
+    group.voided[key] = None
+    if group.store is not None:
+        group.store.positions.pop(key, None)
+    place(group, key)
+
+
+def watch_topics(state: ShardState) -> None:
+    """Tell the shell which topics concern any group, where that has changed."""
+    if state.is_watch_due:
+        state.is_watch_due = False
+        state.do(WatchTopics(frozenset(state.concerned)))
