@@ -1,21 +1,31 @@
 """A group's lag as a table, as one line, and as JSON."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hightide_cli.lag_watch import LagLine, LagPace
+from hightide_cli.lag_watch import LagPace
 from hightide_cli.rendering import Json, table
 from hightide_cli.sizes import duration_text
+
+if TYPE_CHECKING:
+    from hightide import PartitionLag
 
 _HEADINGS = ("topic", "partition", "committed", "end", "lag", "consumer")
 
 
-def lag_table(lines: Sequence[LagLine]) -> str:
+def lag_table(lines: Sequence["PartitionLag"]) -> str:
     """One row a partition; what is not committed, or not owned, is `-`."""
     rows = [
         (line.partition.topic, line.partition.partition, line.committed, line.end, line.lag, line.owner)
         for line in lines
     ]
     return table(_HEADINGS, rows)
+
+
+def furthest_behind(lines: Sequence["PartitionLag"], count: int) -> list["PartitionLag"]:
+    """Return so many partitions that lag most, in their order: not all have room on a screen."""
+    chosen = sorted(range(len(lines)), key=lambda at: -(lines[at].lag or 0))[:count]
+    return [lines[at] for at in sorted(chosen)]
 
 
 def lag_sentence(pace: LagPace) -> str:
@@ -30,12 +40,14 @@ def lag_sentence(pace: LagPace) -> str:
             parts.append(f"{duration_text(pace.seconds_left)} left")
     if pace.uncommitted_count:
         parts.append(f"{pace.uncommitted_count} without a committed offset")
+    if pace.gone_count:
+        parts.append(f"{pace.gone_count} not there any more")
     if pace.unowned_count:
         parts.append(f"{pace.unowned_count} read by nobody")
     return ", ".join(parts)
 
 
-def lag_document(group: str, lines: Sequence[LagLine], pace: LagPace | None = None) -> dict[str, Json]:
+def lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace | None = None) -> dict[str, Json]:
     """The same as JSON. Called with a pace by `--watch`."""
     partitions: list[Json] = [
         {

@@ -6,28 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hightide import TopicPartition
+    from hightide import PartitionLag, TopicPartition
 
 # Offsets are committed in jumps, every few seconds: the pace is that of so many looks.
 LOOKS_REMEMBERED = 15
 # Where nothing was committed for so long, it is said.
 STALLED_AFTER_S = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class LagLine:
-    """One partition as a group sees it. `committed` is None where the group has committed nothing of it,
-    `owner` where nobody reads it."""
-
-    partition: "TopicPartition"
-    committed: int | None
-    end: int
-    owner: str | None = None
-
-    @property
-    def lag(self) -> int | None:
-        """How many records are not read yet; None where that depends on where the group will begin."""
-        return None if self.committed is None else max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +23,7 @@ class LagPace:
     partition_count: int
     uncommitted_count: int
     unowned_count: int
+    gone_count: int
     read_per_s: float | None
     written_per_s: float | None
     seconds_left: float | None
@@ -60,9 +45,13 @@ class LagHistory:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_REMEMBERED)
         self._moved_at_s: float | None = None
 
-    def look(self, at_s: float, lines: Sequence[LagLine]) -> LagPace:
+    def look(self, at_s: float, lines: Sequence["PartitionLag"]) -> LagPace:
         """Take one look at all partitions; `at_s` is a monotonic clock's."""
-        known = {line.partition: (line.committed, line.end) for line in lines if line.committed is not None}
+        known = {
+            line.partition: (line.committed, line.end)
+            for line in lines
+            if line.committed is not None and line.end is not None
+        }
         look = _Look(
             at_s,
             frozenset(known),
@@ -87,7 +76,8 @@ class LagHistory:
         return LagPace(
             lag=lag,
             partition_count=len(lines),
-            uncommitted_count=len(lines) - len(known),
+            uncommitted_count=sum(line.committed is None for line in lines),
+            gone_count=sum(line.end is None for line in lines),
             unowned_count=sum(line.owner is None for line in lines),
             read_per_s=read,
             written_per_s=written,

@@ -15,6 +15,7 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "topic": LazyCommand("hightide_cli.topic", "topic", "Create, change, delete, write, read topics."),
+    "group": LazyCommand("hightide_cli.group", "group", "Consumer groups: members, lag, offsets."),
     "reassign": LazyCommand("hightide_cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
