@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
+from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.broker_link import BrokerLink, LinkDuties
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from hightide_controller.core.events import Broker
-from hightide_controller.detector import ProcessWatcher
 
 __all__ = ["Fleet"]
 

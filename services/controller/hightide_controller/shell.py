@@ -21,6 +21,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
@@ -35,7 +36,6 @@ from hightide_controller.core.machine import step
 from hightide_controller.core.outbox import Delivery
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.detector import ProcessWatcher
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
 from hightide_controller.requests import Answer, RequestEvent, Requests
@@ -400,7 +400,7 @@ class Shell:
         if epoch is None:
             return None
         snapshot = await self.store.read_snapshot(self.admin_reader)
-        return ev.Elected(epoch.controller_epoch, epoch.version, snapshot, effect.cause)
+        return ev.Elected(epoch.epoch, epoch.version, snapshot, effect.cause)
 
     def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
         return convert.leader_and_isr_out(

@@ -11,10 +11,11 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from hightide_runtime import znodes
+from hightide_runtime.election import Election, Epoch, Holder, Seat
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
     BrokerZnode,
@@ -38,7 +39,6 @@ from hightide_runtime.zookeeper import (
     NotEmpty,
     Operation,
     SessionExpired,
-    SetData,
     Znode,
     ZooKeeperError,
     ZooKeeperRefused,
@@ -67,24 +67,23 @@ from hightide_controller.core.topic_rules import layout_fault
 from hightide_controller.core.writes import PartitionRemoved, StoreWrites, Write
 from hightide_controller.write_operations import change_operations, operations_of, topic_znode
 
-__all__ = ["ActiveController", "ControllerStore", "Epoch"]
+__all__ = ["ActiveController", "ControllerStore"]
 
 _log = logging.getLogger(__name__)
 
 _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
-_CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
 _REFUSED_PAUSE_S: Final = 1.0
 """Before the core hears of what ZooKeeper will never take, and tries it again."""
 _CREATE_ATTEMPTS: Final = 10
 _PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A controller epoch, and the zkVersion of /controller_epoch that goes with it."""
-
-    controller_epoch: int
-    version: int
+_SEAT: Final = Seat(
+    ControllerZnode.path(),
+    ControllerEpochZnode.path(),
+    lambda holder: ControllerZnode(holder.id, holder.host, holder.port, holder.epoch).encode(),
+    lambda data: Holder(*astuple(ControllerZnode.decode(data))),
+    lambda epoch: ControllerEpochZnode(epoch).encode(),
+    lambda data: ControllerEpochZnode.decode(data).controller_epoch,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,7 @@ class ControllerStore:
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
+        self._election = Election(session, _SEAT)
         self._parents_without_state: set[TopicPartition] = set()
         self._complaints: dict[str, str | None] = {}
         self._unreadable_topics: set[str] = set()
@@ -115,95 +115,22 @@ class ControllerStore:
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
-        path = ControllerZnode.path()
-        while True:
-            if await self._session.exists(path, watch=watch) is None:
-                return None
-            try:
-                found = await self._session.get(path)
-                return ActiveController(
-                    ControllerZnode.decode(found.data),
-                    found.version,
-                    found.ephemeral_owner == self._session.session_id,
-                )
-            except NoNode:
-                continue
-            except ZnodeGarbage as error:
-                _log.error("%s; whoever wrote it must take it away", error)
-                return ActiveController(ControllerZnode(-1, "unknown", 1, 0), found.version, is_mine=False)
+        standing = await self._election.standing(watch=watch)
+        if standing is None:
+            return None
+        holder = standing.holder
+        znode = ControllerZnode(holder.id, holder.host, holder.port, holder.epoch)
+        return ActiveController(znode, standing.version, standing.is_mine)
 
     async def elect(
         self, controller_id: int, host: str, port: int, stale_controller_epoch: int | None
     ) -> Epoch | None:
-        """Run the election once; None where somebody else was quicker, or is active.
-
-        One multi creates /controller and moves /controller_epoch on, so that there is no moment at which a
-        controller is elected under an old epoch. With `stale_controller_epoch`, the multi also deletes the
-        znode that a controller of that epoch left behind when its process died, because its session lives
-        on for a while. That is safe even if it was not dead: the multi holds only if /controller_epoch is
-        still the one that this controller was elected under (its zkVersion grows with each election, as the
-        czxid of /controller does), so at most one succeeds it, and from then on every write of the old one
-        fails its check of /controller_epoch, and brokers refuse its older epoch.
-        """
-        while True:
-            try:
-                return await self._elect_once(controller_id, host, port, stale_controller_epoch)
-            except _CONDITION_FAILED:
-                return None
-            except ConnectionLost as error:
-                if not error.outcome_unknown:
-                    raise
-                # The multi may have committed without our hearing of it: the znode's owner tells.
-                won = await self._won_unheard(controller_id)
-                if won is not None:
-                    return won
-
-    async def _elect_once(
-        self, controller_id: int, host: str, port: int, stale_controller_epoch: int | None
-    ) -> Epoch | None:
-        before = await self._read_epoch()
-        epoch = 1 if before is None else before.controller_epoch + 1
-        operations: list[Operation] = []
-        if stale_controller_epoch is not None:
-            standing = await self.read_controller()
-            if standing is not None:
-                if standing.znode.controller_epoch != stale_controller_epoch or before is None:
-                    return None
-                if before.controller_epoch != stale_controller_epoch:
-                    return None
-                operations.append(Delete(ControllerZnode.path(), standing.version))
-        mine = ControllerZnode(controller_id, host, port, epoch)
-        operations.append(Create(ControllerZnode.path(), mine.encode(), ephemeral=True))
-        moved = ControllerEpochZnode(epoch).encode()
-        path = ControllerEpochZnode.path()
-        operations.append(Create(path, moved) if before is None else SetData(path, moved, before.version))
-        versions = await self._session.multi(operations)
-        return Epoch(epoch, versions[-1])
-
-    async def _won_unheard(self, controller_id: int) -> Epoch | None:
-        standing = await self.read_controller()
-        if standing is None or not standing.is_mine or standing.znode.controller_id != controller_id:
-            return None
-        epoch = await self._read_epoch()
-        if epoch is None or epoch.controller_epoch != standing.znode.controller_epoch:
-            return None
-        return epoch
-
-    async def _read_epoch(self) -> Epoch | None:
-        try:
-            found = await self._session.get(ControllerEpochZnode.path())
-        except NoNode:
-            return None
-        return Epoch(ControllerEpochZnode.decode(found.data).controller_epoch, found.version)
+        """Run the election once; None where somebody else was quicker, or is active. See `Election.elect`."""
+        return await self._election.elect(Holder(controller_id, host, port), stale_controller_epoch)
 
     async def abdicate(self) -> None:
         """Take this process's own /controller away, so that somebody can be elected; none is no error."""
-        standing = await self.read_controller()
-        if standing is not None and standing.is_mine:
-            try:
-                await self._session.delete(ControllerZnode.path(), standing.version)
-            except _CONDITION_FAILED:
-                return
+        await self._election.abdicate()
 
     async def read_snapshot(self, admin: AdminReader) -> Snapshot:
         """Everything (V3 D.3), in as few round trips as there are thousands of znodes."""

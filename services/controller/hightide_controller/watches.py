@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
-from typing import Final
 
 from hightide_runtime import znodes
+from hightide_runtime.znode_reader import Reader
 from hightide_runtime.znodes import ControllerZnode, LeaderAndIsrZnode
 from hightide_runtime.zookeeper import (
     SessionState,
@@ -31,53 +30,7 @@ from hightide_controller.core.events import BrokersChanged, TopicsChanged
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.store import ActiveController, ControllerStore
 
-__all__ = ["Reader", "ZooKeeperWatches"]
-
-_log = logging.getLogger(__name__)
-
-_PAUSE_S: Final = 0.05
-
-
-class Reader:
-    """Reads one thing again each time it is marked; marks that come while it reads melt into one."""
-
-    def __init__(self, name: str, read: Callable[[], Awaitable[None]], connected: asyncio.Event) -> None:
-        self._read = read
-        self._connected = connected
-        self._marked = asyncio.Event()
-        self._name = name
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Begin."""
-        self._task = asyncio.create_task(self._run(), name=f"reader-{self._name}")
-
-    def mark(self) -> None:
-        """What it reads may have changed."""
-        self._marked.set()
-
-    async def close(self) -> None:
-        """Stop reading."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _run(self) -> None:
-        while True:
-            await self._marked.wait()
-            await self._connected.wait()
-            self._marked.clear()
-            try:
-                await self._read()
-            except ZooKeeperError as error:
-                _log.warning("reading ZooKeeper is tried again: %s", error)
-                self._marked.set()
-                await asyncio.sleep(_PAUSE_S)
-            except Exception:  # noqa: BLE001 - the top of a task
-                _log.exception("reading %s is tried again", self._name)
-                self._marked.set()
-                await asyncio.sleep(1.0)
+__all__ = ["ZooKeeperWatches"]
 
 
 class ZooKeeperWatches:

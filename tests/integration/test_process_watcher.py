@@ -1,4 +1,4 @@
-"""The detector on real processes: SIGKILL is noticed at once, SIGSTOP is no death."""
+"""The process watcher on real processes: SIGKILL is noticed at once, SIGSTOP is no death."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import socket
 import sys
 from pathlib import Path
 
-from hightide_controller.detector import ProcessWatcher, is_refused
 from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.process_watcher import ProcessWatcher, is_refused
 from hightide_runtime.system_clock import SystemClock
 from integration.controller_harness import paused, until
 
-SCRIPT = Path(__file__).with_name("controller_health_process.py")
+SCRIPT = Path(__file__).with_name("health_process.py")
 
 
 class Watched:

@@ -1,4 +1,4 @@
-"""A process that serves gRPC health on the port given, and nothing else; for tests of the detector."""
+"""A process that serves gRPC health on the port given, and nothing else; for tests of the process watcher."""
 
 import asyncio
 import sys
