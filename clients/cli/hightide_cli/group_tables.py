@@ -53,10 +53,7 @@ def description_text(group: "GroupDescription", lines: Sequence["PartitionLag"])
                 ("reason", group.reason or None),
                 ("generation", group.generation),
                 ("assignor", group.assignor or None),
-                (
-                    "coordinator",
-                    f"{group.coordinator_id} at {group.coordinator_address}, epoch {group.coordinator_epoch}",
-                ),
+                ("coordinator", coordinator),
                 ("rebalances", rebalances),
                 ("members", len(group.members)),
                 ("lag", sum(line.lag or 0 for line in lines)),
