@@ -35,6 +35,7 @@ def advance(state: ShardState, group: Group) -> None:
     send_orders(state, group)
     ask_for_starts(state, group)
     store_what_is_due(state, group)
+    send_orders(state, group)
     if group.state is GroupState.REBALANCING:
         _finish(state, group)
     _arm(state, group)

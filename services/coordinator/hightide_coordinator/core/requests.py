@@ -86,8 +86,8 @@ def _not_empty(state: ShardState, name: str, what: str) -> Refused | None:
 
 
 def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
-    """Now the reset can be judged, and is carried out unless it is to be validated only. A partition whose end
-    cannot be found is reset all the same: an operator may have to while its leader is away."""
+    """Now the reset can be judged, and is carried out unless it is to be validated only. A partition whose
+    end cannot be found is reset all the same: an operator may have to while its leader is away."""
     reset = state.resets.pop(event.look_up_id)
     refused = _not_empty(state, reset.group, "reset its offsets")
     group = state.groups.get(reset.group)
