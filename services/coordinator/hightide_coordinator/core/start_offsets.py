@@ -38,16 +38,19 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     group = state.look_ups.pop(event.look_up_id)
     asked = tuple(group.asked)
     group.asked.clear()
+    is_failed = False
     for name in asked:
         topic = state.topics.get(name.topic)
         found = event.found.get(name)
         if found is not None and topic is not None and found.topic_id == topic.topic_id:
             group.found[name] = found
-        elif topic is not None and name in group.target:
+        elif name in group.target:
             group.failed_partitions[name] = event.failed.get(name, "the answer is about another topic")
+            # What is gone is no failure, and is in the next target no more.
+            is_failed = is_failed or (topic is not None and name.partition < topic.partition_count)
     place_all(group, asked)
     state.look_at(group)
-    if group.failed_partitions:
+    if is_failed:
         name, why = next(iter(group.failed_partitions.items()))
         reason = (
             f"where to start cannot be found for {len(group.failed_partitions)} partitions, "

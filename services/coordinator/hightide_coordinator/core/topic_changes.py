@@ -45,9 +45,10 @@ def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
 
 def _change(state: ShardState, group: Group, name: str, before: Topic | None, after: Topic | None) -> None:
     is_same = before is not None and after is not None and before.topic_id == after.topic_id
+    under_way = {} if group.store is None else {**group.store.owners, **group.store.offsets}
     void = [
         key
-        for key in {**group.offsets, **group.owners, **group.positions, **group.found}
+        for key in {**group.offsets, **group.owners, **group.positions, **group.found, **under_way}
         if key.topic == name and not (is_same and _goes_on(before, after, key))
     ]
     for key in void:
