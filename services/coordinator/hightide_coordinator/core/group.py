@@ -222,6 +222,12 @@ class Group:
     last_rebalance_ms: int = 0
     armed_ms: int = NeverDue
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing would be lost with it, where it has no members."""
+        is_open = self.store is not None or self.is_reading
+        return not (is_open or self.is_stored or self.commits or self.deletes or self.farewells)
+
     def become(self, state: GroupState, reason: str = "") -> None:
         """Change the state; the reason stays where there is no new one."""
         if state is not self.state:

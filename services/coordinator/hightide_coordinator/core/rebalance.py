@@ -13,7 +13,7 @@ from hightide_coordinator.core.orders import send_orders
 from hightide_coordinator.core.placement import place
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.start_offsets import ask_for_starts
-from hightide_coordinator.core.store_building import store_what_is_due
+from hightide_coordinator.core.store_building import forget_group, store_what_is_due
 from hightide_coordinator.core.subscriptions import compute_target
 
 __all__ = ["advance"]
@@ -38,7 +38,10 @@ def advance(state: ShardState, group: Group) -> None:
     send_orders(state, group)
     if group.state is GroupState.REBALANCING:
         _finish(state, group)
-    _arm(state, group)
+    if not group.members and group.is_nothing:
+        forget_group(state, group)
+    else:
+        _arm(state, group)
 
 
 def _empty(group: Group) -> None:

@@ -92,14 +92,15 @@ def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
     refused = _not_empty(state, reset.group, "reset its offsets")
     group = state.groups.get(reset.group)
     if refused is None and group is None:
-        group, refused = _new_group(state, reset.group)
+        # A check leaves no group behind that was not there.
+        group, refused = (Group(reset.group), None) if reset.validate_only else _new_group(state, reset.group)
     if refused is not None or group is None:
         assert refused is not None
         refuse(state, reset.request_id, refused)
         return
     waiting = CommitWaiting(reset.request_id, "", reset.commits, is_reset=True, ends=event.found)
-    state.look_at(group)
     if not reset.validate_only:
+        state.look_at(group)
         group.commits.append(waiting)
         return
     outcomes = []

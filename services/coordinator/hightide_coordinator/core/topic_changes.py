@@ -51,6 +51,10 @@ def _change(state: ShardState, group: Group, name: str, before: Topic | None, af
         for key in {**group.offsets, **group.owners, **group.positions, **group.found, **under_way}
         if key.topic == name and not (is_same and _goes_on(before, after, key))
     ]
+    count = 0 if after is None else after.partition_count
+    for key in [key for key in group.target if key.topic == name and key.partition >= count]:
+        del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
+        place(group, key)
     for key in void:
         _void(group, key)
     if void:
