@@ -176,20 +176,20 @@ class World:
         registration = replace(Registration(GROUP, consumer_id), **fields)  # type: ignore[arg-type]
         return self.register(registration)
 
-    def register(self, registration: Registration) -> Consumer:
+    def register(self, registration: Registration, before: Consumer | None = None) -> Consumer:
         self._ids += 1
         consumer = Consumer(self, self._ids, registration)
+        if before is not None:
+            consumer.reading.update(before.reading)
+            consumer.positions.update(before.positions)
         self.consumers[self._ids] = consumer
         self.feed(ev.ConsumerRegistered(self._ids, registration, f"m{self._ids}", f"c{self._ids}"))
         return consumer
 
     def come_back(self, consumer: Consumer, **fields: object) -> Consumer:
         fields = {"member_id": consumer.member_id, "owned": consumer.owned(), **fields}
-        again = self.register(replace(consumer.registration, **fields))  # type: ignore[arg-type]
-        kept = {each.name for each in again.retained}
-        again.reading.update({name: start for name, start in consumer.reading.items() if name in kept})
-        again.positions.update(consumer.positions)
-        return again
+        registration = replace(consumer.registration, **fields)  # type: ignore[arg-type]
+        return self.register(registration, consumer)
 
     def lose(self, consumer: Consumer) -> None:
         self.feed(ev.ConnectionLost(consumer.connection_id))
@@ -245,6 +245,8 @@ class World:
                 consumer = self.consumers[effect.connection_id]
                 consumer.member_id, consumer.consumer_id = effect.member_id, effect.consumer_id
                 consumer.retained = effect.retained
+                kept = {each.name for each in effect.retained}
+                consumer.reading = {name: start for name, start in consumer.reading.items() if name in kept}
             case ef.SendStopFetcher() | ef.SendStartFetcher():
                 consumer = self.consumers[effect.connection_id]
                 consumer.orders.append(effect)

@@ -1,0 +1,178 @@
+"""§5, §10: a coordinator takes over what ZooKeeper holds, and waits for the members it tells of (C4, C5)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.group import GroupState
+from hightide_coordinator.core.machine import next_deadline_ms
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
+from unit.coordinator.core.group_world import Consumer, World, topic, tp
+
+ID = b"i" * 16
+
+
+def pair(**fields: object) -> tuple[World, Consumer, Consumer]:
+    world = World(topic(partitions=4))
+    first = world.join("a", session_timeout_ms=3_000, **fields)
+    second = world.join("b", session_timeout_ms=3_000)
+    world.run(100)
+    return world, first, second
+
+
+def test_a_coordinator_without_groups_waits_for_nothing() -> None:
+    assert next_deadline_ms(World().state) is None
+
+
+def test_when_all_owners_come_back_there_is_no_rebalance() -> None:
+    world, first, second = pair()
+    after = world.fail_over()
+    assert after.group_state is GroupState.RECOVERING
+    again = [back_at(after, each) for each in (first, second)]
+    after.run(5_000)
+    assert after.group_state is GroupState.STABLE
+    assert [each.orders for each in again] == [[], []]
+    assert after.describe().generation == world.describe().generation
+    assert [len(each.retained) for each in again] == [2, 2]
+    assert after.stores == []
+
+
+def back_at(world: World, consumer: Consumer, **fields: object) -> Consumer:
+    return world.come_back(consumer, seen_coordinator_epoch=1, **fields)
+
+
+def test_an_owner_that_does_not_come_back_within_its_session_timeout_is_dead() -> None:
+    world, first, _ = pair()
+    after = world.fail_over()
+    again = back_at(after, first)
+    after.run(2_900)
+    assert again.orders == []
+    after.run(300)
+    assert again.partitions == {0, 1, 2, 3}
+
+
+def test_new_consumers_wait_until_the_recovery_ends() -> None:
+    world, first, second = pair()
+    after = world.fail_over()
+    third = after.join("c")
+    back_at(after, first)
+    after.run(2_000)
+    assert third.orders == []
+    back_at(after, second)
+    after.run(100)
+    assert third.partitions
+    assert after.group_state is GroupState.STABLE
+
+
+def test_a_start_that_the_dead_coordinator_never_sent_is_sent_by_the_next() -> None:
+    world = World(topic(partitions=2))
+    world.stores_answer = False
+    consumer = world.join("a")
+    world.run(100)
+    world.write(world.stores[-1])
+    after = world.fail_over()
+    again = back_at(after, consumer)
+    after.run(200)
+    assert again.partitions == {0, 1}
+
+
+def test_members_commit_while_the_group_recovers() -> None:
+    world, first, _ = pair()
+    after = world.fail_over()
+    name = min(first.reading)
+    generation = world.owners["g"][name].generation
+    commit = ev.Commit(name, generation, 7)
+    (outcome,) = after.commit(commit, member_id=first.member_id)
+    assert outcome.refusal is None
+    assert after.committed(name.partition) == 7
+
+
+def test_a_static_members_new_process_takes_the_place_of_one_that_the_last_coordinator_knew() -> None:
+    world, first, second = pair(instance_id="i")
+    after = world.fail_over()
+    back_at(after, second)
+    again = after.join("a", instance_id="i", session_timeout_ms=3_000)
+    after.run(200)
+    assert again.partitions == first.partitions
+    assert after.group_state is GroupState.STABLE
+    assert {owner.member_id for owner in after.owners["g"].values()} == {again.member_id, second.member_id}
+
+
+def test_a_consumer_with_the_id_of_one_that_may_come_back_is_refused() -> None:
+    world, _, _ = pair()
+    after = world.fail_over()
+    taken = after.join("a")
+    assert taken.closed is not None
+    assert taken.closed.refusal is Refusal.CONSUMER_ID_TAKEN
+
+
+def test_what_is_owned_of_a_topic_that_is_gone_or_another_one_now_is_deleted() -> None:
+    owner = Owner("m", "c", "", 0, 3)
+    stored = StoredGroup(
+        generation=3,
+        session_timeout_ms=3_000,
+        owners={tp(0): owner, tp(0, "gone"): owner, tp(9): owner},
+        offsets={
+            tp(0): Committed(5, 0, b"o" * 16),
+            tp(1): Committed(6, 0, ID),
+            tp(0, "gone"): Committed(7, 0, ID),
+        },
+    )
+    world = World(topic(partitions=4), groups={"g": stored})
+    assert world.owners["g"] == {}
+    assert world.offsets["g"] == {tp(1): Committed(6, 0, ID)}
+    assert world.group_state is GroupState.EMPTY
+
+
+def test_an_offset_of_before_the_partitions_number_was_used_again_is_deleted() -> None:
+    reused = topic(partitions=1)
+    reused.first_leader_epochs[0] = 4
+    stored = StoredGroup(1, 3_000, {}, {tp(0): Committed(5, 3, ID)})
+    world = World(reused, groups={"g": stored})
+    assert world.offsets["g"] == {}
+
+
+def test_a_replacement_that_was_cut_off_halfway_is_finished() -> None:
+    old, new = Owner("m1", "c", "i", 0, 1), Owner("m2", "c", "i", 0, 2)
+    offsets = {tp(number): Committed(0, -1, ID) for number in range(2)}
+    stored = StoredGroup(2, 3_000, {tp(0): old, tp(1): new}, offsets)
+    world = World(topic(partitions=2), groups={"g": stored})
+    consumer = world.join("c", instance_id="i", member_id="m2")
+    world.run(300)
+    assert consumer.partitions == {0, 1}
+    assert {owner.member_id for owner in world.owners["g"].values()} == {"m2"}
+
+
+def test_a_deposed_coordinator_forgets_everything() -> None:
+    world, first, _ = pair()
+    world.feed(ev.Deposed())
+    assert world.all(ef.Resign)
+    assert next_deadline_ms(world.state) is None
+    world.feed(ev.PingAnswered(first.connection_id, 1, 1, 1))
+    assert first.closed is not None
+    assert first.closed.refusal is Refusal.NOT_COORDINATOR
+
+
+def test_answers_to_stores_of_an_earlier_term_change_nothing() -> None:
+    world = World()
+    world.stores_answer = False
+    consumer = world.join()
+    world.run(100)
+    (store,) = world.stores
+    world.feed(ev.Deposed())
+    world.epoch += 1
+    world.elect()
+    world.feed(ev.StoreCommitted(store.store_id))
+    world.run(1_000)
+    assert consumer.orders == []
+
+
+def test_a_group_of_which_nobody_owns_anything_is_empty_and_keeps_its_offsets() -> None:
+    stored = StoredGroup(7, 3_000, {}, {tp(0): Committed(5, 0, ID)})
+    world = World(groups={"g": stored})
+    assert world.group_state is GroupState.EMPTY
+    consumer = world.join()
+    world.run(100)
+    assert consumer.positions[tp(0)] == 5
+    assert world.describe().generation == 8

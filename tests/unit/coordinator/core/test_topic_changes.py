@@ -1,0 +1,148 @@
+"""§6: topics and partitions come and go, and groups follow (C6)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.group import GroupState
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.topic_partition import Topic
+from unit.coordinator.core.group_world import World, topic, tp
+
+OTHER = b"o" * 16
+
+
+def test_a_topic_that_grows_gives_its_new_partitions_out_and_stops_nobody() -> None:
+    world = World(topic(partitions=2))
+    first, second = world.join("a"), world.join("b")
+    world.run(100)
+    world.change_topics(topic(partitions=4))
+    world.run(100)
+    assert first.partitions | second.partitions == {0, 1, 2, 3}
+    assert world.all(ef.SendStopFetcher) == []
+
+
+def test_a_topic_may_be_named_before_it_exists() -> None:
+    world = World(topic())
+    consumer = world.join(topics={"later": 1})
+    world.run(100)
+    assert world.group_state is GroupState.STABLE
+    assert world.all(ef.WatchTopics)[-1].topics == {"later"}
+    world.change_topics(topic("later", 2, OTHER))
+    world.run(100)
+    assert set(consumer.reading) == {tp(0, "later"), tp(1, "later")}
+
+
+def test_a_pattern_takes_the_topics_that_match_it_wholly_now_and_later() -> None:
+    world = World(topic("flights-a", 1), topic("flights-ab", 1), topic("xflights-a", 1))
+    consumer = world.join(pattern="flights-.")
+    world.run(100)
+    assert {name.topic for name in consumer.reading} == {"flights-a"}
+    world.change_topics(topic("flights-b", 1, OTHER))
+    world.run(100)
+    assert {name.topic for name in consumer.reading} == {"flights-a", "flights-b"}
+    world.change_topics(gone=("flights-a",))
+    world.run(100)
+    assert {name.topic for name in consumer.reading} == {"flights-b"}
+
+
+def test_a_deleted_topics_partitions_are_stopped_and_its_offsets_deleted() -> None:
+    world = World(topic("t", 1), topic("u", 1, OTHER))
+    consumer = world.join(topics={"t": 1, "u": 1})
+    world.run(100)
+    world.change_topics(gone=("t",))
+    world.run(100)
+    assert set(consumer.reading) == {tp(0, "u")}
+    assert set(world.offsets["g"]) == set(world.owners["g"]) == {tp(0, "u")}
+
+
+def test_offsets_of_a_group_without_members_go_with_their_topic() -> None:
+    world = World(topic(partitions=1))
+    world.commit(ev.Commit(tp(0), 0, 5))
+    world.change_topics(gone=("t",))
+    assert world.offsets["g"] == {}
+
+
+def test_a_topic_that_was_deleted_and_created_again_begins_anew() -> None:
+    world = World(topic(partitions=1))
+    consumer = world.join()
+    world.run(100)
+    before = consumer.owned()
+    consumer.positions[tp(0)] = 50
+    world.change_topics(topic(partitions=1, topic_id=OTHER))
+    world.run(100)
+    (start,) = consumer.reading.values()
+    assert isinstance(start, ef.StartPartition)
+    assert (start.topic_id, start.offset) == (OTHER, 0)
+    stale = ev.Commit(tp(0), before[0].generation, 50)
+    (outcome,) = world.commit(stale, member_id=consumer.member_id)
+    assert outcome.refusal is Refusal.FENCED_GENERATION
+
+
+def test_removed_partitions_are_stopped_and_their_offsets_deleted() -> None:
+    world = World(topic(partitions=3))
+    consumer = world.join()
+    world.run(100)
+    world.change_topics(topic(partitions=2))
+    world.run(100)
+    assert consumer.partitions == {0, 1}
+    assert set(world.offsets["g"]) == {tp(0), tp(1)}
+
+
+def test_a_partition_whose_number_is_used_again_begins_anew() -> None:
+    world = World(topic(partitions=2))
+    consumer = world.join()
+    world.run(100)
+    consumer.commit(tp(1), 50)
+    world.change_topics(Topic("t", b"i" * 16, 2, {1: 3}))
+    world.run(100)
+    start = consumer.reading[tp(1)]
+    assert isinstance(start, ef.StartPartition)
+    assert start.offset == 0
+    assert consumer.reading[tp(0)].generation < start.generation
+
+
+def test_a_topic_that_goes_while_its_offset_is_being_written_leaves_nothing_behind() -> None:
+    world = World(topic(partitions=1))
+    consumer = world.join()
+    world.run(100)
+    world.stores_answer = False
+    world._ids += 1
+    generation = consumer.reading[tp(0)].generation
+    commits = (ev.Commit(tp(0), generation, 9),)
+    world.feed(ev.CommitRequested(world._ids, "g", consumer.member_id, commits))
+    world.change_topics(gone=("t",))
+    world.stores_answer = True
+    world.store()
+    world.run(200)
+    assert world.offsets["g"] == {}
+    assert consumer.reading == {}
+
+
+def test_a_full_list_of_topics_says_which_are_gone() -> None:
+    world = World(topic("t", 1), topic("u", 1, OTHER))
+    consumer = world.join(topics={"t": 1, "u": 1})
+    world.run(100)
+    world.feed(ev.TopicsChanged({"u": world.topics["u"]}, is_full=True))
+    world.run(100)
+    assert set(consumer.reading) == {tp(0, "u")}
+
+
+def test_what_changes_of_topics_that_nobody_reads_concerns_nobody() -> None:
+    world = World(topic())
+    world.join()
+    world.run(100)
+    count = len(world.log)
+    world.change_topics(topic("other", 8, OTHER))
+    assert len(world.log) == count
+
+
+def test_many_changes_of_topics_are_one_rebalance() -> None:
+    world = World(topic(partitions=1))
+    world.join(pattern=".*")
+    world.run(100)
+    for number in range(20):
+        world.change_topics(topic(f"t{number}", 1, OTHER))
+    world.run(200)
+    assert world.describe().rebalance_count == 2
+    assert len(world.owners["g"]) == 21
