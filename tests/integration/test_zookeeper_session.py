@@ -237,6 +237,21 @@ def test_ten_thousand_conditional_sets_and_reads_take_few_round_trips(zookeeper_
     with_session(zookeeper_hosts, test)
 
 
+def test_the_children_of_thousands_of_znodes_take_few_round_trips(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/t", b"")
+        paths = [f"/t/{number}" for number in range(2_500)]
+        creates = multis_of(([Create(path, b""), Create(f"{path}/x", b"")] for path in paths), None)
+        await asyncio.gather(*(session.submit_multi(multi) for multi in creates))
+        found = await session.multi_children(["/t", *paths, "/t/none", "/t/0/x"])
+        assert found.pop("/t") == sorted(path.rpartition("/")[2] for path in paths)
+        assert found.pop("/t/0/x") == []
+        assert found == {path: ["x"] for path in paths}
+        assert await session.multi_children([]) == {}
+
+    with_session(zookeeper_hosts, test)
+
+
 def test_a_stale_version_fails_its_own_multi_and_no_other(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession) -> None:
         await session.multi([Create("/a", b""), Create("/b", b"")])

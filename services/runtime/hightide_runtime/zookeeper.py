@@ -317,40 +317,36 @@ class ZooKeeperSession:
 
         Not one snapshot: each thousand is read at one moment, and they follow each other. No watches.
         """
+        found = {}
+        for path, result in await self._read_many(MultiReadRequest, paths):
+            found[path] = Znode(
+                path,
+                result.data,
+                result.version,
+                result.czxid,
+                result.ephemeral_owner,
+                result.children_count,
+            )
+        return found
+
+    async def multi_children(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """The names of the children of any number of znodes, sorted; as `multi_read`."""
+        return {path: sorted(names) for path, names in await self._read_many(MultiChildrenRequest, paths)}
+
+    async def _read_many(
+        self, kind: type[MultiReadRequest | MultiChildrenRequest], paths: Iterable[str]
+    ) -> list[tuple[str, Any]]:
+        """What each of these that exists answers, in their order."""
         pending = iter(paths)
         chunks = []
         while chunk := list(itertools.islice(pending, MAX_MULTI_OPERATIONS)):
-            request = MultiReadRequest(chunk, self._chroot)
-            chunks.append((chunk, self._submit(request, chunk[0], writes=False)))
-        found: dict[str, Znode] = {}
+            chunks.append((chunk, self._submit(kind(chunk, self._chroot), chunk[0], writes=False)))
+        found = []
         # Gathered, so that no reply is left behind with an error that nobody looked at.
         for (chunk, _), results in zip(chunks, await asyncio.gather(*(r for _, r in chunks)), strict=True):
             for path, result in zip(chunk, results, strict=True):
                 if not isinstance(result, OperationFailed):
-                    found[path] = Znode(
-                        path,
-                        result.data,
-                        result.version,
-                        result.czxid,
-                        result.ephemeral_owner,
-                        result.children_count,
-                    )
-                elif not isinstance(error := typed_error(result.error, path), NoNode):
-                    raise error
-        return found
-
-    async def multi_children(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        """The names of the children of any number of znodes, as `multi_read`; missing ones are absent."""
-        pending = iter(paths)
-        chunks = []
-        while chunk := list(itertools.islice(pending, MAX_MULTI_OPERATIONS)):
-            request = MultiChildrenRequest(chunk, self._chroot)
-            chunks.append((chunk, self._submit(request, chunk[0], writes=False)))
-        found: dict[str, list[str]] = {}
-        for (chunk, _), results in zip(chunks, await asyncio.gather(*(r for _, r in chunks)), strict=True):
-            for path, result in zip(chunk, results, strict=True):
-                if not isinstance(result, OperationFailed):
-                    found[path] = sorted(result)
+                    found.append((path, result))
                 elif not isinstance(error := typed_error(result.error, path), NoNode):
                     raise error
         return found

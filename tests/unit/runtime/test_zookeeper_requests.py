@@ -12,6 +12,7 @@ from hightide_runtime.zookeeper_operations import (
     multis_of,
 )
 from hightide_runtime.zookeeper_protocol import (
+    MultiChildrenRequest,
     MultiReadRequest,
     MultiRequest,
     OperationFailed,
@@ -87,6 +88,19 @@ def test_the_reply_to_a_multi_read_tells_what_is_there_and_what_is_not() -> None
     ]
 
 
+def test_the_reply_to_a_multi_read_of_children_tells_their_names_and_what_is_not_there() -> None:
+    header = struct.Struct("!iBi")
+    names = struct.pack("!i", 2) + struct.pack("!i", 1) + b"x" + struct.pack("!i", 2) + "\u00e9".encode()
+    missing = header.pack(-1, 0, -101) + struct.pack("!i", -101)
+    none = header.pack(8, 0, 0) + struct.pack("!i", 0)
+    reply = header.pack(8, 0, 0) + names + missing + none + header.pack(-1, 1, -1)
+    assert MultiChildrenRequest(["/a", "/b", "/c"]).deserialize(b"xx" + reply, 2) == [
+        ["x", "\u00e9"],
+        OperationFailed(-101),
+        [],
+    ]
+
+
 @given(st.lists(st.lists(operations, min_size=1, max_size=4), max_size=30), st.sampled_from([None, FENCE]))
 def test_packing_loses_nothing_and_keeps_the_order(
     groups: list[list[Operation]], fence: Check | None
@@ -96,6 +110,13 @@ def test_packing_loses_nothing_and_keeps_the_order(
     assert all(multi[:fences] == ([fence] if fence else []) for multi in multis)
     packed = [operation for multi in multis for operation in multi[fences:]]
     assert packed == [operation for group in groups for operation in group]
+
+
+def test_a_fence_of_several_operations_opens_every_multi() -> None:
+    fence: list[Operation] = [FENCE, SetData("/group", b"", 1)]
+    multis = multis_of(([SetData(f"/t/{i}", b"", 0)] for i in range(2_000)), fence)
+    assert [len(multi) for multi in multis] == [1_000, 1_000, 6]
+    assert all(multi[:2] == fence for multi in multis)
 
 
 def test_ten_thousand_sets_take_eleven_multis_of_at_most_a_thousand_each_with_the_fence() -> None:
