@@ -1,4 +1,4 @@
-"""The blocking consumer, in assign mode: the shell of `ConsumerCore` for threads."""
+"""The blocking consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for threads."""
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,12 +11,16 @@ from hightide.cluster import Cluster
 from hightide.consumer_core import ConsumerCore
 from hightide.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.driver import Driver, now_ms
-from hightide.errors import ClosedError, InternalError, InvalidArgumentError
+from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.fetch_position import Chunk
+from hightide.group_callbacks import AssignmentCallback, GroupCallbacks
+from hightide.group_operations import GroupOperations
+from hightide.group_seat import GroupSeat
+from hightide.group_settings import Assignor, group_settings_of, topic_streams
 from hightide.handout import Handout, gather
 from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
-from hightide.operations import Operation, Operations, run
+from hightide.operations import Operation, run
 from hightide.records import Record, TopicPartition
 from hightide.transport import Transport
 
@@ -33,13 +37,33 @@ class Consumer:
     """Reads committed records of the partitions that are assigned to it; for use by one thread at a time.
 
     Records of one partition come in offset order. Nothing connects before the first use.
+
+    With `group`, the group's coordinator shares the partitions of `topics` (a mapping says how many streams,
+    and so shares, of each), or of all topics that match the RE2 expression `pattern`, out among the consumers
+    of the group. With `auto_commit`, what was handed out is committed once the user has come back for more.
+    The callbacks are called with partitions, inside of poll(), an iteration or close(): `on_assign` before
+    the first record of them, `on_revoke` before they are given back, `on_lost` when they were given away
+    meanwhile (where it is not given, on_revoke is called). `instance_id` keeps the partitions of a process
+    that is restarted within its session timeout.
     """
 
     def __init__(
         self,
         bootstrap: str | Sequence[str] | None = None,
         *,
-        topics: Sequence[str] | str | None = None,
+        topics: Mapping[str, int] | Sequence[str] | str | None = None,
+        group: str | None = None,
+        pattern: str | None = None,
+        pattern_streams: int = 1,
+        consumer_id: str | None = None,
+        instance_id: str | None = None,
+        auto_commit: bool = True,
+        commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 10_000,
+        assignor: Assignor | None = None,
+        on_assign: AssignmentCallback | None = None,
+        on_revoke: AssignmentCallback | None = None,
+        on_lost: AssignmentCallback | None = None,
         offset_reset: OffsetReset = "earliest",
         fetch_max_bytes: int = 4 << 20,
         fetch_max_wait_ms: int = 500,
@@ -61,18 +85,39 @@ class Consumer:
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         self._bootstrap = bootstrap_addresses(bootstrap)
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        group_settings = group_settings_of(
+            group=group,
+            topics=topics,
+            pattern=pattern,
+            pattern_streams=pattern_streams,
+            consumer_id=consumer_id,
+            instance_id=instance_id,
+            auto_commit=auto_commit,
+            commit_interval_ms=commit_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            assignor=assignor,
+            offset_reset=offset_reset,
+            unavailable_timeout_ms=unavailable_timeout_ms,
+        )
+        callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
         self._changed = threading.Condition(threading.Lock())
         self._seen = LeadersSeen()
+        names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names)
         self._handout = Handout(self._core)
         self._transport = Transport(client_id)
-        self._driver = Driver(self._core, self._transport, self._changed, "hightide-consumer")
-        self._closed = False
+        self._seat: GroupSeat | None = None
+        if group_settings is not None:
+            self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout, self._changed)
+        driven = self._core if self._seat is None else self._seat.core
+        self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer")
+        self._is_closing = self._closed = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
         ones start as offset_reset says (earliest for "error")."""
+        if self._seat is not None:
+            raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
         with self._changed:
             self._check_open()
             self._handout.give_up()
@@ -81,22 +126,29 @@ class Consumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are assigned, sorted. With `topics`, known after the first use."""
+        """The partitions that are assigned, sorted. With `topics`, known after the first use; in a group,
+        those that are this consumer's just now."""
         self._wait_for_assignment()
         with self._changed:
+            if self._seat is not None:
+                return self._seat.core.ownership.assignment
             return tuple(sorted(self._core.positions))
 
     def __iter__(self) -> Iterator[Record]:
         """Every record, for ever: waits for new ones at the end. Errors as of poll()."""
         while True:
+            self._come_back()
             if not self._handout.has_records:
                 chunk = self._next_chunk(None)
                 assert chunk is not None, "without a timeout there is a chunk"
-                self._handout.begin(chunk)
+                self._begin(chunk)
             yield from self._handout.iterate()
 
     def read_to_end(self) -> Iterator[Record]:
-        """Every record up to the end offsets as they are when the iteration starts; then it stops."""
+        """Every record up to the end offsets as they are when the iteration starts; then it stops. Not in a
+        group, whose partitions come and go meanwhile."""
+        if self._seat is not None:
+            raise InvalidArgumentError("read_to_end() is not for consumers in a group; poll() and see lag()")
         self._wait_for_assignment()
         ends = self.end_offsets(self.assignment)
         waiting = {partition for partition, end in ends.items() if self.position(partition) < end}
@@ -106,7 +158,7 @@ class Consumer:
                 if not self._handout.has_records:
                     chunk = self._next_chunk(None)
                     assert chunk is not None, "without a timeout there is a chunk"
-                    self._handout.begin(chunk)
+                    self._begin(chunk)
                 partition = self._handout.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._handout.iterate():
@@ -124,15 +176,22 @@ class Consumer:
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """The next records; an empty list where none came in time. Raises BrokersUnavailableError,
         UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError,
-        ClosedError."""
+        ClosedError; in a group also CoordinatorUnavailableError, NoCommittedOffsetError, and the
+        coordinator's typed refusal of the registration."""
+        self._come_back()
         records: list[Record] = []
         timeout: float | None = timeout_s
         while len(records) < max_records:
             if not self._handout.has_records:
-                chunk = self._next_chunk(timeout)
+                chunk = self._next_chunk(timeout, is_more=bool(records))
                 if chunk is None:
                     break
-                self._handout.begin(chunk)
+                try:
+                    self._begin(chunk)
+                except CorruptBatchError:
+                    if records:
+                        break
+                    raise
             taken = self._handout.take(max_records - len(records))
             if not records and len(taken) == max_records:
                 return taken
@@ -143,6 +202,7 @@ class Consumer:
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value
         and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
+        self._come_back()
         with self._changed:
             self._handout.give_up()
         chunk = self._next_chunk(timeout_s)
@@ -153,33 +213,80 @@ class Consumer:
                 chunks = gather(self._core)
                 if self._core.wants_poll:
                     self._driver.poke()
-        batch = self._handout.as_arrow(chunks)
+        try:
+            batch = self._handout.as_arrow(chunks)
+        except CorruptBatchError:
+            with self._changed:
+                for each in reversed(chunks):
+                    self._core.put_back(each)
+            raise
         with self._changed:
             for each in chunks:
                 self._core.handed_out(each, each.next_offset)
         return batch
 
-    def _next_chunk(self, timeout_s: float | None) -> Chunk | None:
-        """Wait for the next batch. Raises what poll() documents."""
+    def _come_back(self) -> None:
+        if self._seat is not None:
+            self._check_open()
+            self._seat.come_back(self._driver)
+
+    def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> Chunk | None:
+        """Wait for the next batch; `is_more`: the user has some records already, so that callbacks have to
+        wait. Raises what poll() documents."""
         deadline_ms = None if timeout_s is None else now_ms() + timeout_s * 1000
-        with self._changed:
-            self._drive()
-            self._handout.settle()
-            while True:
-                self._check_open()
-                chunk = self._core.next_chunk()
-                if self._core.wants_poll:
-                    self._driver.poke()
-                if chunk is not None:
-                    return chunk
-                now = now_ms()
-                self._core.raise_errors(now)
-                if self._core.is_assigned and not self._core.positions:
-                    raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
-                if deadline_ms is not None and now >= deadline_ms:
-                    return None
-                left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
-                self._changed.wait(min(left_s, _CHECK_S))
+        while True:
+            with self._changed:
+                self._drive()
+                self._handout.settle()
+                has_event = self._seat is not None and self._seat.core.ownership.has_event
+                if is_more:
+                    # Errors have to wait too, or the records would be lost.
+                    return None if has_event else self._take()
+                if not has_event:
+                    chunk, is_over = self._wait_for_chunk(deadline_ms)
+                    if chunk is not None or is_over:
+                        return chunk
+            self._come_back()
+
+    def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[Chunk | None, bool]:
+        """The next batch, and whether the time is up; neither where the user is to be told something first.
+        Called with the lock."""
+        while True:
+            self._check_open()
+            chunk = self._take()
+            if chunk is not None:
+                return chunk, False
+            now = now_ms()
+            self._raise_errors(now)
+            if deadline_ms is not None and now >= deadline_ms:
+                return None, True
+            left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
+            self._changed.wait(min(left_s, _CHECK_S))
+            if self._seat is not None and self._seat.core.ownership.has_event:
+                return None, False
+
+    def _take(self) -> Chunk | None:
+        chunk = self._core.next_chunk() if self._seat is None else self._seat.take(now_ms())
+        if self._core.wants_poll:
+            self._driver.poke()
+        return chunk
+
+    def _begin(self, chunk: Chunk) -> None:
+        """Hand out this chunk's records next. One that cannot be read stays first in the queue, so that it is
+        not passed over before the user has sought beyond it."""
+        try:
+            self._handout.begin(chunk)
+        except CorruptBatchError:
+            with self._changed:
+                self._core.put_back(chunk)
+            raise
+
+    def _raise_errors(self, now: float) -> None:
+        self._core.raise_errors(now)
+        if self._seat is not None:
+            self._seat.core.membership.raise_errors(now)
+        elif self._core.is_assigned and not self._core.positions:
+            raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
 
     def _drive(self) -> None:
         self._check_open()
@@ -202,22 +309,36 @@ class Consumer:
                 self._changed.wait(_CHECK_S)
 
     def _reset(self, partitions: Iterable[TopicPartition], look_up: OffsetAt) -> None:
+        wanted = list(partitions)
         with self._changed:
             self._check_open()
             self._handout.give_up()
-            for partition in partitions:
+            for partition in wanted:
                 self._core.reset(partition, look_up)
             self._drive()
+        if self._seat is not None:
+            self._go_on_at({partition: self.position(partition) for partition in wanted})
+
+    def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group goes on where the user sought: with auto commit, that is committed at once."""
+        assert self._seat is not None, "in a group"
+        with self._changed:
+            for partition, offset in offsets.items():
+                self._seat.core.ownership.sought(partition, offset)
+        if self._seat.core.settings.auto_commit:
+            self.commit(offsets)
 
     def _run(self, make: Operation[T]) -> T:
         self._check_open()
         return run(make, self._transport)
 
-    def _operations(self) -> Operations:
-        return Operations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
+    def _operations(self) -> GroupOperations:
+        return GroupOperations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset. Raises NotAssignedError, InvalidArgumentError for a negative offset."""
+        """Read on from this offset; in a group with auto_commit, that is committed before it returns, and
+        else by the next commit(), also where it goes back. Raises NotAssignedError, InvalidArgumentError for
+        a negative offset."""
         if offset < 0:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         self._wait_for_assignment()
@@ -225,6 +346,8 @@ class Consumer:
             self._handout.give_up()
             self._core.seek(partition, offset)
             self._drive()
+        if self._seat is not None:
+            self._go_on_at({partition: offset})
 
     def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
         """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), else
@@ -287,15 +410,101 @@ class Consumer:
         """All partitions of a topic. Raises UnknownTopicError, BrokersUnavailableError."""
         return self._run(self._operations().partitions_for(topic))
 
-    def close(self) -> None:
-        """Stop fetching and let go of everything. Closing twice does nothing."""
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out, and fetch, nothing of these partitions until they are resumed; without arguments, of all
+        that are assigned. They stay this consumer's. Raises NotAssignedError."""
+        chosen = partitions or self.assignment
         with self._changed:
-            if self._closed:
+            self._handout.give_up()
+            for partition in chosen:
+                self._core.pause(partition)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with paused partitions; without arguments, with all of them. Raises NotAssignedError."""
+        with self._changed:
+            for partition in partitions or self._core.paused():
+                self._core.resume(partition)
+            self._drive()
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused, sorted."""
+        with self._changed:
+            return self._core.paused()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
+    ) -> dict[TopicPartition, int]:
+        """Write down how far this consumer has come, or these offsets (of the next record to read), with up
+        to 4,096 characters of `metadata`: durable when it returns what it wrote. Raises FencedGenerationError
+        for what belongs to another consumer by now, CommitGoesBackError, UnknownMemberError,
+        NotAssignedError, CoordinatorUnavailableError."""
+        seat = self._seated("commit()")
+        with self._changed:
+            self._check_open()
+            commits = seat.core.commits(offsets, metadata)
+            group, member_id = seat.core.settings.group, seat.core.membership.member_id
+        failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
+        done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
+        with self._changed:
+            seat.core.ownership.committed(done)
+        for error in failed.values():
+            raise error
+        return {TopicPartition(each.topic, each.partition): each.offset for each in done}
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """What the group has committed of these partitions, or of those that are assigned; None: nothing.
+        Raises CoordinatorUnavailableError."""
+        seat = self._seated("committed()")
+        wanted = self.assignment if partitions is None else tuple(partitions)
+        found = self._run(self._operations().offsets_of(seat.core.settings.group, wanted))
+        return {each: found[each].offset if each in found else None for each in wanted}
+
+    def _seated(self, what: str) -> GroupSeat:
+        if self._seat is None:
+            raise InvalidArgumentError(f"{what} is for consumers in a group; give group=")
+        return self._seat
+
+    @property
+    def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
+        """What each stream of this consumer was given by its group: `topics={"flights": 4}` makes four."""
+        seat = self._seated("streams")
+        with self._changed:
+            return seat.core.ownership.streams()
+
+    @property
+    def generations(self) -> Mapping[TopicPartition, int]:
+        """The group's generation in which each partition was given to this consumer: the fence of its
+        commits."""
+        seat = self._seated("generations")
+        with self._changed:
+            return seat.core.ownership.generations
+
+    @property
+    def consumer_id(self) -> str:
+        """This consumer's name in its group; empty before it is registered, unless it was given one."""
+        return self._seated("consumer_id").core.membership.consumer_id
+
+    def close(self) -> None:
+        """Stop fetching and let go of everything; in a group, settle and commit what was handed out (with
+        auto_commit), and leave at once. Closing twice does nothing."""
+        self._close(is_settled=True)
+
+    def _close(self, *, is_settled: bool) -> None:
+        with self._changed:
+            if self._closed or self._is_closing:
                 return
-            self._closed = True
-            self._changed.notify_all()
-        self._driver.stop()
-        self._transport.close()
+            self._is_closing = True
+        try:
+            if self._seat is not None:
+                self._seat.leave(self._driver, is_settled=is_settled)
+        finally:
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            self._driver.stop()
+            self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -303,4 +512,5 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # A record whose processing raised is in hand, and not settled: it is read again.
+        self._close(is_settled=kind is None)

@@ -145,6 +145,10 @@ class ConsumerCore:
         self.position_of(partition).is_paused = False
         self.released(partition)
 
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that the user has paused, sorted."""
+        return tuple(sorted(each for each, position in self.positions.items() if position.is_paused))
+
     def released(self, partition: TopicPartition) -> None:
         """The partition may not be held any more: what waits of it is handed out first."""
         position = self.positions.get(partition)

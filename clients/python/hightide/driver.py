@@ -70,6 +70,11 @@ class Driver:
         """Let the core be polled soon. Called from any thread."""
         self._inbox.put(None)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has started, and goes on."""
+        return self._thread is not None and self.failure is None and not self._stopping
+
     def stop(self) -> None:
         """End the thread; calls under way are dropped. Called once, without the lock."""
         self._stopping = True

@@ -1,13 +1,14 @@
 """A consumer in a group as its driver sees it: the `Membership` and the `ConsumerCore` as one core, and the
 commits that positions need between two Pings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from hightide.calls import Call, MessageCall, Method
 from hightide.consumer_core import ConsumerCore
-from hightide.errors import HightideError
+from hightide.errors import HightideError, InvalidArgumentError
+from hightide.fetch_position import Chunk
 from hightide.group_settings import GroupSettings
 from hightide.handout import Handout
 from hightide.membership import Membership, MembershipState
@@ -78,6 +79,36 @@ class GroupCore:
             self._committed(call, outcome)
         else:
             self.consumer.completed(call, outcome, now_ms)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the membership is over."""
+        return self.membership.state in (MembershipState.LEFT, MembershipState.REFUSED)
+
+    def came_back(self, now_ms: float) -> None:
+        """The user is back in one of the consumer's methods."""
+        if self.membership.is_suspended(now_ms):
+            self.ownership.interrupt()
+        self.ownership.came_back()
+
+    def take(self, now_ms: float) -> Chunk | None:
+        """The next chunk for the user, unless nothing may be handed out now."""
+        if self.membership.is_suspended(now_ms):
+            return None
+        chunk = self.consumer.next_chunk()
+        if chunk is not None:
+            self.ownership.took(chunk.partition)
+        return chunk
+
+    def commits(self, offsets: Mapping[TopicPartition, int] | None, metadata: str) -> list[OffsetCommit]:
+        """What the user commits: these offsets, or all that it has come to since. Raises NotAssignedError,
+        InvalidArgumentError."""
+        self.ownership.came_back()
+        wanted = self.ownership.uncommitted() if offsets is None else offsets
+        for partition, offset in wanted.items():
+            if offset < 0:
+                raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
+        return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
 
     def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
         """Commit what was settled, where Pings come more seldom than the user wants it committed."""

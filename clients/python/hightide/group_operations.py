@@ -149,6 +149,15 @@ class GroupOperations(Operations):
                 )
         return found
 
+    def offsets_of(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> Operation[dict[TopicPartition, CommittedOffset]]:
+        """As `group_offsets`; a group that does not exist yet has committed nothing."""
+        try:
+            return (yield from self.group_offsets(group, partitions))
+        except UnknownGroupError:
+            return {}
+
     # -- groups ----------------------------------------------------------------------------------------------
 
     def list_groups(self) -> Operation[list[GroupListing]]:
@@ -231,7 +240,10 @@ class GroupOperations(Operations):
         """Set committed offsets, each accepted or refused on its own; see `Admin.reset_offsets`."""
         if (to is None) is (shift_by is None):
             raise InvalidArgumentError("give either to= or shift_by=, and not both")
-        committed = yield from self._committed_or_nothing(group)
+        try:
+            committed = yield from self.group_offsets(group)
+        except UnknownGroupError:
+            committed = {}
         wanted = yield from self._chosen(committed, to, topics, partitions)
         firsts = yield from self.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = yield from self.list_offsets(dict.fromkeys(wanted, LATEST))
@@ -247,12 +259,6 @@ class GroupOperations(Operations):
             )
         yield from self._write(group, outcomes, validate_only)
         return [outcomes[each] for each in wanted]
-
-    def _committed_or_nothing(self, group: str) -> Operation[dict[TopicPartition, CommittedOffset]]:
-        try:
-            return (yield from self.group_offsets(group))
-        except UnknownGroupError:
-            return {}
 
     def _chosen(
         self,

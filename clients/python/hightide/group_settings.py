@@ -96,3 +96,46 @@ class GroupSettings:
             session_timeout_ms=self.session_timeout_ms,
             assignor=self.assignor,
         )
+
+
+def group_settings_of(
+    *,
+    group: str | None,
+    topics: Mapping[str, int] | Sequence[str] | str | None,
+    pattern: str | None,
+    pattern_streams: int,
+    consumer_id: str | None,
+    instance_id: str | None,
+    auto_commit: bool,
+    commit_interval_ms: int,
+    session_timeout_ms: int,
+    assignor: Assignor | None,
+    offset_reset: str,
+    unavailable_timeout_ms: int,
+) -> GroupSettings | None:
+    """The settings of a consumer that was given a group, None for one without. Raises InvalidArgumentError,
+    also where something is given that only means something in a group."""
+    if group is None:
+        for name, value in (
+            ("pattern", pattern),
+            ("consumer_id", consumer_id),
+            ("instance_id", instance_id),
+            ("assignor", assignor),
+        ):
+            if value is not None:
+                raise InvalidArgumentError(f"{name}={value!r} needs a group; give group= too")
+        return None
+    return GroupSettings(
+        group=group,
+        topics=topic_streams(topics),
+        pattern=pattern or "",
+        pattern_streams=pattern_streams,
+        consumer_id=consumer_id or "",
+        instance_id=instance_id or "",
+        auto_commit=auto_commit,
+        commit_interval_ms=commit_interval_ms,
+        session_timeout_ms=session_timeout_ms,
+        assignor=assignor or "",
+        offset_reset=offset_reset,
+        unavailable_timeout_ms=unavailable_timeout_ms,
+    )

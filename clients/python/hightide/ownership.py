@@ -20,7 +20,12 @@ from enum import Enum, auto
 from hightide.consumer_core import ConsumerCore
 from hightide.handout import Handout
 from hightide.records import TopicPartition
-from hightide.v1.coordinator_service_pb2 import ConsumedPosition, OwnedPartition, StartFetcher
+from hightide.v1.coordinator_service_pb2 import (
+    ConsumedPosition,
+    OffsetCommit,
+    OwnedPartition,
+    StartFetcher,
+)
 
 
 class Change(Enum):
@@ -217,11 +222,54 @@ class Ownership:
             owned.is_reset = True
             owned.settled = offset
 
-    def settle(self, partition: TopicPartition, offset: int) -> None:
-        """The user has committed an offset: what is below it is done."""
-        owned = self.owned.get(partition)
-        if owned is not None:
-            owned.settled = max(offset, owned.settled or 0)
+    def uncommitted(self) -> dict[TopicPartition, int]:
+        """How far the user has come in each partition, where that is not what is committed."""
+        found = {}
+        for partition, owned in self.owned.items():
+            position = self._core.positions[partition].position
+            if position is not None and (owned.is_reset or position != owned.told):
+                found[partition] = position
+        return found
+
+    def commit_of(self, partition: TopicPartition, offset: int, metadata: str) -> OffsetCommit:
+        """The user commits an offset. Raises NotAssignedError."""
+        self._core.position_of(partition)
+        owned = self.owned[partition]
+        return OffsetCommit(
+            topic=partition.topic,
+            partition=partition.partition,
+            generation=owned.generation,
+            offset=offset,
+            leader_epoch=self._core.leader_epoch_before(partition, offset),
+            metadata=metadata,
+            reset=owned.is_reset,
+        )
+
+    def committed(self, commits: Iterable[OffsetCommit]) -> None:
+        """These are durable; what the user committed is done."""
+        for commit in commits:
+            owned = self.owned.get(TopicPartition(commit.topic, commit.partition))
+            if owned is None or owned.generation != commit.generation:
+                continue
+            owned.told = commit.offset if commit.reset else max(owned.told, commit.offset)
+            if owned.settled is None or owned.settled < commit.offset:
+                owned.settled = commit.offset
+            owned.is_reset = owned.is_reset and not commit.reset
+
+    def farewell(self) -> list[AssignmentEvent]:
+        """What to tell a user who closes the consumer: what was lost before, then that all else is given
+        back."""
+        lost = [each for each, since in self._known.items() if self._generation_of(each) != since]
+        kept = [each for each in self._known if each not in lost]
+        self._known.clear()
+        events = [
+            AssignmentEvent(change, tuple(sorted(partitions)))
+            for change, partitions in ((Change.LOST, lost), (Change.REVOKED, kept))
+            if partitions
+        ]
+        for position in self._core.positions.values():
+            position.is_stopping = True
+        return events
 
     @property
     def has_event(self) -> bool:
@@ -283,6 +331,11 @@ class Ownership:
         for partition in self.assignment:
             found.setdefault(self.owned[partition].stream, []).append(partition)
         return {stream: tuple(partitions) for stream, partitions in sorted(found.items())}
+
+    @property
+    def generations(self) -> dict[TopicPartition, int]:
+        """Since which generation each partition is owned."""
+        return {partition: self.owned[partition].generation for partition in self.assignment}
 
     def settled_offset(self, partition: TopicPartition) -> int | None:
         """How far the user is done with a partition."""

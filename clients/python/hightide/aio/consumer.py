@@ -1,4 +1,4 @@
-"""The asyncio consumer, in assign mode: the shell of `ConsumerCore` for one event loop."""
+"""The asyncio consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for one event loop."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from hightide.addresses import bootstrap_addresses
 from hightide.aio.driver import Driver
+from hightide.aio.group_seat import GroupSeat
 from hightide.aio.running import run
 from hightide.cluster import Cluster
 from hightide.consumer_core import ConsumerCore
 from hightide.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.driver import now_ms
-from hightide.errors import ClosedError, InternalError, InvalidArgumentError
+from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.fetch_position import Chunk
+from hightide.group_callbacks import AssignmentCallback, GroupCallbacks
+from hightide.group_operations import GroupOperations
+from hightide.group_settings import Assignor, group_settings_of, topic_streams
 from hightide.handout import Handout, gather
 from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
-from hightide.operations import Operation, Operations
+from hightide.operations import Operation
 from hightide.records import Record, TopicPartition
 from hightide.transport import AioTransport
 
@@ -34,13 +38,34 @@ class Consumer:
     """Reads committed records of the partitions that are assigned to it; for one task at a time.
 
     Records of one partition come in offset order. Nothing connects before the first use.
+
+    With `group`, the group's coordinator shares the partitions of `topics` (a mapping says how many streams,
+    and so shares, of each), or of all topics that match the RE2 expression `pattern`, out among the consumers
+    of the group. With `auto_commit`, what was handed out is committed once the user has come back for more.
+    The callbacks, functions or coroutines, are called with partitions, inside of poll(), an iteration or
+    close(): `on_assign` before
+    the first record of them, `on_revoke` before they are given back, `on_lost` when they were given away
+    meanwhile (where it is not given, on_revoke is called). `instance_id` keeps the partitions of a process
+    that is restarted within its session timeout.
     """
 
     def __init__(
         self,
         bootstrap: str | Sequence[str] | None = None,
         *,
-        topics: Sequence[str] | str | None = None,
+        topics: Mapping[str, int] | Sequence[str] | str | None = None,
+        group: str | None = None,
+        pattern: str | None = None,
+        pattern_streams: int = 1,
+        consumer_id: str | None = None,
+        instance_id: str | None = None,
+        auto_commit: bool = True,
+        commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 10_000,
+        assignor: Assignor | None = None,
+        on_assign: AssignmentCallback | None = None,
+        on_revoke: AssignmentCallback | None = None,
+        on_lost: AssignmentCallback | None = None,
         offset_reset: OffsetReset = "earliest",
         fetch_max_bytes: int = 4 << 20,
         fetch_max_wait_ms: int = 500,
@@ -62,39 +87,67 @@ class Consumer:
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         self._bootstrap = bootstrap_addresses(bootstrap)
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        group_settings = group_settings_of(
+            group=group,
+            topics=topics,
+            pattern=pattern,
+            pattern_streams=pattern_streams,
+            consumer_id=consumer_id,
+            instance_id=instance_id,
+            auto_commit=auto_commit,
+            commit_interval_ms=commit_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            assignor=assignor,
+            offset_reset=offset_reset,
+            unavailable_timeout_ms=unavailable_timeout_ms,
+        )
+        callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
         self._seen = LeadersSeen()
+        names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names)
         self._handout = Handout(self._core)
         self._transport = AioTransport(client_id)
-        self._driver = Driver(self._core, self._transport, "hightide-aio-consumer")
-        self._closed = False
+        self._seat: GroupSeat | None = None
+        if group_settings is not None:
+            self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout)
+        driven = self._core if self._seat is None else self._seat.core
+        self._driver = Driver(driven, self._transport, "hightide-aio-consumer")
+        self._is_closing = self._closed = False
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
         ones start as offset_reset says (earliest for "error")."""
+        if self._seat is not None:
+            raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
         self._check_open()
         self._handout.give_up()
         self._core.assign(partitions)
         self._drive()
 
     async def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are assigned, sorted. With `topics`, known after the first use."""
+        """The partitions that are assigned, sorted. With `topics`, known after the first use; in a group,
+        those that are this consumer's just now."""
         await self._wait_for_assignment()
+        if self._seat is not None:
+            return self._seat.core.ownership.assignment
         return tuple(sorted(self._core.positions))
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Every record, for ever: waits for new ones at the end. Errors as of poll()."""
         while True:
+            await self._come_back()
             if not self._handout.has_records:
                 chunk = await self._next_chunk(None)
                 assert chunk is not None, "without a timeout there is a chunk"
-                self._handout.begin(chunk)
+                self._begin(chunk)
             for record in self._handout.iterate():
                 yield record
 
     async def read_to_end(self) -> AsyncIterator[Record]:
-        """Every record up to the end offsets as they are when the iteration starts; then it stops."""
+        """Every record up to the end offsets as they are when the iteration starts; then it stops. Not in a
+        group, whose partitions come and go meanwhile."""
+        if self._seat is not None:
+            raise InvalidArgumentError("read_to_end() is not for consumers in a group; poll() and see lag()")
         await self._wait_for_assignment()
         ends = await self.end_offsets(await self.assignment())
         waiting = {partition for partition, end in ends.items() if await self.position(partition) < end}
@@ -104,7 +157,7 @@ class Consumer:
                 if not self._handout.has_records:
                     chunk = await self._next_chunk(None)
                     assert chunk is not None, "without a timeout there is a chunk"
-                    self._handout.begin(chunk)
+                    self._begin(chunk)
                 partition = self._handout.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._handout.iterate():
@@ -122,15 +175,22 @@ class Consumer:
     async def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """The next records; an empty list where none came in time. Raises BrokersUnavailableError,
         UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError,
-        ClosedError."""
+        ClosedError; in a group also CoordinatorUnavailableError, NoCommittedOffsetError, and the
+        coordinator's typed refusal of the registration."""
+        await self._come_back()
         records: list[Record] = []
         timeout: float | None = timeout_s
         while len(records) < max_records:
             if not self._handout.has_records:
-                chunk = await self._next_chunk(timeout)
+                chunk = await self._next_chunk(timeout, is_more=bool(records))
                 if chunk is None:
                     break
-                self._handout.begin(chunk)
+                try:
+                    self._begin(chunk)
+                except CorruptBatchError:
+                    if records:
+                        break
+                    raise
             taken = self._handout.take(max_records - len(records))
             if not records and len(taken) == max_records:
                 return taken
@@ -141,6 +201,7 @@ class Consumer:
     async def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value
         and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
+        await self._come_back()
         self._handout.give_up()
         chunk = await self._next_chunk(timeout_s)
         chunks: list[Chunk] = []
@@ -149,31 +210,76 @@ class Consumer:
             chunks = gather(self._core)
             if self._core.wants_poll:
                 self._driver.poke()
-        batch = self._handout.as_arrow(chunks)
+        try:
+            batch = self._handout.as_arrow(chunks)
+        except CorruptBatchError:
+            for each in reversed(chunks):
+                self._core.put_back(each)
+            raise
         for each in chunks:
             self._core.handed_out(each, each.next_offset)
         return batch
 
-    async def _next_chunk(self, timeout_s: float | None) -> Chunk | None:
-        """Wait for the next batch. Raises what poll() documents."""
+    async def _come_back(self) -> None:
+        if self._seat is not None:
+            self._check_open()
+            await self._seat.come_back(self._driver)
+
+    async def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> Chunk | None:
+        """Wait for the next batch; `is_more`: the user has some records already, so that callbacks have to
+        wait. Raises what poll() documents."""
         deadline_ms = None if timeout_s is None else now_ms() + timeout_s * 1000
-        self._drive()
-        self._handout.settle()
+        while True:
+            self._drive()
+            self._handout.settle()
+            has_event = self._seat is not None and self._seat.core.ownership.has_event
+            if is_more:
+                # Errors have to wait too, or the records would be lost.
+                return None if has_event else self._take()
+            if not has_event:
+                chunk, is_over = await self._wait_for_chunk(deadline_ms)
+                if chunk is not None or is_over:
+                    return chunk
+            await self._come_back()
+
+    async def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[Chunk | None, bool]:
+        """The next batch, and whether the time is up; neither where the user is to be told something
+        first."""
         while True:
             self._check_open()
-            chunk = self._core.next_chunk()
-            if self._core.wants_poll:
-                self._driver.poke()
+            chunk = self._take()
             if chunk is not None:
-                return chunk
+                return chunk, False
             now = now_ms()
-            self._core.raise_errors(now)
-            if self._core.is_assigned and not self._core.positions:
-                raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
+            self._raise_errors(now)
             if deadline_ms is not None and now >= deadline_ms:
-                return None
+                return None, True
             left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
             await self._driver.changed(min(left_s, _CHECK_S))
+            if self._seat is not None and self._seat.core.ownership.has_event:
+                return None, False
+
+    def _take(self) -> Chunk | None:
+        chunk = self._core.next_chunk() if self._seat is None else self._seat.take(now_ms())
+        if self._core.wants_poll:
+            self._driver.poke()
+        return chunk
+
+    def _begin(self, chunk: Chunk) -> None:
+        """Hand out this chunk's records next. One that cannot be read stays first in the queue, so that it is
+        not passed over before the user has sought beyond it."""
+        try:
+            self._handout.begin(chunk)
+        except CorruptBatchError:
+            self._core.put_back(chunk)
+            raise
+
+    def _raise_errors(self, now: float) -> None:
+        self._core.raise_errors(now)
+        if self._seat is not None:
+            self._seat.core.membership.raise_errors(now)
+        elif self._core.is_assigned and not self._core.positions:
+            raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
 
     def _drive(self) -> None:
         self._check_open()
@@ -196,26 +302,41 @@ class Consumer:
 
     async def _reset(self, partitions: Iterable[TopicPartition], look_up: OffsetAt) -> None:
         self._check_open()
+        wanted = list(partitions)
         self._handout.give_up()
-        for partition in partitions:
+        for partition in wanted:
             self._core.reset(partition, look_up)
         self._drive()
+        if self._seat is not None:
+            await self._go_on_at({partition: await self.position(partition) for partition in wanted})
+
+    async def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group goes on where the user sought: with auto commit, that is committed at once."""
+        assert self._seat is not None, "in a group"
+        for partition, offset in offsets.items():
+            self._seat.core.ownership.sought(partition, offset)
+        if self._seat.core.settings.auto_commit:
+            await self.commit(offsets)
 
     async def _run(self, make: Operation[T]) -> T:
         self._check_open()
         return await run(make, self._transport)
 
-    def _operations(self) -> Operations:
-        return Operations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
+    def _operations(self) -> GroupOperations:
+        return GroupOperations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset. Raises NotAssignedError, InvalidArgumentError for a negative offset."""
+        """Read on from this offset; in a group with auto_commit, that is committed before it returns, and
+        else by the next commit(), also where it goes back. Raises NotAssignedError, InvalidArgumentError for
+        a negative offset."""
         if offset < 0:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         await self._wait_for_assignment()
         self._handout.give_up()
         self._core.seek(partition, offset)
         self._drive()
+        if self._seat is not None:
+            await self._go_on_at({partition: offset})
 
     async def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
         """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), else
@@ -276,13 +397,93 @@ class Consumer:
         """All partitions of a topic. Raises UnknownTopicError, BrokersUnavailableError."""
         return await self._run(self._operations().partitions_for(topic))
 
+    async def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out, and fetch, nothing of these partitions until they are resumed; without arguments, of all
+        that are assigned. They stay this consumer's. Raises NotAssignedError."""
+        chosen = partitions or await self.assignment()
+        self._handout.give_up()
+        for partition in chosen:
+            self._core.pause(partition)
+
+    async def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with paused partitions; without arguments, with all of them. Raises NotAssignedError."""
+        for partition in partitions or self._core.paused():
+            self._core.resume(partition)
+        self._drive()
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused, sorted."""
+        return self._core.paused()
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
+    ) -> dict[TopicPartition, int]:
+        """Write down how far this consumer has come, or these offsets (of the next record to read), with up
+        to 4,096 characters of `metadata`: durable when it returns what it wrote. Raises FencedGenerationError
+        for what belongs to another consumer by now, CommitGoesBackError, UnknownMemberError,
+        NotAssignedError, CoordinatorUnavailableError."""
+        seat = self._seated("commit()")
+        self._check_open()
+        commits = seat.core.commits(offsets, metadata)
+        group, member_id = seat.core.settings.group, seat.core.membership.member_id
+        failed = (
+            await self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
+        )
+        done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
+        seat.core.ownership.committed(done)
+        for error in failed.values():
+            raise error
+        return {TopicPartition(each.topic, each.partition): each.offset for each in done}
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """What the group has committed of these partitions, or of those that are assigned; None: nothing.
+        Raises CoordinatorUnavailableError."""
+        seat = self._seated("committed()")
+        wanted = await self.assignment() if partitions is None else tuple(partitions)
+        found = await self._run(self._operations().offsets_of(seat.core.settings.group, wanted))
+        return {each: found[each].offset if each in found else None for each in wanted}
+
+    def _seated(self, what: str) -> GroupSeat:
+        if self._seat is None:
+            raise InvalidArgumentError(f"{what} is for consumers in a group; give group=")
+        return self._seat
+
+    @property
+    def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
+        """What each stream of this consumer was given by its group: `topics={"flights": 4}` makes four."""
+        seat = self._seated("streams")
+        return seat.core.ownership.streams()
+
+    @property
+    def generations(self) -> Mapping[TopicPartition, int]:
+        """The group's generation in which each partition was given to this consumer: the fence of its
+        commits."""
+        seat = self._seated("generations")
+        return seat.core.ownership.generations
+
+    @property
+    def consumer_id(self) -> str:
+        """This consumer's name in its group; empty before it is registered, unless it was given one."""
+        return self._seated("consumer_id").core.membership.consumer_id
+
     async def close(self) -> None:
-        """Stop fetching and let go of everything. Closing twice does nothing."""
-        if self._closed:
+        """Stop fetching and let go of everything; in a group, settle and commit what was handed out (with
+        auto_commit), and leave at once. Closing twice does nothing."""
+        await self._close(is_settled=True)
+
+    async def _close(self, *, is_settled: bool) -> None:
+        if self._closed or self._is_closing:
             return
-        self._closed = True
-        await self._driver.stop()
-        await self._transport.close()
+        self._is_closing = True
+        try:
+            if self._seat is not None:
+                await self._seat.leave(self._driver, is_settled=is_settled)
+        finally:
+            self._closed = True
+            await self._driver.stop()
+            await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -290,4 +491,5 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        # A record whose processing raised is in hand, and not settled: it is read again.
+        await self._close(is_settled=kind is None)

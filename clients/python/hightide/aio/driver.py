@@ -52,6 +52,11 @@ class Driver:
             # The caller looks at its own deadline.
             return
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the task has started, and goes on."""
+        return self._task is not None and not self._task.done()
+
     async def stop(self) -> None:
         """End the task and drop the calls under way."""
         tasks = [*self._calls.values(), *((self._task,) if self._task is not None else ())]
@@ -119,6 +124,7 @@ class Driver:
         """Read a stream to its end. Raises HightideError."""
         stream = self._transport.open(call, call.encode())
         self._streams[call] = stream
+        self._poked.set()
         try:
             async for message in stream.messages():
                 self._core.completed(call, call.decode(message), now_ms())

@@ -1,0 +1,72 @@
+"""An asyncio consumer's seat in its group: as `hightide.group_seat`, on one loop and without a lock."""
+
+from collections.abc import Iterable
+from inspect import isawaitable
+from random import Random
+
+from hightide.aio.driver import Driver
+from hightide.consumer_core import ConsumerCore
+from hightide.driver import now_ms
+from hightide.fetch_position import Chunk
+from hightide.group_callbacks import GroupCallbacks
+from hightide.group_core import GroupCore
+from hightide.group_settings import GroupSettings
+from hightide.handout import Handout
+from hightide.membership import LEAVE_TIMEOUT_MS
+from hightide.ownership import AssignmentEvent
+
+# While the goodbye is under way, its end is looked for so often.
+_CHECK_S = 0.25
+
+
+class GroupSeat:
+    """One a consumer in a group."""
+
+    def __init__(
+        self, settings: GroupSettings, callbacks: GroupCallbacks, consumer: ConsumerCore, handout: Handout
+    ) -> None:
+        self._callbacks = callbacks
+        self.core = GroupCore(
+            settings, consumer, handout, Random(), tells_revoked=callbacks.on_revoke is not None
+        )
+
+    async def come_back(self, driver: Driver) -> None:
+        """The user is back: what it had is settled, and it is told what has come and gone. Called at the
+        start of whatever hands out records. Raises what the user's callbacks raise."""
+        while True:
+            self.core.came_back(now_ms())
+            event = self.core.ownership.next_event()
+            if self.core.ownership.stops:
+                driver.poke()
+            if event is None:
+                return
+            try:
+                await self._call_back([event])
+            finally:
+                self.core.ownership.told(event)
+                driver.poke()
+
+    async def _call_back(self, events: Iterable[AssignmentEvent]) -> None:
+        for event in events:
+            callback = self._callbacks.of(event)
+            result = None if callback is None else callback(event.partitions)
+            if isawaitable(result):
+                await result
+
+    def take(self, now: float) -> Chunk | None:
+        """The next chunk, unless nothing may be handed out now."""
+        return self.core.take(now)
+
+    async def leave(self, driver: Driver, *, is_settled: bool) -> None:
+        """Tell the user that all is given back, say goodbye, and wait until the coordinator has written the
+        final positions down, or the time is up. Raises what the callbacks raise."""
+        self.core.ownership.came_back(is_settled=is_settled)
+        try:
+            await self._call_back(self.core.ownership.farewell())
+        finally:
+            now = now_ms()
+            self.core.membership.leave(now)
+            end_ms = now + LEAVE_TIMEOUT_MS
+            driver.poke()
+            while not self.core.has_left and driver.is_running and now_ms() < end_ms:
+                await driver.changed(_CHECK_S)

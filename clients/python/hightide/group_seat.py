@@ -1,0 +1,86 @@
+"""A blocking consumer's seat in its group: what its user's thread does about it. `hightide.aio.group_seat`
+does the same on a loop."""
+
+import threading
+from random import Random
+
+from hightide.consumer_core import ConsumerCore
+from hightide.driver import Driver, now_ms
+from hightide.fetch_position import Chunk
+from hightide.group_callbacks import GroupCallbacks
+from hightide.group_core import GroupCore
+from hightide.group_settings import GroupSettings
+from hightide.handout import Handout
+from hightide.membership import LEAVE_TIMEOUT_MS
+from hightide.ownership import AssignmentEvent
+
+# While the goodbye is under way, its end is looked for so often.
+_CHECK_S = 0.25
+
+
+class GroupSeat:
+    """One a consumer in a group. `changed` is the consumer's lock."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        callbacks: GroupCallbacks,
+        consumer: ConsumerCore,
+        handout: Handout,
+        changed: threading.Condition,
+    ) -> None:
+        self._callbacks = callbacks
+        self._changed = changed
+        self.core = GroupCore(
+            settings, consumer, handout, Random(), tells_revoked=callbacks.on_revoke is not None
+        )
+
+    def come_back(self, driver: Driver) -> None:
+        """The user is back: what it had is settled, and it is told what has come and gone. Called without the
+        lock, at the start of whatever hands out records. Raises what the user's callbacks raise."""
+        while True:
+            with self._changed:
+                self.core.came_back(now_ms())
+                event = self.core.ownership.next_event()
+                if self.core.ownership.stops:
+                    driver.poke()
+            if event is None:
+                return
+            self._tell(event, driver)
+
+    def _tell(self, event: AssignmentEvent, driver: Driver) -> None:
+        callback = self._callbacks.of(event)
+        try:
+            if callback is not None:
+                callback(event.partitions)
+        finally:
+            with self._changed:
+                self.core.ownership.told(event)
+                driver.poke()
+
+    def take(self, now: float) -> Chunk | None:
+        """The next chunk, unless nothing may be handed out now. Called with the lock."""
+        return self.core.take(now)
+
+    def leave(self, driver: Driver, *, is_settled: bool) -> None:
+        """Tell the user that all is given back, say goodbye, and wait until the coordinator has written the
+        final positions down, or the time is up. Called without the lock. Raises what the callbacks raise."""
+        with self._changed:
+            self.core.ownership.came_back(is_settled=is_settled)
+            events = self.core.ownership.farewell()
+        try:
+            for event in events:
+                callback = self._callbacks.of(event)
+                if callback is not None:
+                    callback(event.partitions)
+        finally:
+            self._say_goodbye(driver)
+
+    def _say_goodbye(self, driver: Driver) -> None:
+        with self._changed:
+            now = now_ms()
+            self.core.membership.leave(now)
+            end_ms = now + LEAVE_TIMEOUT_MS
+            driver.poke()
+            while not self.core.has_left and driver.is_running and now_ms() < end_ms:
+                self._changed.wait(_CHECK_S)
