@@ -1,8 +1,9 @@
 """Waiting for a condition with a bound: the one place where tests let time pass."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,3 +24,19 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float) -> T:
             f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
         )
         pause.wait(_POLL_S)
+
+
+async def aio_wait_until(what: str, condition: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """`wait_until` on an event loop, for a condition that has to be awaited."""
+    deadline = time.monotonic() + timeout_s
+    pause = asyncio.Event()
+    while True:
+        answer = await condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, (
+            f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
+        )
+        asyncio.get_running_loop().call_later(_POLL_S, pause.set)
+        await pause.wait()
+        pause.clear()

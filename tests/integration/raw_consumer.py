@@ -1,224 +1,414 @@
-"""A consumer as raw messages on a real stream: what it is told is kept, what it answers is up to the test."""
+"""A consumer of a group that speaks RegisterConsumer with the bare stubs, and has manners only as it is told.
+
+One asyncio task reads its stream and answers each order as `manners` say; whatever else a consumer may do or
+leave undone, a test does by hand: `say` any message, `answer` an order that was held back, `drop` the stream.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, TypeAlias
 
 import grpc
+from adversary.raw_client import name_of
 from google.rpc import error_details_pb2
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from histories.waiting import aio_wait_until
 
-__all__ = ["RawConsumer", "Refused", "Start", "refusal_of"]
+SERVICE: Final = "hightide.v1.CoordinatorService"
+PATIENCE_S: Final = 20.0
 
-PATIENCE_S = 20.0
-#: (topic, partition) → (first offset to read, generation of the partition).
-Start = dict[tuple[str, int], tuple[int, int]]
-
-
-class Refused(Exception):
-    """The stream or the call ended with this error of the catalogue."""
-
-    def __init__(self, reason: str, message: str, metadata: dict[str, str]) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
-        self.metadata = metadata
+Place: TypeAlias = tuple[str, int]
+"""A topic and a partition."""
 
 
-def refusal_of(error: grpc.aio.AioRpcError) -> Refused:
-    """The reason, sentence and facts that came with an error."""
-    status = rpc_status.from_call(error)
-    info = error_details_pb2.ErrorInfo()
-    if status is not None and status.details:
-        status.details[0].Unpack(info)
-    return Refused(info.reason or error.code().name, error.details() or "", dict(info.metadata))
+class Manner(Enum):
+    """What a consumer does with an order."""
+
+    ANSWER = auto()
+    """It answers at once, and does what the order says."""
+    HOLD = auto()
+    """It does nothing: the test may have it answered later, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stream, or another call, ended: the status, and the reason of its ErrorInfo, "" without one."""
+
+    status: grpc.StatusCode
+    reason: str
+    message: str
+    metadata: Mapping[str, str]
+
+    @property
+    def is_typed_error(self) -> bool:
+        """Whether it says what is wrong in a code of the catalogue and a sentence."""
+        return (
+            self.status is not grpc.StatusCode.OK
+            and self.reason not in ("", "INTERNAL")
+            and " " in self.message
+        )
+
+
+class Ended(AssertionError):
+    """The stream ended while a test waited for something else."""
 
 
 class RawConsumer:
-    """One consumer of a group. It answers Pings by itself while `answers_pings`; the rest the test answers,
-    or `follow` does."""
+    """One consumer. For the event loop that it was made in.
 
-    def __init__(self, channel: grpc.aio.Channel, group: str, **registration: Any) -> None:
-        self._stub: Any = CoordinatorServiceStub(channel)
+    `topics` is a name, or names with their numbers of streams.
+    """
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        group: str,
+        topics: str | Mapping[str, int] = "",
+        *,
+        pattern: str = "",
+        consumer_id: str = "",
+        member_id: str = "",
+        instance_id: str = "",
+        session_timeout_ms: int = 10_000,
+        auto_commit: bool = False,
+        offset_reset: pb.OffsetReset.ValueType = pb.OFFSET_RESET_SMALLEST,
+        assignor: str = "",
+    ) -> None:
+        named = {topics: 1} if isinstance(topics, str) and topics else dict(topics or {})
         self.registration = pb.ConsumerRegistration(
-            **{"group": group, "session_timeout_ms": 10_000, "auto_commit": True, **registration}
+            group=group,
+            consumer_id=consumer_id,
+            member_id=member_id,
+            instance_id=instance_id,
+            topics=[pb.TopicStreams(topic=topic, streams=count) for topic, count in named.items()],
+            pattern=pattern,
+            auto_commit=auto_commit,
+            offset_reset=offset_reset,
+            session_timeout_ms=session_timeout_ms,
+            assignor=assignor,
         )
-        self.registered = pb.ConsumerRegistered()
-        self.coordinator_epoch = 0
-        self.generation = 0
-        self.answers_pings = True
-        self.pings = 0
-        self.reading: Start = {}
-        """What it was told to read, and not to stop."""
-        self.positions: dict[tuple[str, int], int] = {}
-        """What it answers to a Ping or a StopFetcher: how far it has come."""
-        self.orders: asyncio.Queue[pb.RegisterConsumerResponse] = asyncio.Queue()
-        """StopFetcher and StartFetcher, in their order, once `reading` follows them."""
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the stream has ended with OK; Refused where it ended with an error."""
-        self._given: dict[tuple[str, int], int] = {}
-        """The generation of each partition that it was ever told to read."""
+        """What it says first; a test may change it before it registers."""
+        self.seen_coordinator_epoch = 0
+        """The highest that it has seen; it tells it with its registration, and obeys no lower one."""
+        self.manners: dict[str, Manner] = {}
+        """What it does with "ping", "stop_fetcher" and "start_fetcher"; what is not named is answered."""
+        self.welcome: pb.ConsumerRegistered | None = None
+        self.orders: list[pb.RegisterConsumerResponse] = []
+        """All that came after the welcome, in order."""
+        self.held: list[pb.RegisterConsumerResponse] = []
+        """The orders that were not answered yet."""
+        self.owned: dict[Place, pb.StartPartition] = {}
+        """What it was told to read, and where to start."""
+        self.offsets: dict[Place, int] = {}
+        """How far it has read what it owns; goes out with auto commit."""
+        self.ending: Ending | None = None
+        self._stub: Any = CoordinatorServiceStub(channel)
         self._call: Any = None
-        self._task: asyncio.Task[None] | None = None
-        self._follows = True
+        self._reading: asyncio.Task[None] | None = None
+        self._moved = asyncio.Condition()
 
-    async def join(self, *, follow: bool = True) -> RawConsumer:
-        """Register, and wait for the answer. Raises Refused. `follow`: answer every order at once."""
-        self._follows = follow
-        if self.ended.done():
-            self.ended = asyncio.get_running_loop().create_future()
+    # ---- what it says
+
+    async def open(self, *, reads: bool = True) -> None:
+        """Send the registration and wait for nothing. Without `reads` it never looks at its stream, which
+        `ended` does in the end."""
         self._call = self._stub.RegisterConsumer()
-        await self.say(registration=self.registration)
-        async with asyncio.timeout(PATIENCE_S):
-            first = await self._read()
-        if first is None:
-            self.ended.result()
-            raise AssertionError("the stream ended before the registration was answered")
-        assert first.WhichOneof("message") == "registered", first
-        self._saw(first)
-        self.registered = first.registered
-        retained = {(owned.topic, owned.partition) for owned in first.registered.retained}
-        self.reading = {name: start for name, start in self.reading.items() if name in retained}
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    async def come_back(self, channel: grpc.aio.Channel) -> RawConsumer:
-        """Register again, as the same member, with what it reads."""
-        self._stub = CoordinatorServiceStub(channel)
-        self.registration.member_id = self.registered.member_id
-        self.registration.consumer_id = self.registered.consumer_id
-        del self.registration.owned[:]
-        for (topic, partition), (_, generation) in self.reading.items():
-            self.registration.owned.add(topic=topic, partition=partition, generation=generation)
-        return await self.join(follow=self._follows)
-
-    async def say(self, *, answering: pb.RegisterConsumerResponse | None = None, **message: Any) -> None:
-        """Send a message, with the fence of the order that it answers."""
-        fence = answering or pb.RegisterConsumerResponse()
-        await self._call.write(
+        await self._write(
             pb.RegisterConsumerRequest(
-                coordinator_epoch=fence.coordinator_epoch or self.coordinator_epoch,
-                generation=fence.generation,
-                sequence=fence.sequence,
-                **message,
+                coordinator_epoch=self.seen_coordinator_epoch, registration=self.registration
             )
         )
+        if reads:
+            self._read_on()
 
-    async def answer(self, order: pb.RegisterConsumerResponse) -> None:
-        """Answer an order as it should be."""
+    async def register(self) -> pb.ConsumerRegistered:
+        """Register, and wait for the welcome. Raises Ended where it is refused."""
+        await self.open()
+        await self.until("it is registered", lambda: self.welcome is not None)
+        assert self.welcome is not None
+        return self.welcome
+
+    async def say(self, message: pb.RegisterConsumerRequest) -> None:
+        """Send any message at all; nothing happens where the stream is at its end."""
+        await self._write(message)
+
+    async def answer(self, order: pb.RegisterConsumerResponse, **changes: int) -> None:
+        """Answer an order, and do what it says. `changes`: sequence, coordinator_epoch, generation."""
+        said = pb.RegisterConsumerRequest(
+            coordinator_epoch=changes.get("coordinator_epoch", order.coordinator_epoch),
+            generation=changes.get("generation", order.generation),
+            sequence=changes.get("sequence", order.sequence),
+        )
+        self.held = [each for each in self.held if each is not order]
         match order.WhichOneof("message"):
             case "ping":
-                await self.say(answering=order, ping=pb.PingAnswer(positions=self._told()))
+                said.ping.positions.extend(self.positions(self.owned))
+                said.ping.SetInParent()
             case "stop_fetcher":
-                names = [(owned.topic, owned.partition) for owned in order.stop_fetcher.partitions]
-                positions = self._told(names)
-                for name in names:
-                    self.positions.pop(name, None)
-                await self.say(answering=order, stop_fetcher=pb.StopFetcherAnswer(positions=positions))
-            case "start_fetcher":
-                await self.say(answering=order, start_fetcher=pb.StartFetcherAnswer())
-            case other:
-                raise AssertionError(f"{other} is no order")
+                lost = [(each.topic, each.partition) for each in order.stop_fetcher.partitions]
+                said.stop_fetcher.positions.extend(self.positions(lost))
+                said.stop_fetcher.SetInParent()
+                for place in lost:
+                    self.owned.pop(place, None)
+            case _:
+                said.start_fetcher.SetInParent()
+                for stream in order.start_fetcher.streams:
+                    for each in stream.partitions:
+                        self.owned[each.topic, each.partition] = each
+                        self.offsets[each.topic, each.partition] = each.offset
+        await self._write(said)
 
-    async def order(self) -> pb.RegisterConsumerResponse:
-        """The next StopFetcher or StartFetcher. Raises Refused where the stream ends first."""
-        waiting = asyncio.ensure_future(self.orders.get())
-        self.ended.add_done_callback(lambda _: waiting.cancel())
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                return await waiting
-        except asyncio.CancelledError:
-            if not self.ended.done():
-                raise
-            self.ended.result()
-            raise AssertionError("the stream ended without an order") from None
-
-    async def until_reading(self, *partitions: tuple[str, int]) -> None:
-        """Wait until it has been told to read exactly these."""
-        while set(self.reading) != set(partitions):
-            await self.order()
-
-    async def leave(self) -> None:
-        """Say goodbye with the final positions, and wait until the stream has ended with OK."""
-        positions = self._told()
-        await self.say(goodbye=pb.ConsumerGoodbye(positions=positions))
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.shield(self.ended)
-
-    async def end(self) -> Refused:
-        """Wait until the stream has ended with an error."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                await asyncio.wait([self.ended])
-        error = self.ended.exception() if self.ended.done() else None
-        assert isinstance(error, Refused), f"the stream did not end with an error: {self.ended}"
-        return error
-
-    def vanish(self) -> None:
-        """Break the stream, without a word."""
-        self._call.cancel()
-
-    def _told(self, names: list[tuple[str, int]] | None = None) -> list[pb.ConsumedPosition]:
+    def positions(self, places: Iterable[Place]) -> list[pb.ConsumedPosition]:
+        """Where it is in these partitions, as it says it; nothing without auto commit."""
+        if not self.registration.auto_commit:
+            return []
         return [
             pb.ConsumedPosition(
-                topic=name[0],
-                partition=name[1],
-                generation=self._given.get(name, 0),
-                offset=offset,
+                topic=place[0],
+                partition=place[1],
+                generation=self.owned[place].generation,
+                offset=self.offsets[place],
                 leader_epoch=-1,
             )
-            for name, offset in self.positions.items()
-            if names is None or name in names
+            for place in places
+            if place in self.owned and self.offsets[place] >= 0
         ]
 
-    async def _run(self) -> None:
-        while (message := await self._read()) is not None:
-            self._saw(message)
-            kind = message.WhichOneof("message")
-            if kind == "ping":
-                self.pings += 1
-                if self.answers_pings:
-                    await self.answer(message)
-                continue
-            if kind == "stop_fetcher":
-                for owned in message.stop_fetcher.partitions:
-                    self.reading.pop((owned.topic, owned.partition), None)
-            elif kind == "start_fetcher":
-                for stream in message.start_fetcher.streams:
-                    for start in stream.partitions:
-                        self.reading[start.topic, start.partition] = (start.offset, start.generation)
-                        self._given[start.topic, start.partition] = start.generation
-            if self._follows:
-                await self.answer(message)
-            self.orders.put_nowait(message)
+    async def leave(self) -> Ending:
+        """Say goodbye, with the final positions where they count, and wait for the end."""
+        goodbye = pb.ConsumerGoodbye(positions=self.positions(self.owned))
+        await self._write(pb.RegisterConsumerRequest(goodbye=goodbye))
+        return await self.ended()
 
-    async def _read(self) -> pb.RegisterConsumerResponse | None:
+    def drop(self) -> None:
+        """The stream breaks: nothing is said and nothing is heard any more."""
+        self._call.cancel()
+
+    def register_again_as(self) -> None:
+        """Let the next registration be that of the same consumer, with what it owns."""
+        assert self.welcome is not None, "it was registered"
+        self.registration.member_id = self.welcome.member_id
+        self.registration.consumer_id = self.welcome.consumer_id
+        del self.registration.owned[:]
+        self.registration.owned.extend(
+            pb.OwnedPartition(topic=each.topic, partition=each.partition, generation=each.generation)
+            for each in self.owned.values()
+        )
+        self.welcome = self.ending = None
+        self.orders, self.held = [], []
+
+    # ---- what it hears
+
+    async def until(self, what: str, is_so: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
+        """Wait until something is so, looked at after each message. Raises Ended where the stream ends first,
+        TimeoutError."""
+        async with self._moved:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._moved.wait_for(lambda: self.ending is not None or is_so())
+            except TimeoutError:
+                raise TimeoutError(f"not within {timeout_s:g} s: {what}; it has heard {self.kinds}") from None
+        if not is_so():
+            raise Ended(f"the stream ended before {what}: {self.ending}")
+
+    async def until_owns(self, *places: Place) -> None:
+        """Wait until it owns exactly these."""
+        await self.until(f"it owns {places}", lambda: set(self.owned) == set(places))
+
+    async def until_told(self, kind: str, count: int = 1) -> pb.RegisterConsumerResponse:
+        """The so-manieth order of a kind."""
+        await self.until(f"{count} of {kind}", lambda: self.kinds.count(kind) >= count)
+        return [order for order in self.orders if order.WhichOneof("message") == kind][count - 1]
+
+    async def ended(self, timeout_s: float = PATIENCE_S) -> Ending:
+        """How the stream ends. Reads it to its end where nobody did."""
+        self._read_on()
+        await self.until("it has ended", lambda: self.ending is not None, timeout_s)
+        assert self.ending is not None
+        return self.ending
+
+    @property
+    def kinds(self) -> list[str]:
+        """The orders that came, by name."""
+        return [order.WhichOneof("message") or "" for order in self.orders]
+
+    def _read_on(self) -> None:
+        if self._reading is None or (self._reading.done() and self.ending is None):
+            self._reading = asyncio.create_task(self._read(self._call))
+
+    async def _read(self, call: Any) -> None:
+        ending: Ending | None = None
         try:
-            message = await self._call.read()
+            while (message := await call.read()) is not grpc.aio.EOF:
+                await self._hear(message)
+            ending = Ending(await call.code(), "", "", {})
         except grpc.aio.AioRpcError as error:
-            self._end(refusal_of(error))
-            return None
-        if message is grpc.aio.EOF:
-            code = await self._call.code()
-            self._end(None if code is grpc.StatusCode.OK else Refused(code.name, "", {}))
-            return None
-        assert isinstance(message, pb.RegisterConsumerResponse)
-        return message
+            ending = ending_of(error)
+        except asyncio.CancelledError:
+            if not call.cancelled():
+                raise
+            ending = Ending(grpc.StatusCode.CANCELLED, "", "this consumer dropped its stream", {})
+        if call is self._call:
+            async with self._moved:
+                self.ending = ending
+                self._moved.notify_all()
 
-    def _end(self, error: Refused | None) -> None:
-        if self.ended.done():
-            return
-        if error is None:
-            self.ended.set_result(None)
+    async def _hear(self, message: pb.RegisterConsumerResponse) -> None:
+        self.seen_coordinator_epoch = max(self.seen_coordinator_epoch, message.coordinator_epoch)
+        kind = message.WhichOneof("message") or ""
+        if kind == "registered":
+            self.welcome = message.registered
+            retained = {(each.topic, each.partition) for each in message.registered.retained}
+            self.owned = {place: each for place, each in self.owned.items() if place in retained}
         else:
-            self.ended.set_exception(error)
-            self.ended.exception()  # Or asyncio complains where no test asks.
+            self.orders.append(message)
+            self.held.append(message)
+            if self.manners.get(kind, Manner.ANSWER) is Manner.ANSWER:
+                await self.answer(message)
+        async with self._moved:
+            self._moved.notify_all()
 
-    def _saw(self, message: pb.RegisterConsumerResponse) -> None:
-        assert message.coordinator_epoch >= self.coordinator_epoch, "a deposed coordinator still speaks"
-        self.coordinator_epoch = message.coordinator_epoch
-        self.generation = message.generation
+    async def _write(self, message: pb.RegisterConsumerRequest) -> None:
+        # How a stream ended is told by reading it. Not `call.write`: where the stream has ended meanwhile,
+        # that puts an INTERNAL of its own in the place of the coordinator's status.
+        with contextlib.suppress(grpc.aio.AioRpcError, cygrpc.InternalError):
+            await self._call.wait_for_connection()
+            if not self._call.done():
+                await self._call._cython_call.send_serialized_message(message.SerializeToString())
+
+    async def close(self) -> None:
+        """Let go of the stream without a word."""
+        if self._call is not None:
+            self._call.cancel()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
+
+def ending_of(error: grpc.aio.AioRpcError) -> Ending:
+    """What a failed call says."""
+    status = rpc_status.from_call(error)
+    info = error_details_pb2.ErrorInfo()
+    for detail in () if status is None else status.details:
+        if detail.Unpack(info):
+            break
+    return Ending(error.code(), info.reason, error.details() or "", dict(info.metadata))
+
+
+class RawGroups:
+    """The coordinator of a cluster as tests meet it: its consumers, which `close` lets go of, and its unary
+    calls."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channels: list[grpc.aio.Channel] = []
+        self._consumers: list[RawConsumer] = []
+        self._stub: Any = CoordinatorServiceStub(self.connection())
+
+    def connection(self) -> grpc.aio.Channel:
+        """A TCP connection of its own."""
+        channel = grpc.aio.insecure_channel(
+            self._address,
+            options=[("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)],
+        )
+        self._channels.append(channel)
+        return channel
+
+    def consumer(self, group: str, topics: str | Mapping[str, int] = "", **fields: Any) -> RawConsumer:
+        """A consumer that has not said anything yet, on a connection of its own unless told which."""
+        channel = fields.pop("channel", None) or self.connection()
+        consumer = RawConsumer(channel, group, topics, **fields)
+        self._consumers.append(consumer)
+        return consumer
+
+    async def first_words(self, message: pb.RegisterConsumerRequest | bytes) -> Ending:
+        """How a stream ends that begins with this."""
+        call: Any = self.connection().stream_stream(f"/{SERVICE}/RegisterConsumer")()
+        await call.write(message if isinstance(message, bytes) else message.SerializeToString())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+        except grpc.aio.AioRpcError as error:
+            return ending_of(error)
+        return Ending(await call.code(), "", "", {})
+
+    async def ask(self, method: str, request: Any, timeout_s: float = PATIENCE_S) -> Any:
+        """A unary call: its answer, or how it failed (Ending)."""
+        try:
+            return await getattr(self._stub, method)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            return ending_of(error)
+
+    async def commit(
+        self,
+        group: str,
+        place: Place,
+        offset: int,
+        *,
+        member_id: str = "",
+        generation: int = 0,
+        **fields: Any,
+    ) -> str:
+        """What becomes of one commit: OK where it is durable, else the reason, of the call or of it."""
+        commit = pb.OffsetCommit(
+            topic=place[0], partition=place[1], offset=offset, generation=generation,
+            **{"leader_epoch": -1, **fields},
+        )  # fmt: skip
+        request = pb.CommitOffsetsRequest(group=group, member_id=member_id, offsets=[commit])
+        answer = await self.ask("CommitOffsets", request)
+        if isinstance(answer, Ending):
+            return answer.reason
+        return name_of(answer.offsets[0].error_code)
+
+    async def committed(self, group: str) -> dict[Place, int]:
+        """All committed offsets of a group."""
+        answer = await self.ask("FetchOffsets", pb.FetchOffsetsRequest(group=group))
+        assert isinstance(answer, pb.FetchOffsetsResponse), answer
+        return {(each.topic, each.partition): each.offset for each in answer.offsets}
+
+    async def describe(self, group: str) -> pb.DescribeGroupResponse:
+        """Everything about a group."""
+        answer = await self.ask("DescribeGroup", pb.DescribeGroupRequest(group=group))
+        assert isinstance(answer, pb.DescribeGroupResponse), answer
+        return answer
+
+    async def until_group(
+        self, group: str, what: str, is_so: Callable[[pb.DescribeGroupResponse], object]
+    ) -> pb.DescribeGroupResponse:
+        """Ask for the description until something is so."""
+
+        async def ask() -> pb.DescribeGroupResponse | None:
+            answer = await self.ask("DescribeGroup", pb.DescribeGroupRequest(group=group))
+            is_told = isinstance(answer, pb.DescribeGroupResponse)
+            return answer if is_told and is_so(answer) else None
+
+        found = await aio_wait_until(f"group {group}: {what}", ask, PATIENCE_S)
+        assert found is not None
+        return found
+
+    async def close(self) -> None:
+        """Let go of all consumers and connections."""
+        await asyncio.gather(*(consumer.close() for consumer in self._consumers))
+        await asyncio.gather(*(channel.close() for channel in self._channels))
+
+
+def with_groups(address: str, story: Callable[[RawGroups], Awaitable[None]], timeout_s: float = 60.0) -> None:
+    """Run a story on an event loop of its own, and let go of everything after it."""
+
+    async def run() -> None:
+        groups = RawGroups(address)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await story(groups)
+        finally:
+            await groups.close()
+
+    asyncio.run(run())
