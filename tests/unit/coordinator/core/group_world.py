@@ -15,6 +15,7 @@ from hightide_coordinator.core.invariants import check
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import (
     Committed,
     OffsetReset,
@@ -55,6 +56,10 @@ class Consumer:
     open_orders: list[ef.SendStopFetcher | ef.SendStartFetcher] = field(default_factory=list)
     pings: list[tuple[int, int]] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def refusal(self) -> Refusal | None:
+        """Why its stream was ended; None: it stands, or was ended well."""
+        return None if self.closed is None else self.closed.refusal
 
     @property
     def partitions(self) -> set[int]:
@@ -311,7 +316,6 @@ class World:
         assert isinstance(description, GroupDescription), description
         return description
 
-    @property
     def group_state(self) -> GroupState:
         return self.describe().state
 

@@ -8,7 +8,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.mends import Mends
-from hightide_coordinator.core.registration import OffsetReset
+from hightide_coordinator.core.registration import Committed, OffsetReset
 from unit.coordinator.core.group_world import World, topic, tp
 
 
@@ -17,7 +17,7 @@ def test_a_lone_consumer_is_given_everything() -> None:
     consumer = world.join()
     world.run(100)
     assert consumer.partitions == {0, 1, 2, 3}
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
     assert world.describe().generation == 1
 
 
@@ -152,14 +152,14 @@ def test_what_cannot_start_holds_up_nothing_else() -> None:
     world.run(100)
     (look_up,) = world.look_ups
     id_of = world.topics["t"].topic_id
-    found = ef.Committed(3, -1, id_of)
+    found = Committed(3, -1, id_of)
     world.feed(ev.OffsetsLookedUp(look_up.look_up_id, {tp(0): found}, {tp(1): "leader 7 is away"}))
     assert consumer.partitions == {0}
     assert "leader 7 is away" in world.describe().reason
     world.look_ups_answer = True
     world.run(500)
     assert consumer.partitions == {0, 1}
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
 
 
 def changed_during_a_rebalance(mends: Mends | None = None) -> World:
@@ -167,7 +167,7 @@ def changed_during_a_rebalance(mends: Mends | None = None) -> World:
     world.stores_answer = False
     world.join("a")
     world.run(200)
-    assert world.group_state is GroupState.REBALANCING
+    assert world.group_state() is GroupState.REBALANCING
     world.join("b")
     world.stores_answer = True
     world.store()
@@ -191,7 +191,7 @@ def test_a_rebalance_that_changes_nothing_is_none() -> None:
     world.run(100)
     world.join("b")
     world.run(100)
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
     assert world.describe().generation == 1
     assert len(first.orders) == 1
 
@@ -239,12 +239,12 @@ def test_a_group_that_fails_too_often_says_so_and_goes_on_trying() -> None:
         world.run(600)
         failed = {tp(0): "leader 7 is away"}
         world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, {}, failed))
-    assert world.group_state is GroupState.FAILED
+    assert world.group_state() is GroupState.FAILED
     assert "leader 7 is away" in world.describe().reason
     assert [each for each in world.all(ef.Report) if each.is_warning]
     world.look_ups_answer = True
     world.run(10_000)
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
     assert consumer.partitions == {0}
 
 
@@ -254,11 +254,11 @@ def test_a_failed_group_is_tried_again_at_once_when_it_changes() -> None:
     world.join(session_timeout_ms=60_000)
     world.run(100)
     world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, {}, {tp(0): "away", tp(1): "away"}))
-    assert world.group_state is GroupState.FAILED
+    assert world.group_state() is GroupState.FAILED
     world.look_ups_answer = True
     world.join(session_timeout_ms=60_000)
     world.run(100)
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
 
 
 @pytest.mark.parametrize("event", [ev.StoreRefused, ev.StoreUnknown])
@@ -279,7 +279,7 @@ def test_a_store_that_failed_is_read_again_and_what_it_wanted_is_done(
     world.read()
     world.run(2_000)
     assert consumer.partitions == {0, 1, 2}
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
 
 
 def test_what_a_hand_took_away_is_stopped_and_given_out_again() -> None:
@@ -355,5 +355,5 @@ def test_the_stop_answers_of_a_rebalance_melt_into_few_stores() -> None:
         each.answer()
         world.run(1)
     assert len(world.stores) - before <= 2
-    assert world.group_state is GroupState.STABLE
+    assert world.group_state() is GroupState.STABLE
     assert {len(each.partitions) for each in world.consumers.values()} <= {2, 3}
