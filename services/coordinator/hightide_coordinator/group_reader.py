@@ -147,7 +147,15 @@ def _stored(parts: _Parts) -> StoredGroup:
 
 
 def _owner_of(znode: OwnerZnode) -> Owner:
-    return Owner(znode.member_id, znode.consumer_id, znode.instance_id, znode.stream, znode.generation)
+    return Owner(
+        member_id=znode.member_id,
+        consumer_id=znode.consumer_id,
+        instance_id=znode.instance_id,
+        stream=znode.stream,
+        generation=znode.generation,
+        topic_id=znode.topic_id,
+        first_leader_epoch=znode.first_leader_epoch,
+    )
 
 
 def _committed_of(znode: OffsetZnode) -> Committed:

@@ -120,7 +120,15 @@ def _write(
 
 
 def _owner_znode(owner: Owner) -> OwnerZnode:
-    return OwnerZnode(owner.member_id, owner.consumer_id, owner.instance_id, owner.stream, owner.generation)
+    return OwnerZnode(
+        member_id=owner.member_id,
+        consumer_id=owner.consumer_id,
+        instance_id=owner.instance_id,
+        stream=owner.stream,
+        generation=owner.generation,
+        topic_id=owner.topic_id,
+        first_leader_epoch=owner.first_leader_epoch,
+    )
 
 
 def _offset_znode(committed: Committed) -> OffsetZnode:

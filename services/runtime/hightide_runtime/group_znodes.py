@@ -176,6 +176,10 @@ class OwnerZnode:
     instance_id: str
     stream: int
     generation: int
+    topic_id: bytes = b""
+    """Of which topic of that name it is a partition; empty where a hand wrote it."""
+    first_leader_epoch: int = 0
+    """The leader epoch that the partition begins with, where its number was used before."""
 
     @staticmethod
     def parent(group: str) -> str:
@@ -198,6 +202,10 @@ class OwnerZnode:
         }
         if self.instance_id:
             content["instance_id"] = self.instance_id
+        if self.topic_id:
+            content["topic_id"] = self.topic_id.hex()
+        if self.first_leader_epoch:
+            content["first_leader_epoch"] = self.first_leader_epoch
         return dump(content)
 
     @classmethod
@@ -210,6 +218,8 @@ class OwnerZnode:
             fields.optional_text("instance_id"),
             fields.integer("stream"),
             fields.integer("generation", maximum=EPOCH_MAX),
+            topic_id_in(fields) if "topic_id" in fields.names else b"",
+            fields.integer("first_leader_epoch") if "first_leader_epoch" in fields.names else 0,
         )
 
 

@@ -217,6 +217,8 @@ class Report:
 
     message: str
     is_warning: bool = False
+    rebalanced_group: str = ""
+    """The group whose rebalance, or attempt at one, this says has ended: it is counted, and traced."""
 
 
 Effect: TypeAlias = (

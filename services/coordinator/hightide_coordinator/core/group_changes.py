@@ -52,7 +52,7 @@ def fail_attempt(state: ShardState, group: Group, reason: str) -> None:
         group.become(GroupState.FAILED)
     which = f"attempt {group.failures} to rebalance"
     message = f"group {group.name}: {which} failed, again in {pause_ms} ms: {reason}"
-    state.do(Report(message, is_warning=True))
+    state.do(Report(message, is_warning=True, rebalanced_group=group.name))
 
 
 def backoff_ms(state: ShardState, failures: int) -> int:

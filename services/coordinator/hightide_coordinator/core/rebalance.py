@@ -106,7 +106,7 @@ def _finish(state: ShardState, group: Group) -> None:
     _settle(state, group)
     group.become(GroupState.GATHERING if group.is_changed else GroupState.STABLE)
     message = f"group {group.name}: generation {group.generation} is complete, {len(group.members)} members, "
-    state.do(Report(message + f"after {group.last_rebalance_ms} ms"))
+    state.do(Report(message + f"after {group.last_rebalance_ms} ms", rebalanced_group=group.name))
 
 
 def _settle(state: ShardState, group: Group) -> None:
@@ -120,7 +120,7 @@ def _arm(state: ShardState, group: Group) -> None:
     """The earliest of all that the group waits for; it is looked at then."""
     if group.is_changed and group.members and group.state is not GroupState.RECOVERING:
         state.wheel.arm(group, group.gather_until_ms)
-    if group.retry_ms:
+    if group.retry_ms and group.state is not GroupState.RECOVERING:
         state.wheel.arm(group, group.retry_ms)
     if group.store is not None or group.is_reading:
         return  # It is looked at again when the answer comes.

@@ -78,6 +78,10 @@ class Owner:
     instance_id: str
     stream: int
     generation: int
+    topic_id: bytes = b""
+    """Of which topic of that name; empty: a hand wrote it."""
+    first_leader_epoch: int = 0
+    """Of which partition of that number: `Topic.first_leader_epochs`."""
 
 
 @dataclass(frozen=True, slots=True)

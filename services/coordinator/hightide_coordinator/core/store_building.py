@@ -44,7 +44,7 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
         store.farewells, group.farewells = group.farewells, []
     _void(group, store)
     if gives:
-        _give(group, store)
+        _give(state, group, store)
     _commit(state, group, store)
     if not store.owners and not store.offsets:
         _answer_at_once(state, store)
@@ -71,7 +71,7 @@ def _may_give(state: ShardState, group: Group) -> bool:
     return not group.open_stops or state.now_ms >= group.gives_not_before_ms
 
 
-def _give(group: Group, store: StoreInFlight) -> None:
+def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
     """Write down the next owners, and where those start that have nothing committed."""
     for name in tuple(group.gives):
         wanted = group.target.get(name)
@@ -82,8 +82,15 @@ def _give(group: Group, store: StoreInFlight) -> None:
         if heir is None:
             place(group, name)  # The member is gone; the next target knows.
             continue
+        topic = state.topics[name.topic]
         store.owners[name] = Owner(
-            heir.member_id, heir.consumer_id, heir.instance_id, wanted.stream, group.generation
+            member_id=heir.member_id,
+            consumer_id=heir.consumer_id,
+            instance_id=heir.instance_id,
+            stream=wanted.stream,
+            generation=group.generation,
+            topic_id=topic.topic_id,
+            first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
         )
         found = group.found.pop(name, None)
         if found is not None and name not in group.offsets and store.offsets.get(name) is None:
@@ -129,6 +136,7 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
             topic_id = state.topics[name.topic].topic_id
             committed = Committed(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
             explicit[name] = committed
+            state.concern(group, name.topic)
             told = store.offsets.get(name) or group.positions.get(name)
             if told is None or told.offset <= commit.offset or commit.is_reset or request.is_reset:
                 store.offsets[name] = committed

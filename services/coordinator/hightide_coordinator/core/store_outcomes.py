@@ -102,6 +102,9 @@ def on_group_read(state: ShardState, event: GroupRead) -> None:
     offsets, void_offsets = valid_offsets(state, stored)
     owners, void_owners = valid_owners(state, stored)
     group.offsets = offsets
+    for name, told in tuple(group.positions.items()):
+        if name in offsets and told.offset <= offsets[name].offset:
+            del group.positions[name]  # What was cut off has been done after all.
     for name in offsets:
         state.concern(group, name.topic)
     group.voided = dict.fromkeys((*void_offsets, *void_owners))

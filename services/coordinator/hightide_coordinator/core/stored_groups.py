@@ -28,21 +28,24 @@ def valid_offsets(
 def valid_owners(
     state: ShardState, stored: StoredGroup
 ) -> tuple[dict[TopicPartition, Owner], list[TopicPartition]]:
-    """The owners that count. One whose start offset is of another topic id owned that topic's partition."""
+    """The owners that count. One of another topic id, or of a partition that had this number before, owned
+    that; its members may be anywhere in it, and what they say of it must not be taken for this one."""
     valid: dict[TopicPartition, Owner] = {}
     void: list[TopicPartition] = []
     for name, owner in stored.owners.items():
         topic = state.topics.get(name.topic)
-        committed = stored.offsets.get(name)
-        if (
-            topic is None
-            or not _exists(topic, name)
-            or (committed is not None and not _counts(topic, name, committed))
-        ):
+        if topic is None or not _exists(topic, name) or not _is_owned(topic, name, owner):
             void.append(name)
         else:
             valid[name] = owner
     return valid, void
+
+
+def _is_owned(topic: Topic, name: TopicPartition, owner: Owner) -> bool:
+    if not owner.topic_id:
+        return True
+    first = topic.first_leader_epochs.get(name.partition, 0)
+    return owner.topic_id == topic.topic_id and owner.first_leader_epoch == first
 
 
 def _exists(topic: Topic, name: TopicPartition) -> bool:
