@@ -103,6 +103,20 @@ def test_an_election_that_was_won_unheard_is_taken_up(zookeeper_hosts: str) -> N
     with_active(zookeeper_hosts, test)
 
 
+def test_an_epoch_that_a_hand_takes_away_does_not_begin_anew(zookeeper_hosts: str) -> None:
+    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+        for epoch in (2, 3):
+            await store.abdicate()
+            assert await store.elect() == epoch
+        await hand.delete(CoordinatorEpochZnode.path(0, 1))
+        assert await store.store_group(store_of(store)) == StoreFenced(7)
+        # Consumers obey no lower epoch than they have seen.
+        await store.abdicate()
+        assert await store.elect() == 4
+
+    with_active(zookeeper_hosts, test)
+
+
 def test_the_number_of_shards_is_fixed_by_whoever_starts_first(zookeeper_hosts: str) -> None:
     async def run() -> None:
         async with connected(zookeeper_hosts) as session:

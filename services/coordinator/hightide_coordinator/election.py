@@ -14,18 +14,17 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.election import UNKNOWN_ID, Standing
-from hightide_runtime.process_watcher import ProcessWatcher
+from hightide_runtime.election import UNKNOWN_ID, Holder, Standing
 from hightide_runtime.znode_reader import Reader
 
 from hightide_coordinator.core.events import Elected, Endpoint
+from hightide_coordinator.peers import Peers
 from hightide_coordinator.store import CoordinatorStore
 
 __all__ = ["Candidacy", "CandidacyDuties", "Takeover"]
 
 _log = logging.getLogger(__name__)
 
-COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
 _SPREAD_AT_START_S: Final = 2.0
 """Within how long a process campaigns for a shard that nobody has coordinated since it started; the others of
 a cluster that starts do so meanwhile."""
@@ -42,9 +41,21 @@ class Takeover:
     cause: str
     """`process_died`, `session_ended` (the znode went), `vacant` (it never stood there)."""
     previous: Endpoint | None
+    broke_at_us: int
+    """When the stream to the process broke that is dead now; where no stream told, when it was noticed."""
     noticed_at_us: int
     elected_at_us: int
     loaded_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Noticed:
+    """Why a process campaigns; as in Takeover."""
+
+    cause: str
+    previous: Endpoint | None
+    broke_at_us: int
+    at_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class Candidacy:
         identity: Endpoint,
         clock: Clock,
         connected: asyncio.Event,
+        peers: Peers,
         duties: CandidacyDuties,
     ) -> None:
         self._store = store
@@ -82,11 +94,11 @@ class Candidacy:
         """Who stood there when it was last read."""
         self._dead: Standing | None = None
         """Whose process is dead, though it stands there."""
-        self._noticed: tuple[str, Endpoint | None, int] | None = None
-        """Why this process campaigns: cause, who was active before, when it was noticed."""
+        self._noticed: _Noticed | None = None
+        """Why this process campaigns."""
         self._lives = 0
         """Counts losses of the session, so that what was elected before one is not acted on after it."""
-        self._peer: ProcessWatcher | None = None
+        self._peers = peers
         self._reader = Reader(f"coordinator-{store.shard}", self._look, connected)
 
     def start(self) -> None:
@@ -98,7 +110,7 @@ class Candidacy:
         """Be a candidate no more, and make room for another one. Raises ZooKeeperError where that fails: the
         znode goes with the session then."""
         await self._reader.close()
-        self._unwatch()
+        self._peers.unwatch(self.shard)
         self.is_active = False
         await self._store.abdicate()
 
@@ -134,22 +146,23 @@ class Candidacy:
         before, self._active = self._active, standing
         if standing is None:
             self._note("vacant" if before is None else "session_ended", before)
-            self._unwatch()
+            self._peers.unwatch(self.shard)
             self._duties.seen(self.shard, None)
             await self._campaign(None)
         elif self._dead == standing:
-            self._unwatch()
+            self._peers.unwatch(self.shard)
             await self._campaign(standing.holder.epoch)
-        elif standing != before or self._peer is None:
+        elif standing != before or not self._peers.is_watching(self.shard):
             self._watch(standing)
 
     def _note(self, cause: str, before: Standing | None) -> None:
         if self._noticed is None:
             previous = None if before is None else _endpoint_of(before)
-            self._noticed = (cause, previous, self._clock.wall_us())
+            now_us = self._clock.wall_us()
+            self._noticed = _Noticed(cause, previous, now_us, now_us)
 
     def _watch(self, standing: Standing) -> None:
-        self._unwatch()
+        self._peers.unwatch(self.shard)
         self._noticed = None
         holder = standing.holder
         if holder.id == UNKNOWN_ID:
@@ -162,24 +175,18 @@ class Candidacy:
             # The port is ours now, so that this is what an earlier life of this process left behind.
             self._died(standing, self._clock.wall_us())
             return
-        self._peer = ProcessWatcher(
-            address, COORDINATOR_SERVICE, self._clock, lambda broke_at_us: self._died(standing, broke_at_us)
-        )
-
-    def _unwatch(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        self._peers.watch(self.shard, address, lambda broke_at_us: self._died(standing, broke_at_us))
 
     def _died(self, standing: Standing, broke_at_us: int) -> None:
         """The active coordinator's process is dead, though its session and its znode live on for a while."""
         self._dead = standing
-        self._noticed = ("process_died", _endpoint_of(standing), broke_at_us)
+        previous = _endpoint_of(standing)
+        self._noticed = _Noticed("process_died", previous, broke_at_us, self._clock.wall_us())
         self._reader.mark()
 
     async def _campaign(self, stale_epoch: int | None) -> None:
         assert self._noticed is not None, "there is a reason to campaign"
-        spread_s = _SPREAD_AT_START_S if self._noticed[0] == "vacant" else _SPREAD_S
+        spread_s = _SPREAD_AT_START_S if self._noticed.cause == "vacant" else _SPREAD_S
         await asyncio.sleep(self._rank * spread_s)
         life = self._lives
         epoch = await self._store.elect(stale_epoch)
@@ -208,13 +215,22 @@ class Candidacy:
             self._reader.mark()
             return
         assert loaded.coordinator_epoch == epoch
-        cause, previous, noticed_at_us = self._noticed or ("vacant", None, elected_at_us)
-        self._noticed = self._dead = self._active = None
+        noticed = self._noticed or _Noticed("vacant", None, elected_at_us, elected_at_us)
+        self._noticed = self._dead = None
+        me = self._identity
+        self._active = Standing(Holder(me.id, me.host, me.port, epoch), 0, is_mine=True)
         self.is_active = True
         self._duties.elected(
             self.shard,
             loaded,
-            Takeover(cause, previous, noticed_at_us, elected_at_us, self._clock.wall_us()),
+            Takeover(
+                noticed.cause,
+                noticed.previous,
+                noticed.broke_at_us,
+                noticed.at_us,
+                elected_at_us,
+                self._clock.wall_us(),
+            ),
         )
 
 

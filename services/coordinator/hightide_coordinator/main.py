@@ -18,8 +18,8 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.election import COORDINATOR_SERVICE
 from hightide_coordinator.figures import report_figures
+from hightide_coordinator.peers import COORDINATOR_SERVICE
 from hightide_coordinator.servicer import CoordinatorServicer
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shards import fix_shard_count

@@ -21,6 +21,7 @@ from hightide_coordinator.cluster_reader import ClusterReader
 from hightide_coordinator.complaints import Complaints
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
 from hightide_coordinator.election import Candidacy, CandidacyDuties, Takeover
+from hightide_coordinator.peers import Peers
 from hightide_coordinator.store import CoordinatorStore, seat_of
 from hightide_coordinator.topic_watches import TopicWatches
 
@@ -60,8 +61,9 @@ class CoordinatorWatches:
         )
         """By shard."""
         duties = CandidacyDuties(on_seen, self._elected, self._deposed)
+        peers = Peers(clock)
         self.candidacies = tuple(
-            Candidacy(store, identity, clock, self.connected, duties) for store in self.stores
+            Candidacy(store, identity, clock, self.connected, peers, duties) for store in self.stores
         )
         """By shard."""
         self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}

@@ -83,6 +83,9 @@ class Election:
     def __init__(self, session: ZooKeeperSession, seat: Seat) -> None:
         self._session = session
         self.seat = seat
+        self._highest = 0
+        """The highest epoch that was ever read or won. A hand may take the znode of the epoch away, and whoever
+        has heard of this one obeys no lower one."""
 
     async def standing(self, *, watch: bool = False) -> Standing | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
@@ -128,7 +131,7 @@ class Election:
 
     async def _elect_once(self, candidate: Holder, stale_epoch: int | None) -> Epoch | None:
         before = await self.read_epoch()
-        epoch = 1 if before is None else before.epoch + 1
+        epoch = self._highest + 1
         operations: list[Operation] = []
         if stale_epoch is not None:
             standing = await self.standing()
@@ -142,6 +145,7 @@ class Election:
         path = self.seat.epoch_path
         operations.append(Create(path, moved) if before is None else SetData(path, moved, before.version))
         versions = await self._session.multi(operations)
+        self._highest = epoch
         return Epoch(epoch, versions[-1])
 
     async def epoch_held(self, candidate_id: int) -> Epoch | None:
@@ -160,7 +164,9 @@ class Election:
             found = await self._session.get(self.seat.epoch_path)
         except NoNode:
             return None
-        return Epoch(self.seat.decode_epoch(found.data), found.version)
+        epoch = self.seat.decode_epoch(found.data)
+        self._highest = max(self._highest, epoch)
+        return Epoch(epoch, found.version)
 
     async def abdicate(self) -> None:
         """Take this session's own znode away, so that somebody can be elected; none is no error."""

@@ -1,0 +1,53 @@
+"""Watching the processes of other coordinators: one stream to each, whatever number of shards it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.process_watcher import ProcessWatcher
+
+__all__ = ["COORDINATOR_SERVICE", "Peers"]
+
+COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
+
+
+class Peers:
+    """One for each process. See ProcessWatcher for what counts as dead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watchers: dict[HostPort, ProcessWatcher] = {}
+        self._told: dict[HostPort, dict[int, Callable[[int], None]]] = {}
+        """By address and shard, who is to be told."""
+
+    def watch(self, shard: int, address: HostPort, on_death: Callable[[int], None]) -> None:
+        """Tell the candidacy of this shard, once, when the process at this address is dead: with the
+        wall-clock time in us at which its stream broke. Of any other process it is not told any more."""
+        self.unwatch(shard)
+        self._told.setdefault(address, {})[shard] = on_death
+        if address not in self._watchers:
+            self._watchers[address] = ProcessWatcher(
+                address,
+                COORDINATOR_SERVICE,
+                self._clock,
+                lambda broke_at_us: self._died(address, broke_at_us),
+            )
+
+    def unwatch(self, shard: int) -> None:
+        """Tell the candidacy of this shard of nobody."""
+        for address, told in list(self._told.items()):
+            if told.pop(shard, None) is not None and not told:
+                del self._told[address]
+                self._watchers.pop(address).close()
+
+    def is_watching(self, shard: int) -> bool:
+        """Whether the candidacy of this shard is to be told of anybody."""
+        return any(shard in told for told in self._told.values())
+
+    def _died(self, address: HostPort, broke_at_us: int) -> None:
+        del self._watchers[address]
+        for on_death in self._told.pop(address).values():
+            on_death(broke_at_us)
