@@ -208,14 +208,27 @@ class LocalCluster:
                     deadline,
                     [f"broker-{number}", *services],
                 )
-            coordinators = [name for name in services if name.startswith("coordinator-")]
-            if coordinators:
-                addresses = [self.address_of(name) for name in coordinators]
+            self._wait_for_coordinators(questions, services, deadline)
+
+    def _wait_for_coordinators(self, questions: Questions, services: list[str], deadline: float) -> None:
+        """Until one is active, and the brokers tell clients so; where any runs."""
+        coordinators = [name for name in services if name.startswith("coordinator-")]
+        if not coordinators:
+            return
+        addresses = [self.address_of(name) for name in coordinators]
+        self._wait_until(
+            lambda: any(map(questions.is_active_coordinator, addresses)),
+            f"none of {', '.join(coordinators)} answers as the active one",
+            deadline,
+            [*coordinators, *services],
+        )
+        for name in services:
+            if name.startswith("broker-"):
                 self._wait_until(
-                    lambda: any(map(questions.is_active_coordinator, addresses)),
-                    f"none of {', '.join(coordinators)} answers as the active one",
+                    partial(questions.has_heard_of_coordinators, self.address_of(name)),
+                    f"{name} has not heard which coordinators are active",
                     deadline,
-                    [*coordinators, *services],
+                    [name, *services],
                 )
 
     def stop(self) -> None:

@@ -49,6 +49,14 @@ class Questions:
             return False
         return brokers <= {broker.id for broker in reply.brokers}
 
+    def has_heard_of_coordinators(self, address: str) -> bool:
+        """Whether a broker names an active coordinator for each shard of the groups."""
+        stub = BrokerServiceStub(self._channel(address))
+        request = broker_service_pb2.GetMetadataRequest()
+        reply = _answer(lambda: stub.GetMetadata(request, timeout=1.0))
+        coordinators = () if reply is None else reply.coordinators
+        return bool(coordinators) and all(each.host for each in coordinators)
+
     def is_active_controller(self, address: str) -> bool:
         """Whether the controller answers as the active one."""
         stub = ControllerServiceStub(self._channel(address))
