@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 ROWS = 20_000
 LAST_LINE = re.compile(
     rf"demo: produced={ROWS} consumed={ROWS} lost=0 duplicated=0 reordered=0 failovers=2 "
-    r"unavailable_ms_max=\d+"
+    r"unavailable_ms_max=\d+ groups: rebalances=\d+ double_owned=0 skipped=0 redelivered=\d+"
 )
 
 

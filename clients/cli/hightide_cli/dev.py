@@ -16,7 +16,7 @@ _DIRECTORY = click.option(
 
 @click.group()
 def dev() -> None:
-    """Start, stop and watch a cluster on this machine: ZooKeeper, controllers, brokers, a process each."""
+    """Start, stop and watch a cluster on this machine: ZooKeeper, controllers, coordinators, brokers."""
 
 
 common_options(dev)
@@ -26,13 +26,25 @@ common_options(dev)
 @dev.command()
 @click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True)
 @click.option("--controllers", type=click.IntRange(1, 5), default=2, show_default=True)
+@click.option(
+    "--coordinators",
+    type=click.IntRange(0, 5),
+    default=1,
+    show_default=True,
+    help="0: without consumer groups.",
+)
 @_DIRECTORY
 @click.pass_context
-def up(ctx: click.Context, brokers: int, controllers: int, directory: Path | None) -> None:
+def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
     """Start the cluster, or what is missing of it; ready when the command returns."""
     from hightide_local import detached
 
-    cluster = detached.up(directory or detached.default_directory(), brokers=brokers, controllers=controllers)
+    cluster = detached.up(
+        directory or detached.default_directory(),
+        brokers=brokers,
+        controllers=controllers,
+        coordinators=coordinators,
+    )
     if choices(ctx).output is OutputFormat.JSON:
         click.echo(json_line({"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)}))
         return

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Literal
 
 import click
 
@@ -39,6 +40,18 @@ def parse_position(text: str) -> Position:
             f"{text!r} is not earliest, latest, an offset, -N or @TIME", param_hint="--from"
         )
     return Position(Anchor.BEFORE_END if text.startswith("-") else Anchor.OFFSET, int(digits))
+
+
+def reset_of(position: Position) -> Literal["earliest", "latest"]:
+    """Return where a group begins what it has committed nothing of. Raises click.BadParameter."""
+    if position.anchor is Anchor.EARLIEST:
+        return "earliest"
+    if position.anchor is Anchor.LATEST:
+        return "latest"
+    raise click.BadParameter(
+        "with --group it is earliest or latest; `hightide group reset-offsets` sets what is committed",
+        param_hint="--from",
+    )
 
 
 def parse_moment(text: str) -> int:

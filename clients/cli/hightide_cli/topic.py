@@ -218,6 +218,11 @@ def produce(
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see below.")
+@click.option("-g", "--group", metavar="GROUP", help="Share the partitions with the others of this group.")
+@click.option("--consumer-id", metavar="NAME", help="This consumer's name in the group; made up unless said.")
+@click.option(
+    "--instance-id", metavar="NAME", help="Keeps its partitions while away for less than the session timeout."
+)
 @click.pass_context
 def consume(
     ctx: click.Context,
@@ -228,8 +233,14 @@ def consume(
     max_records: int | None,
     exit_at_end: bool,
     form: str | None,
+    group: str | None,
+    consumer_id: str | None,
+    instance_id: str | None,
 ) -> None:
     """Print records: values line by line, JSON with -o json, or what --format says.
+
+    With --group it goes on where the group has come to, and commits what was printed; --from, which is then
+    earliest or latest, is for what the group has committed nothing of.
 
     \b
     POSITION  earliest, latest, an offset, -N for the last N of each partition,
@@ -237,16 +248,33 @@ def consume(
     FORMAT    %t topic, %p partition, %o offset, %T timestamp in ms, %k key,
               %v value (also %s), %h headers, %% a percent sign; \\n, \\t, \\0
     """
-    from hightide_cli.positions import parse_position
+    from hightide_cli.positions import parse_position, reset_of
     from hightide_cli.record_printer import FormatError, RecordPrinter, consume_records
 
     if from_beginning and start != "earliest":
         raise click.UsageError("say either --from or --from-beginning, not both", ctx)
     position = parse_position(start)
+    if group is None and (consumer_id or instance_id):
+        raise click.UsageError("--consumer-id and --instance-id need --group", ctx)
+    if group is not None and partitions:
+        raise click.UsageError("say either --group or --partition: in a group, the coordinator decides", ctx)
     try:
         printer = RecordPrinter(as_json=choices(ctx).output is OutputFormat.JSON, form=form)
     except FormatError as error:
         raise click.BadParameter(str(error), ctx, param_hint="--format") from error
+    if group is not None:
+        from hightide_cli.group_consuming import Membership, consume_in_group
+
+        consume_in_group(
+            name,
+            printer,
+            sys.stdout.buffer,
+            bootstrap=choices(ctx).address(),
+            membership=Membership(group, consumer_id or "", instance_id or "", reset_of(position)),
+            records_max=max_records,
+            exit_at_end=exit_at_end,
+        )
+        return
     consume_records(
         name,
         printer,

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 from hightide_cli.comparison import Comparison
+from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.report import MeasuredFailover, Report
-from hightide_cli.demonstration.script import Failover, Return, Victim
+from hightide_cli.demonstration.script import Failover, GroupKill, Return, Victim
 from hightide_local.traces import FailoverSummary
 
 PERFECT = Comparison(produced=100, consumed=100, lost=0, duplicated=0, reordered=0, foreign=0)
@@ -27,12 +28,18 @@ CONTROLLER = MeasuredFailover(
     None,
     (15.0,),
 )
-REPORT = Report(100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),))
+GROUP = GroupFindings(rebalances=2, double_owned=0, skipped=0, redelivered=7, vanished=0)
+GROUP_KILLS = (
+    GroupKill("consumer-3", 40, 2, "consumer-1, consumer-2", 2100.4),
+    GroupKill("coordinator-1", 60, 6, "coordinator-2", 310.0),
+)
+REPORT = Report(100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),), GROUP, GROUP_KILLS)
 
 
 def test_the_last_line_is_the_proof() -> None:
     assert REPORT.last_line() == (
-        "demo: produced=100 consumed=100 lost=0 duplicated=0 reordered=0 failovers=2 unavailable_ms_max=170"
+        "demo: produced=100 consumed=100 lost=0 duplicated=0 reordered=0 failovers=2 unavailable_ms_max=170 "
+        "groups: rebalances=2 double_owned=0 skipped=0 redelivered=7"
     )
     assert REPORT.is_well
 
@@ -41,6 +48,21 @@ def test_the_last_line_is_the_proof() -> None:
 def test_one_flaw_is_enough_not_to_be_well(flaw: str) -> None:
     flawed = replace(REPORT, comparison=replace(PERFECT, **{flaw: 1}))
     assert not flawed.is_well
+
+
+@pytest.mark.parametrize("flaw", ["double_owned", "skipped", "vanished"])
+def test_one_flaw_of_the_group_is_enough_not_to_be_well(flaw: str) -> None:
+    assert not replace(REPORT, group=replace(GROUP, **{flaw: 1})).is_well
+
+
+def test_a_group_in_which_nothing_happened_proves_nothing() -> None:
+    assert not replace(REPORT, group=replace(GROUP, rebalances=1)).is_well
+    assert not replace(REPORT, group_kills=GROUP_KILLS[:1]).is_well
+
+
+def test_records_of_the_group_that_are_not_in_the_log_are_told() -> None:
+    flawed = replace(REPORT, group=replace(GROUP, vanished=3))
+    assert "3 records that the group read are not in the log" in flawed.remarks()
 
 
 def test_a_foreign_row_shows_in_the_last_line() -> None:
@@ -64,7 +86,17 @@ def test_the_table_has_a_row_for_each_kill() -> None:
     assert "4600" in controller
 
 
+def test_what_was_killed_of_the_group_has_a_table_of_its_own() -> None:
+    _, consumer, coordinator = REPORT.group_table().splitlines()
+    assert consumer.split() == ["consumer-3", "40", "2", "consumer-1,", "consumer-2", "2100"]
+    assert coordinator.split() == ["coordinator-1", "60", "6", "coordinator-2", "310"]
+
+
 def test_programs_get_the_same() -> None:
     document = REPORT.document()
     assert document["unavailable_ms_max"] == 170.4
     assert document["failovers"] == 2
+    groups = document["groups"]
+    assert isinstance(groups, dict)
+    assert (groups["rebalances"], groups["redelivered"]) == (2, 7)
+    assert [each["killed"] for each in groups["kills"]] == ["consumer-3", "coordinator-1"]

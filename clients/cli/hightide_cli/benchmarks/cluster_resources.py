@@ -9,7 +9,7 @@ import psutil
 from hightide_local.cluster import LocalCluster
 
 BYTES_PER_MIB = 1 << 20
-KINDS = ("broker", "controller", "zookeeper")
+KINDS = ("broker", "controller", "coordinator", "zookeeper")
 
 
 @dataclass(frozen=True, slots=True)

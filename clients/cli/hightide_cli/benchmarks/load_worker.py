@@ -43,6 +43,18 @@ class LoadWorker:
         if self._process.stdout.readline().strip() != READY:
             raise self._failure()
 
+    @property
+    def pid(self) -> int:
+        """The load process."""
+        return self._process.pid
+
+    def ask(self, what: str, **details: object) -> dict[str, Any]:
+        """Have a load that takes orders do something, and return what it says. Raises LoadFailedError."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **details}) + "\n")
+        self._process.stdin.flush()
+        return self.result()
+
     def stop(self) -> None:
         """Tell a load that runs until told otherwise that it is enough."""
         assert self._process.stdin is not None

@@ -49,17 +49,32 @@ def bench_target(bootstrap: str | None) -> Iterator[Target]:
     elif bootstrap is not None:
         yield Target(bootstrap, None)
     else:
-        directory = bench_directory()
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
         click.echo("no cluster runs; starting one for this benchmark", err=True)
-        try:
-            with LocalCluster(directory) as cluster:
-                yield Target(cluster.bootstrap, cluster)
-        finally:
-            for entry in directory.iterdir():
-                if entry.name not in {"logs", "traces"} and entry.is_dir():
-                    shutil.rmtree(entry, ignore_errors=True)
+        with own_cluster() as cluster:
+            yield Target(cluster.bootstrap, cluster)
+
+
+@contextmanager
+def own_cluster(
+    *, brokers: int = 3, controllers: int = 2, coordinators: int = 0, coordinator_arguments: Sequence[str] = ()
+) -> Iterator[LocalCluster]:
+    """Give a cluster that lives as long as the block; its logs and traces stay where the next one begins."""
+    directory = bench_directory()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        with LocalCluster(
+            directory,
+            brokers=brokers,
+            controllers=controllers,
+            coordinators=coordinators,
+            coordinator_arguments=coordinator_arguments,
+        ) as cluster:
+            yield cluster
+    finally:
+        for entry in directory.iterdir():
+            if entry.name not in {"logs", "traces"} and entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def _running_dev_cluster() -> LocalCluster | None:

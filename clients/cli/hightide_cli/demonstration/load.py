@@ -23,6 +23,7 @@ class Load:
     def __init__(self, rows: Sequence[Row], topic: str, partitions: int, duration_s: float) -> None:
         self._rows = rows
         self._topic = topic
+        self.partition_count = partitions
         self.pace = Pace(len(rows), duration_s)
         self.times = DeliveryTimes(range(partitions))
         self._failed: dict[int, HightideError] = {}

@@ -7,10 +7,15 @@ from statistics import median
 from hightide_local.traces import FailoverSummary
 
 from hightide_cli.comparison import Comparison
-from hightide_cli.demonstration.script import Failover, Return, Victim
+from hightide_cli.demonstration.group_history import GroupFindings
+from hightide_cli.demonstration.script import Failover, GroupKill, Return, Victim
 from hightide_cli.rendering import Cell, Json, table
 
 FAILOVERS_EXPECTED = 2
+# A consumer and a coordinator.
+GROUP_KILLS_EXPECTED = 2
+# When the group formed, and when one of it was killed.
+REBALANCES_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,18 @@ class Report:
     comparison: Comparison
     failovers: Sequence[MeasuredFailover]
     returns: Sequence[Return]
+    group: GroupFindings
+    group_kills: Sequence[GroupKill]
 
     @property
     def is_well(self) -> bool:
-        """Whether every row came back once, in order, over both failovers. The exit code says the same."""
+        """Whether every row came back once, in order, over both failovers, and the group read every row, each
+        partition by one consumer at a time, over both of its kills. The exit code says the same."""
         return (
-            self.comparison.is_perfect
+            self.group.is_sound
+            and self.group.rebalances >= REBALANCES_MIN
+            and len(self.group_kills) == GROUP_KILLS_EXPECTED
+            and self.comparison.is_perfect
             and self.comparison.produced == self.comparison.consumed == self.rows_total
             and len(self.failovers) == FAILOVERS_EXPECTED
         )
@@ -47,7 +58,8 @@ class Report:
         return (
             f"demo: produced={found.produced} consumed={found.consumed} lost={found.lost} "
             f"duplicated={found.duplicated + found.foreign} reordered={found.reordered} "
-            f"failovers={len(self.failovers)} unavailable_ms_max={self.unavailable_ms_max:.0f}"
+            f"failovers={len(self.failovers)} unavailable_ms_max={self.unavailable_ms_max:.0f} "
+            f"{self.group.line()}"
         )
 
     def table(self) -> str:
@@ -58,11 +70,22 @@ class Report:
         ]  # fmt: skip
         return table(headings, [_cells(each) for each in self.failovers])
 
+    def group_table(self) -> str:
+        """Return the table of what was killed of the group."""
+        headings = ["killed", "at row", "partitions", "successor", "group recovered ms"]
+        rows = [
+            (each.name, each.rows_before, each.partitions, each.successors, f"{each.recovered_ms:.0f}")
+            for each in self.group_kills
+        ]
+        return table(headings, rows)
+
     def remarks(self) -> str:
         """Return what the table leaves out: the broker's return, and where to see more."""
         lines = [
             f"{each.name} was in sync again {each.in_sync_ms:.0f} ms after its start" for each in self.returns
         ]
+        if self.group.vanished:
+            lines.append(f"{self.group.vanished} records that the group read are not in the log")
         if self.comparison.foreign:
             lines.append(f"{self.comparison.foreign} rows read back were never written")
         shown = [f"hightide trace show {each.trace.trace_id[:8]}" for each in self.failovers if each.trace]
@@ -91,6 +114,23 @@ class Report:
             "failovers": len(self.failovers),
             "unavailable_ms_max": self.unavailable_ms_max,
             "kills": kills,
+            "groups": {
+                "rebalances": self.group.rebalances,
+                "double_owned": self.group.double_owned,
+                "skipped": self.group.skipped,
+                "redelivered": self.group.redelivered,
+                "vanished": self.group.vanished,
+                "kills": [
+                    {
+                        "killed": each.name,
+                        "rows_before": each.rows_before,
+                        "partitions": each.partitions,
+                        "successor": each.successors,
+                        "recovered_ms": each.recovered_ms,
+                    }
+                    for each in self.group_kills
+                ],
+            },
         }
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from hightide import Admin, Consumer, Producer
+from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
 from hightide_local.traces import summarise_failover
 from rich.console import Console
@@ -19,6 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from hightide_cli.comparison import Comparer, Comparison, Row
 from hightide_cli.demonstration.flights import flights_file, read_flights
+from hightide_cli.demonstration.group import DemoGroup
+from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.load import Load
 from hightide_cli.demonstration.report import MeasuredFailover, Report
 from hightide_cli.demonstration.script import Failover, Script, Victim
@@ -28,6 +30,10 @@ TOPIC = "flights"
 PARTITIONS = 6
 REPLICAS = 3
 CONFIGS = {"min.insync.replicas": "2"}
+COORDINATORS = 2
+# The group has read along; whatever it has not read by then is missing.
+_GROUP_READS_ON_S = 30.0
+_LOOK_AGAIN_S = 0.05
 _SHOW_EVERY_ROWS = 2000
 
 
@@ -55,9 +61,9 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
     with _alone(settings.directory), _interrupted_by_sigterm():
         shutil.rmtree(settings.directory, ignore_errors=True)
         settings.directory.mkdir(parents=True)
-        cluster = LocalCluster(settings.directory)
+        cluster = LocalCluster(settings.directory, coordinators=COORDINATORS)
         try:
-            with console.status("starting ZooKeeper, 2 controllers, 3 brokers"):
+            with console.status("starting ZooKeeper, 2 controllers, 2 coordinators, 3 brokers"):
                 began_s = time.monotonic()
                 cluster.start()
             took_s = time.monotonic() - began_s
@@ -77,7 +83,7 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
 def _throw_away(cluster: LocalCluster) -> None:
     """End all processes at once: an orderly end would only add failovers to the traces that are kept."""
     for name in sorted(cluster.running(), reverse=True):
-        if name.startswith(("controller-", "broker-")):
+        if name.startswith(("coordinator-", "controller-", "broker-")):
             cluster.kill(name)
     cluster.stop()
 
@@ -88,8 +94,11 @@ def _load_and_compare(
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, PARTITIONS, REPLICAS, configs=CONFIGS)
     load = Load(rows, TOPIC, PARTITIONS, duration_s)
-    with _progress(console) as progress:
-        script = Script(cluster, load, TOPIC, tell=progress.console.print)
+    with (
+        _progress(console) as progress,
+        DemoGroup(cluster.bootstrap, TOPIC, cluster.log_directory) as group,
+    ):
+        script = Script(cluster, load, group, TOPIC, tell=progress.console.print)
         writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
         try:
             with Producer(cluster.bootstrap, acks="all", idempotent=True) as producer:
@@ -101,9 +110,38 @@ def _load_and_compare(
             script.wait()
         finally:
             script.cancel()
+        findings = _judge_the_group(cluster.bootstrap, group, progress)
         reading = progress.add_task("reading back, comparing", total=len(rows))
         comparison = _read_back(cluster.bootstrap, load, progress, reading)
-    return Report(len(rows), comparison, _measure(cluster, load, script.failovers), tuple(script.returns))
+    return Report(
+        len(rows),
+        comparison,
+        _measure(cluster, load, script.failovers),
+        tuple(script.returns),
+        findings,
+        tuple(script.group_kills),
+    )
+
+
+def _judge_the_group(bootstrap: str, group: DemoGroup, progress: Progress) -> GroupFindings:
+    """Let the group read to the end, let it go, and hold what it handed out against the log."""
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    with Admin(bootstrap) as admin:
+        first, following = (
+            admin.list_offsets(partitions, "earliest"),
+            admin.list_offsets(partitions, "latest"),
+        )
+    starts = {each.partition: first[each] or 0 for each in partitions}
+    ends = {each.partition: following[each] or 0 for each in partitions}
+    total = sum(ends.values())
+    task = progress.add_task(f"a group of {len(group.names)} reads along", total=total)
+    deadline_s = time.monotonic() + _GROUP_READS_ON_S
+    while not group.look().has_read_to(ends) and time.monotonic() < deadline_s:
+        progress.update(task, completed=min(total, group.look().record_count))
+        time.sleep(_LOOK_AGAIN_S)
+    findings = group.stop().findings(starts, ends)
+    progress.update(task, completed=total - findings.skipped)
+    return findings
 
 
 def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> Comparison:

@@ -1,4 +1,4 @@
-"""What happens to the cluster while the load runs: a broker dies, comes back, then the controller dies."""
+"""What happens while the load runs: a broker, a consumer, the coordinator and the controller die in turn."""
 
 import threading
 import time
@@ -10,11 +10,14 @@ from enum import Enum
 from hightide import Admin, TopicDescription
 from hightide_local.cluster import LocalCluster
 
+from hightide_cli.demonstration.group import GROUP, DemoGroup
 from hightide_cli.demonstration.load import Load
 
 # Shares of the rows that are acknowledged when each thing happens.
 BROKER_DIES_AT = 0.30
+CONSUMER_DIES_AT = 0.40
 BROKER_RETURNS_AT = 0.50
+COORDINATOR_DIES_AT = 0.60
 CONTROLLER_DIES_AT = 0.70
 # The load does not come past this share before the controller is dead.
 _LOAD_WAITS_AT = 0.80
@@ -50,6 +53,20 @@ class Failover:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupKill:
+    """One kill that concerns the group of consumers."""
+
+    name: str
+    rows_before: int
+    partitions: int
+    """How many a consumer owned, or a coordinator had given away."""
+    successors: str
+    recovered_ms: float
+    """From the kill until others had handed out records of each partition of a consumer; until another
+    coordinator had all its consumers back."""
+
+
+@dataclass(frozen=True, slots=True)
 class Return:
     """The broker's way back: from its start to its place in every ISR."""
 
@@ -63,16 +80,21 @@ class ScriptError(Exception):
 
 
 class Script:
-    """Runs beside the load, in a thread of its own, and leaves its findings in `failovers` and `returns`."""
+    """Runs beside the load, in a thread of its own, and leaves its findings in `failovers`, `group_kills`
+    and `returns`."""
 
-    def __init__(self, cluster: LocalCluster, load: Load, topic: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: LocalCluster, load: Load, group: DemoGroup, topic: str, tell: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
         self._load = load
+        self._group = group
         self._topic = topic
         self._tell = tell
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-script", daemon=True)
         self.failovers: list[Failover] = []
+        self.group_kills: list[GroupKill] = []
         self.returns: list[Return] = []
         self.error: Exception | None = None
 
@@ -95,7 +117,9 @@ class Script:
         try:
             with Admin(self._cluster.bootstrap) as admin:
                 broker = self._kill_the_broker_that_leads_most(admin)
+                self._kill_a_consumer()
                 self._bring_back(admin, broker)
+                self._kill_the_active_coordinator(admin)
                 self._kill_the_active_controller(admin)
         except Exception as error:  # noqa: BLE001 - the top of a thread; `wait` raises it in the main one
             self.error = error
@@ -143,6 +167,58 @@ class Script:
         )
         self.returns.append(Return(name, rows_before, in_sync_ms))
 
+    def _kill_a_consumer(self) -> None:
+        """Kill the consumer that owns most, and wait until others read on in each of its partitions."""
+        self._wait_for_share(CONSUMER_DIES_AT)
+        self._until(
+            lambda: all(self._group.look().owned_by(name) for name in self._group.names),
+            "every consumer of the group owns a partition",
+        )
+        history = self._group.look()
+        name = max(self._group.names, key=lambda each: len(history.owned_by(each)))
+        rows_before = self._load.acknowledged
+        killed_at_ms = self._group.kill(name)
+        owned = self._group.look().owned_by(name)
+        self._tell(f"killed {name}, owner of {len(owned)} of {self._partition_count} partitions")
+        others = self._group.living
+
+        def read_on_ms() -> list[float]:
+            found = self._group.look()
+            times = (found.first_handed_out_ms(each, others, killed_at_ms) for each in owned)
+            return [at_ms for at_ms in times if at_ms is not None]
+
+        self._until(lambda: len(read_on_ms()) == len(owned), f"others read on in the partitions of {name}")
+        successors = set(self._group.look().owners_of(owned).values())
+        self.group_kills.append(
+            GroupKill(
+                name, rows_before, len(owned), ", ".join(sorted(successors)), max(read_on_ms()) - killed_at_ms
+            )
+        )
+
+    def _kill_the_active_coordinator(self, admin: Admin) -> None:
+        """Kill it, and wait until another has every consumer back, with all its partitions given away."""
+        self._wait_for_share(COORDINATOR_DIES_AT)
+        before = admin.describe_group(GROUP)
+        name = self._cluster.active_coordinator(GROUP)
+        rows_before = self._load.acknowledged
+        _, killed_at_ms = _kill(self._cluster, name)
+        self._tell(f"killed {name}, the active coordinator")
+
+        def has_recovered() -> bool:
+            now = admin.describe_group(GROUP)
+            return (
+                now.coordinator_epoch > before.coordinator_epoch
+                and now.state == "stable"
+                and {member.consumer_id for member in now.members} == set(self._group.living)
+                and sum(len(member.partitions) for member in now.members) == self._partition_count
+            )
+
+        recovered_ms = self._until(
+            has_recovered, f"another coordinator has all consumers back after {name}", since_ms=killed_at_ms
+        )
+        successor = self._cluster.active_coordinator(GROUP)
+        self.group_kills.append(GroupKill(name, rows_before, self._partition_count, successor, recovered_ms))
+
     def _kill_the_active_controller(self, admin: Admin) -> None:
         self._wait_for_share(CONTROLLER_DIES_AT)
         before = admin.describe_cluster()
@@ -166,6 +242,10 @@ class Script:
                 decided_ms, active_ms,
             )
         )  # fmt: skip
+
+    @property
+    def _partition_count(self) -> int:
+        return self._load.partition_count
 
     def _describe(self, admin: Admin) -> TopicDescription:
         (described,) = admin.describe_topics([self._topic])

@@ -1,0 +1,318 @@
+"""A consumer of `bench groups`: the messages of the group protocol and nothing behind them.
+
+It reads no records. It registers, answers every order at once, says that its partitions move on where it is
+told to, finds the coordinator again when its stream breaks, and notes when things happened.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+from hightide.calls import Method
+from hightide.groups import shard_of
+from hightide.transport import channel_options
+from hightide.v1 import broker_service_pb2 as broker_pb
+from hightide.v1 import coordinator_service_pb2 as pb
+
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 0.5
+_REGISTRATION_TIMEOUT_S: Final = 30.0
+_METADATA_TIMEOUT_S: Final = 10.0
+#: They pass: the consumer looks for the coordinator and comes again.
+_PASSING: Final = frozenset({"", "NOT_COORDINATOR", "SHUTTING_DOWN", "OVERLOADED"})
+
+
+class Connections:
+    """The channels of one process: to each address one for every so many consumers."""
+
+    def __init__(self, streams_per_connection: int) -> None:
+        self._streams_per_connection = streams_per_connection
+        self._channels: dict[tuple[str, int], grpc.aio.Channel] = {}
+
+    def to(self, address: str, place: int) -> grpc.aio.Channel:
+        """The channel of the consumer with this number."""
+        key = (address, place // self._streams_per_connection)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = grpc.aio.insecure_channel(address, channel_options())
+        return channel
+
+    async def close(self) -> None:
+        """Close all of them."""
+        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the consumers of one process note for the parent; times are those of the monotonic clock."""
+
+    first_registration_s: float = 0.0
+    last_answer_s: float = 0.0
+    """When the last StopFetcher or StartFetcher was answered."""
+    last_confirmed_s: float = 0.0
+    """When the last consumer was registered with all that it says it owns, or was told to start the rest."""
+    heard: set[str] = field(default_factory=set)
+    """Who was told to stop or to start something."""
+    stopped: int = 0
+    started: int = 0
+    pings: int = 0
+    breaks: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+class Finder:
+    """Who coordinates, asked of a broker: once for each consumer that wants to know."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._channel = grpc.aio.insecure_channel(bootstrap, channel_options())
+        self._ask: Any = self._channel.unary_unary(Method.GET_METADATA.value)
+        self._request = broker_pb.GetMetadataRequest().SerializeToString()
+
+    async def address(self, group: str) -> str | None:
+        """host:port, None while nobody coordinates the group."""
+        try:
+            answer = await self._ask(self._request, timeout=_METADATA_TIMEOUT_S)
+        except grpc.aio.AioRpcError:
+            return None
+        coordinators = broker_pb.GetMetadataResponse.FromString(answer).coordinators
+        if not coordinators:
+            return None
+        endpoint = coordinators[shard_of(group, len(coordinators))]
+        return f"{endpoint.host}:{endpoint.port}" if endpoint.host else None
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """What a consumer is to be."""
+
+    place: int
+    group: str
+    consumer_id: str
+    topic: str
+    assignor: str
+    session_timeout_ms: int
+    moves: bool
+    """Whether its partitions move between two Pings."""
+
+
+class GroupMember:
+    """One consumer. `live` until `leave`."""
+
+    __slots__ = (
+        "_call",
+        "_connections",
+        "_epoch",
+        "_finder",
+        "_generation",
+        "_gone",
+        "_is_leaving",
+        "_member_id",
+        "_notes",
+        "_positions",
+        "_unconfirmed",
+        "is_member",
+        "plan",
+        "reading",
+    )
+
+    def __init__(self, plan: MemberPlan, connections: Connections, finder: Finder, notes: Notes) -> None:
+        self.plan = plan
+        self.reading: dict[int, int] = {}
+        """Partition → the generation in which it was given."""
+        self.is_member = False
+        self._connections = connections
+        self._finder = finder
+        self._notes = notes
+        self._positions: dict[int, int] = {}
+        self._unconfirmed: set[int] = set()
+        self._member_id = ""
+        self._epoch = 0
+        self._generation = 0
+        self._call: Any = None
+        self._is_leaving = False
+        self._gone = asyncio.Event()
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it is a member, and reads again what it read before."""
+        return self.is_member and not self._unconfirmed
+
+    async def live(self, admission: asyncio.Semaphore) -> None:
+        """Register, as often as it takes, until it has left. `admission`: how many register at a time."""
+        pause_s = FIRST_PAUSE_S
+        address: str | None = None
+        while not self._is_leaving:
+            address = address or await self._finder.address(self.plan.group)
+            if address is not None:
+                async with admission:
+                    registered = await self._attempt(address, self._register)
+                if registered is True:
+                    pause_s = FIRST_PAUSE_S
+                    address = await self._member_until_the_end(address)
+                    continue
+                address = registered or None
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._gone.set()
+
+    async def leave(self) -> None:
+        """Say goodbye with the final positions; returns when they are durable."""
+        self._is_leaving = True
+        if self.is_member:
+            await self._say(goodbye=pb.ConsumerGoodbye(positions=self._told(self.reading)))
+        await self._gone.wait()
+
+    async def _member_until_the_end(self, address: str) -> str | None:
+        """Answer orders; the address to register at next, where the end names it."""
+        self.is_member = True
+        ended = await self._attempt(address, self._answer_orders)
+        self.is_member = False
+        if not self._is_leaving:
+            self._notes.breaks += 1
+        return ended if isinstance(ended, str) and ended else None
+
+    async def _attempt(self, address: str, act: Callable[[str], Awaitable[bool]]) -> bool | str:
+        """What it returns; where the stream ends with an error, the address that the error names, or ""."""
+        try:
+            return await act(address)
+        except grpc.aio.AioRpcError as error:
+            reason, metadata = _reason_of(error)
+            if reason not in _PASSING:
+                self._notes.refused[reason] += 1
+                if reason == "UNKNOWN_MEMBER":
+                    self._member_id = ""
+            return metadata.get("coordinator_address", "")
+
+    async def _register(self, address: str) -> bool:
+        channel = self._connections.to(address, self.plan.place)
+        self._call = channel.stream_stream(Method.REGISTER_CONSUMER.value)()
+        if not self._notes.first_registration_s:
+            self._notes.first_registration_s = time.monotonic()
+        try:
+            async with asyncio.timeout(_REGISTRATION_TIMEOUT_S):
+                await self._call.write(self._registration())
+                data = await self._call.read()
+        except TimeoutError:
+            self._call.cancel()
+            return False
+        if data is grpc.aio.EOF:
+            return False
+        answer = pb.RegisterConsumerResponse.FromString(data)
+        self._epoch, self._generation = answer.coordinator_epoch, answer.generation
+        self._member_id = answer.registered.member_id
+        retained = {owned.partition for owned in answer.registered.retained}
+        self._unconfirmed = {name for name in self.reading if name not in retained}
+        self.reading = {name: given for name, given in self.reading.items() if name in retained}
+        self._note_confirmed()
+        return True
+
+    async def _answer_orders(self, address: str) -> bool:
+        call, notes = self._call, self._notes
+        while (data := await call.read()) is not grpc.aio.EOF:
+            order = pb.RegisterConsumerResponse.FromString(data)
+            self._epoch, self._generation = order.coordinator_epoch, order.generation
+            kind = order.WhichOneof("message")
+            if kind == "ping":
+                notes.pings += 1
+                if not self._is_leaving:
+                    await self._say(order.sequence, ping=pb.PingAnswer(positions=self._moved()))
+            elif kind == "stop_fetcher":
+                stopped = [each.partition for each in order.stop_fetcher.partitions]
+                positions = self._told([name for name in stopped if name in self.reading])
+                for name in stopped:
+                    self.reading.pop(name, None)
+                notes.stopped += len(stopped)
+                await self._obey(order.sequence, stop_fetcher=pb.StopFetcherAnswer(positions=positions))
+            elif kind == "start_fetcher":
+                self._start(order.start_fetcher)
+                await self._obey(order.sequence, start_fetcher=pb.StartFetcherAnswer())
+        return False
+
+    def _start(self, order: pb.StartFetcher) -> None:
+        for stream in order.streams:
+            for start in stream.partitions:
+                self.reading[start.partition] = start.generation
+                self._positions[start.partition] = start.offset
+                self._notes.started += 1
+        if self._unconfirmed:
+            self._unconfirmed.clear()
+            self._note_confirmed()
+
+    async def _obey(self, sequence: int, **answer: Any) -> None:
+        if self._is_leaving:
+            return
+        await self._say(sequence, **answer)
+        self._notes.heard.add(self.plan.consumer_id)
+        self._notes.last_answer_s = time.monotonic()
+
+    async def _say(self, sequence: int = 0, **message: Any) -> None:
+        request = pb.RegisterConsumerRequest(
+            coordinator_epoch=self._epoch, generation=self._generation, sequence=sequence, **message
+        )
+        await self._call.write(request.SerializeToString())
+
+    def _note_confirmed(self) -> None:
+        if not self._unconfirmed:
+            self._notes.last_confirmed_s = time.monotonic()
+
+    def _moved(self) -> Sequence[pb.ConsumedPosition]:
+        if not self.plan.moves or not self.reading:
+            return ()
+        for name in self.reading:
+            self._positions[name] += 1
+        return self._told(self.reading)
+
+    def _told(self, names: Mapping[int, int] | Sequence[int]) -> list[pb.ConsumedPosition]:
+        return [
+            pb.ConsumedPosition(
+                topic=self.plan.topic,
+                partition=name,
+                generation=self.reading[name],
+                offset=self._positions[name],
+                leader_epoch=-1,
+            )
+            for name in names
+        ]
+
+    def _registration(self) -> bytes:
+        plan = self.plan
+        registration = pb.ConsumerRegistration(
+            group=plan.group,
+            consumer_id=plan.consumer_id,
+            member_id=self._member_id,
+            topics=[pb.TopicStreams(topic=plan.topic)],
+            auto_commit=True,
+            session_timeout_ms=plan.session_timeout_ms,
+            assignor=plan.assignor,
+            owned=[
+                pb.OwnedPartition(topic=plan.topic, partition=name, generation=given)
+                for name, given in self.reading.items()
+            ],
+        )
+        request = pb.RegisterConsumerRequest(coordinator_epoch=self._epoch, registration=registration)
+        return request.SerializeToString()
+
+
+def _reason_of(error: grpc.aio.AioRpcError) -> tuple[str, Mapping[str, str]]:
+    """The reason and metadata of a typed error; no reason where the connection broke."""
+    for key, value in error.trailing_metadata() or ():
+        if key != "grpc-status-details-bin":
+            continue
+        info = error_details_pb2.ErrorInfo()
+        for detail in status_pb2.Status.FromString(value).details:
+            if detail.Unpack(info):
+                return info.reason, info.metadata
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return "", {}
+    return error.code().name, {}
