@@ -29,6 +29,8 @@ class GroupLimits:
     consumers_max: int = 20_000
     groups_max: int = 10_000
     commits_per_request_max: int = 10_000
+    commits_waiting_max: int = 10_000
+    """How many CommitOffsets of one group may wait for ZooKeeper."""
     streams_max: int = 64
     topics_per_consumer_max: int = 1_000
     pattern_characters_max: int = 1_000

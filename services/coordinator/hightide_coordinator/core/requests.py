@@ -39,6 +39,10 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
         assert refused is not None
         refuse(state, event.request_id, refused)
         return
+    if len(group.commits) >= state.limits.commits_waiting_max:
+        message = f"{len(group.commits)} commits of group {group.name} wait for ZooKeeper; try again later"
+        refuse(state, event.request_id, Refused(Refusal.OVERLOADED, message, {"group": group.name}))
+        return
     member = group.members.get(event.member_id)
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms

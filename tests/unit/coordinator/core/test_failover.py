@@ -6,6 +6,7 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.machine import next_deadline_ms
+from hightide_coordinator.core.mends import Mends
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
@@ -141,6 +142,18 @@ def test_a_replacement_that_was_cut_off_halfway_is_finished() -> None:
     world.run(300)
     assert consumer.partitions == {0, 1}
     assert {owner.member_id for owner in world.owners["g"].values()} == {"m2"}
+
+
+def registered_with_a_newer_epoch(mends: Mends) -> Refusal | None:
+    return World(mends=mends).join(seen_coordinator_epoch=2).refusal()
+
+
+def test_a_consumer_that_has_seen_a_newer_coordinator_is_sent_to_it() -> None:
+    assert registered_with_a_newer_epoch(Mends()) is Refusal.STALE_COORDINATOR_EPOCH
+
+
+def test_without_c5_a_deposed_coordinator_takes_consumers_away() -> None:
+    assert registered_with_a_newer_epoch(Mends(epochs_fenced=False)) is None
 
 
 def test_a_deposed_coordinator_forgets_everything() -> None:

@@ -111,6 +111,15 @@ def test_commits_that_come_while_a_store_is_under_way_are_one_store() -> None:
     assert world.committed(0) == 4
 
 
+def test_commits_do_not_pile_up_while_zookeeper_is_away() -> None:
+    world = World(limits=GroupLimits(commits_waiting_max=3))
+    world.stores_answer = False
+    for request_id in range(90, 96):
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, request_id),)))
+    refused = [each.request_id for each in world.all(ef.RefuseRequest) if each.refusal is Refusal.OVERLOADED]
+    assert refused == [94, 95]
+
+
 def test_a_commit_whose_store_was_cut_off_is_answered_after_another() -> None:
     world, consumer = alone()
     world.stores_answer = False
