@@ -72,7 +72,10 @@ class RawConsumer:
         if self.ended.done():
             self.ended = asyncio.get_running_loop().create_future()
         self._call = self._stub.RegisterConsumer()
-        await self.say(registration=self.registration)
+        try:
+            await self.say(registration=self.registration)
+        except grpc.aio.AioRpcError as error:
+            raise refusal_of(error) from None
         async with asyncio.timeout(PATIENCE_S):
             first = await self._read()
         if first is None:

@@ -20,18 +20,22 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.telemetry import Telemetry
 
 from hightide_coordinator import convert
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.descriptions import Refused, not_active
+from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.election import Takeover
 from hightide_coordinator.requests import Answer, RequestEvent, Requests
 from hightide_coordinator.start_offsets import StartOffsets
 from hightide_coordinator.store import CoordinatorStore
 from hightide_coordinator.streams import ConsumerStream
+from hightide_coordinator.takeover_traces import ShardTraces
 
 __all__ = ["Shard", "ShardDuties"]
 
@@ -48,8 +52,6 @@ class ShardDuties:
     watch_topics: Callable[[int, frozenset[str]], None]
     resigned: Callable[[int], None]
     """The core has resigned by itself, since a write was fenced."""
-    taken: Callable[[int, ev.Event], None]
-    """The core has taken an event, and its effects were performed."""
     failed: Callable[[], None]
     """This process cannot go on."""
 
@@ -64,12 +66,19 @@ class Shard:
         store: CoordinatorStore,
         start_offsets: StartOffsets,
         clock: Clock,
+        telemetry: Telemetry,
         request_timeout_ms: int,
         duties: ShardDuties,
     ) -> None:
         self.shard = shard
         self.state = new_state(limits)
         self.requests = Requests(self.take, request_timeout_ms)
+        self.rebalances = 0
+        self.rebalance_failures = 0
+        self.consumers_not_reading = 0
+        self._failed_groups: dict[str, Group] = {}
+        """Groups that were FAILED when they were last reported."""
+        self._traces = ShardTraces(shard, telemetry, clock)
         self._store = store
         self._start_offsets = start_offsets
         self._clock = clock
@@ -95,6 +104,11 @@ class Shard:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.requests.refuse_all(_shutting_down())
+        self._traces.resigned()
+
+    def count_failed_groups(self) -> int:
+        """How many groups are FAILED now; asked from any thread."""
+        return sum(group.state is GroupState.FAILED for group in list(self._failed_groups.values()))
 
     # ---- events in
 
@@ -122,7 +136,12 @@ class Shard:
             self._life += 1
         for effect in step(self.state, event, self._clock.monotonic_ms()):
             self._perform(effect, event)
-        self._duties.taken(self.shard, event)
+        self._traces.settle()
+
+    def elected(self, elected: ev.Elected, takeover: Takeover) -> None:
+        """This process coordinates the shard from now on."""
+        self.take(elected)
+        self._traces.taken_over(takeover, self.state)
 
     def _arm(self) -> None:
         """Be woken when the core wants to be; a timer that is too early costs less than one set anew."""
@@ -177,6 +196,7 @@ class Shard:
             "again",
         )
         _log.warning("shard %d: %s", self.shard, error.message)
+        self.consumers_not_reading += 1
         stream.end(error, at_once=True)
         self.lost(stream)
 
@@ -251,12 +271,29 @@ class Shard:
             case ef.Resign():
                 self._resign(by_itself=not isinstance(event, ev.Deposed))
             case ef.Report():
-                _log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.message)
+                self._report(effect)
+
+    def _report(self, effect: ef.Report) -> None:
+        _log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.message)
+        group = self.state.groups.get(effect.rebalanced_group)
+        if group is None:
+            return
+        if group.failures:
+            self.rebalance_failures += 1
+        else:
+            self.rebalances += 1
+        if group.state is GroupState.FAILED:
+            self._failed_groups[group.name] = group
+        else:
+            self._failed_groups.pop(group.name, None)
+        self._traces.rebalanced(group)
 
     def _resign(self, *, by_itself: bool) -> None:
         if (refused := not_active(self.state)) is None:
             refused = Refused(Refusal.NOT_COORDINATOR, "this coordinator is not the active one any more", {})
         error = self.error_of(refused)
+        self._traces.resigned()
+        self._failed_groups.clear()
         self.requests.refuse_all(error)
         streams, self._streams = self._streams, {}
         for stream in streams.values():

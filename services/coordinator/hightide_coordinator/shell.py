@@ -59,7 +59,6 @@ class Shell:
         duties = ShardDuties(
             watch_topics=self._watches.watch_topics,
             resigned=self._watches.resigned,
-            taken=lambda shard, event: None,
             failed=self.failed.set,
         )
         self.shards = tuple(
@@ -69,6 +68,7 @@ class Shell:
                 store,
                 self._start_offsets,
                 clock,
+                telemetry,
                 settings.request_timeout_ms,
                 duties,
             )
@@ -106,7 +106,7 @@ class Shell:
             *(len(elected.groups), len(elected.topics)),
         )
         self._start_offsets.know_brokers(elected.brokers)
-        self.shards[shard].take(elected)
+        self.shards[shard].elected(elected, takeover)
 
     def _brokers_changed(self, event: ev.BrokersChanged) -> None:
         self._start_offsets.know_brokers(event.brokers)

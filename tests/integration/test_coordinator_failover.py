@@ -1,0 +1,241 @@
+"""The coordinator dies, stops, or stands still, under consumers that are raw messages on streams (§10)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from hightide import Admin
+from hightide.v1 import broker_service_pb2
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
+from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from hightide_coordinator import takeover_traces as tt
+from hightide_local.cluster import LocalCluster
+from hightide_local.traces import SpanRecord, read_spans
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.channels import open_channel
+from integration.controller_harness import until
+from integration.scripted_consumer import PATIENCE_S, RawConsumer, Refused, refusal_of
+
+pytestmark = pytest.mark.cluster
+
+TOPIC = "flights"
+PARTITIONS = 6
+SESSION_TIMEOUT_MS = 4_000
+ALL = frozenset((TOPIC, number) for number in range(PARTITIONS))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        tmp_path_factory.mktemp("failover"), brokers=1, controllers=1, coordinators=2
+    ) as cluster:
+        with Admin(cluster.bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=1)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: LocalCluster) -> Iterator[LocalCluster]:
+    """Both coordinators run, whatever the test before did to them."""
+    yield shared
+    for name in ("coordinator-1", "coordinator-2"):
+        with contextlib.suppress(Exception):
+            shared.resume(name)
+        if name not in shared.running():
+            shared.restart(name, wait=False)
+    shared.wait_ready()
+
+
+class Group:
+    """Three consumers of a group, which follow it to whichever coordinator is active."""
+
+    def __init__(self, name: str, cluster: LocalCluster, stack: contextlib.AsyncExitStack) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._stack = stack
+        self.consumers: list[RawConsumer] = []
+
+    async def channel(self) -> grpc.aio.Channel:
+        """A channel to the active coordinator, as a broker names it."""
+        address = await until(self.named_by_the_broker, "a broker names the coordinator")
+        channel = open_channel(HostPort.parse(address))
+        return await self._stack.enter_async_context(channel)
+
+    async def named_by_the_broker(self) -> str:
+        async with open_channel(HostPort.parse(self._cluster.brokers[1])) as channel:
+            stub: Any = BrokerServiceStub(channel)
+            reply = await stub.GetMetadata(broker_service_pb2.GetMetadataRequest(), timeout=5)
+        endpoint = reply.coordinators[0]
+        return f"{endpoint.host}:{endpoint.port}" if endpoint.host else ""
+
+    async def form(self) -> Group:
+        """Join all three, and wait until each has its two partitions."""
+        channel = await self.channel()
+        wanted = [pb.TopicStreams(topic=TOPIC)]
+        timeout_ms = SESSION_TIMEOUT_MS
+        self.consumers = [
+            RawConsumer(channel, self.name, topics=wanted, session_timeout_ms=timeout_ms) for _ in range(3)
+        ]
+        for consumer in self.consumers:
+            await consumer.join()
+        await until(self.is_shared_out, "each consumer has its partitions")
+        return self
+
+    async def is_shared_out(self) -> bool:
+        reading = [set(consumer.reading) for consumer in self.consumers]
+        return [len(each) for each in reading] == [2, 2, 2] and set().union(*reading) == ALL
+
+    async def come_back(self) -> None:
+        """Each consumer finds the active coordinator, however long it takes, and registers again."""
+        for consumer in self.consumers:
+
+            async def is_back(consumer: RawConsumer = consumer) -> bool:
+                try:
+                    await consumer.come_back(await self.channel())
+                except Refused:
+                    return False  # The one that the broker named is gone, or not yet active.
+                return True
+
+            await until(is_back, "the consumer is registered again")
+
+    async def described(self) -> pb.DescribeGroupResponse:
+        stub: Any = CoordinatorServiceStub(await self.channel())
+        described: pb.DescribeGroupResponse = await stub.DescribeGroup(
+            pb.DescribeGroupRequest(group=self.name), timeout=5
+        )
+        return described
+
+    async def state(self) -> pb.DescribeGroupResponse | None:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            described = await self.described()
+            return described if described.state == pb.GROUP_STATE_STABLE else None
+        return None
+
+    async def leave(self) -> None:
+        for consumer in self.consumers:
+            await consumer.leave()
+
+
+@contextlib.asynccontextmanager
+async def a_group(cluster: LocalCluster, name: str) -> AsyncIterator[Group]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield await Group(name, cluster, stack).form()
+
+
+def with_group(cluster: LocalCluster, name: str, test: Callable[[Group], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(4 * PATIENCE_S), a_group(cluster, name) as group:
+            await test(group)
+
+    asyncio.run(run())
+
+
+def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
+    return [span for span in read_spans(cluster.trace_directory) if span.name == tt.COORDINATOR_FAILOVER]
+
+
+def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_is(
+    cluster: LocalCluster,
+) -> None:
+    async def test(group: Group) -> None:
+        before = await group.described()
+        reading = [dict(consumer.reading) for consumer in group.consumers]
+        known = len(takeovers(cluster))
+        await asyncio.to_thread(cluster.kill, cluster.active_coordinator())
+        for consumer in group.consumers:
+            await consumer.end()
+        await group.come_back()
+        after = await until(group.state, "the group is stable")
+        assert after.coordinator_epoch == before.coordinator_epoch + 1
+        assert after.generation == before.generation, "nobody came or went, so nothing is shared out anew"
+        assert [dict(consumer.reading) for consumer in group.consumers] == reading
+        traced = takeovers(cluster)
+        assert len(traced) == known + 1
+        steps = {
+            span.name: span
+            for span in read_spans(cluster.trace_directory)
+            if span.trace_id == traced[-1].trace_id
+        }
+        assert set(steps) == {tt.COORDINATOR_FAILOVER, tt.DETECTION, tt.ELECTION, tt.LOAD, tt.RECOVERY}
+        assert traced[-1].attributes["cause"] == "process_died"
+        await group.leave()
+
+    with_group(cluster, "dying", test)
+
+
+def test_a_coordinator_that_is_stopped_hands_over_at_once(cluster: LocalCluster) -> None:
+    async def test(group: Group) -> None:
+        before = await group.described()
+        active = cluster.active_coordinator()
+        await asyncio.to_thread(cluster.terminate, active)
+        reasons = {(await consumer.end()).reason for consumer in group.consumers}
+        assert reasons <= {"SHUTTING_DOWN", "NOT_COORDINATOR"}
+        await group.come_back()
+        after = await until(group.state, "the group is stable")
+        assert (after.generation, after.coordinator_epoch) == (
+            before.generation,
+            before.coordinator_epoch + 1,
+        )
+        await group.leave()
+
+    with_group(cluster, "stopping", test)
+
+
+def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(
+    cluster: LocalCluster,
+) -> None:
+    async def test(group: Group) -> None:
+        await asyncio.to_thread(cluster.kill, cluster.active_coordinator())
+        for consumer in group.consumers:
+            await consumer.end()
+        lost = group.consumers.pop()
+        assert lost.reading
+        await group.come_back()
+
+        async def is_shared_out() -> bool:
+            return set().union(*(set(consumer.reading) for consumer in group.consumers)) == ALL
+
+        await until(is_shared_out, "the others have what it had")
+        await group.leave()
+
+    with_group(cluster, "orphans", test)
+
+
+def test_a_coordinator_that_stood_still_ends_its_streams_when_it_wakes_up(cluster: LocalCluster) -> None:
+    async def test(group: Group) -> None:
+        before = await group.described()
+        zombie = cluster.active_coordinator()
+        address = cluster.address_of(zombie)
+        await asyncio.to_thread(cluster.pause, zombie)
+
+        async def is_replaced() -> bool:
+            return await group.named_by_the_broker() not in ("", address)
+
+        await until(is_replaced, "the paused coordinator's session has expired")
+        await asyncio.to_thread(cluster.resume, zombie)
+        reasons = {(await consumer.end()).reason for consumer in group.consumers}
+        assert reasons == {"NOT_COORDINATOR"}
+        async with open_channel(HostPort.parse(address)) as channel:
+            stub: Any = CoordinatorServiceStub(channel)
+
+            async def refused() -> Refused | None:
+                with pytest.raises(grpc.aio.AioRpcError) as raised:
+                    await stub.ListGroups(pb.ListGroupsRequest(), timeout=5)
+                refusal = refusal_of(raised.value)
+                assert (refusal.reason, refusal.metadata["shard"]) == ("NOT_COORDINATOR", "0")
+                return refusal if "coordinator_address" in refusal.metadata else None
+
+            refusal = await until(refused, "it knows who is active")
+        assert refusal.metadata["coordinator_address"] == await group.named_by_the_broker()
+        await group.come_back()
+        after = await until(group.state, "the group is stable")
+        assert after.coordinator_epoch > before.coordinator_epoch
+        await group.leave()
+
+    with_group(cluster, "zombie", test)
