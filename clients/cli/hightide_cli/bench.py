@@ -24,6 +24,13 @@ FAILOVER_KEYS = (
     "unavailable_ms_max", "unavailable_ms_p50", "rejoin_ms", "takeover_ms",
     "lost", "duplicated", "client_errors",
 )  # fmt: skip
+GROUPS_KEYS = (
+    "join_ms", "steady_core_percent", "rebalance_ms", "failover_ms", "bytes_per_consumer",
+    "joined_ms", "join_disturbed", "leave_ms", "leave_disturbed",
+    "pings_per_s", "steady_client_percent", "steady_zookeeper_percent",
+    "join_core_s", "rebalance_moved", "rebalance_core_s", "rebalance_client_s", "rebalance_zookeeper_s",
+    "failover_core_s", "failover_client_s", "failover_stopped", "client_errors",
+)  # fmt: skip
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One line of JSON, as -o json.")
@@ -235,6 +242,73 @@ def failover(
         went_wrong |= bool(figures["lost"] or figures["duplicated"])
     if went_wrong:
         ctx.exit(1)
+
+
+@common_options
+@bench.command()
+@click.option("--consumers", type=click.IntRange(1, 50_000), default=5_000, show_default=True)
+@click.option(
+    "--groups", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Of equal size."
+)
+@click.option("--session-timeout-ms", type=click.IntRange(500, 600_000), default=10_000, show_default=True)
+@click.option(
+    "--moving-percent",
+    type=click.IntRange(0, 100),
+    default=20,
+    show_default=True,
+    help="Consumers whose positions move from Ping to Ping.",
+)
+@click.option(
+    "--streams-per-connection",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="1: each consumer has its own connection, as real ones do.",
+)
+@_seconds(20)
+@_ROUNDS
+@_JSON
+@click.pass_context
+def groups(
+    ctx: click.Context,
+    consumers: int,
+    groups: int,
+    session_timeout_ms: int,
+    moving_percent: int,
+    streams_per_connection: int,
+    seconds: float,
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Let consumers join groups, be steady, leave, join, lose their coordinator, and swap all partitions.
+
+    The consumers are real streams with nothing behind them, in two processes. They have a cluster of their
+    own in any case: 1 broker, 1 controller, 2 coordinators. Rounds are those of one leaving and one joining.
+    """
+    from hightide_cli.benchmarks.groups import GroupsPlan, measure_groups
+
+    if consumers % groups or consumers // groups < 2:
+        message = f"{consumers} consumers are not {groups} groups of equal size, each of two or more"
+        raise click.BadParameter(message, ctx, param_hint="--groups")
+    plan = GroupsPlan(
+        consumers=consumers,
+        groups=groups,
+        session_timeout_ms=session_timeout_ms,
+        steady_s=seconds,
+        moving_percent=moving_percent,
+        streams_per_connection=streams_per_connection,
+        rounds=rounds,
+    )
+    figures = measure_groups(plan, _say)
+    setting: dict[str, Json] = {
+        "consumers": consumers,
+        "groups": groups,
+        "session_timeout_ms": session_timeout_ms,
+        "moving_percent": moving_percent,
+        "streams_per_connection": streams_per_connection,
+        "client_processes": plan.processes,
+    }
+    _print(ctx, as_json, GROUPS_KEYS, {"groups": figures}, setting, upright=True)
 
 
 def _say(what: str) -> None:

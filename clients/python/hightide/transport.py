@@ -52,7 +52,8 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
 
-def _options(client_id: str | None) -> list[tuple[str, int | str]]:
+def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]:
+    """The options of every channel of the SDK; for those, too, who speak the protocol as its clients do."""
     options: list[tuple[str, int | str]] = list(_OPTIONS)
     if client_id:
         options.append(("grpc.primary_user_agent", client_id))
@@ -132,7 +133,7 @@ class Transport:
                 raise ClosedError("this client is closed")
             channel = self._channels.get(address)
             if channel is None:
-                channel = grpc.insecure_channel(address, options=_options(self._client_id))
+                channel = grpc.insecure_channel(address, options=channel_options(self._client_id))
                 self._channels[address] = channel
             kind = channel.stream_stream if method in STREAMS else channel.unary_unary
             made: Any = kind(method.value, request_serializer=None, response_deserializer=None)
@@ -209,7 +210,7 @@ class AioTransport:
             return known
         channel = self._channels.get(address)
         if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=_options(self._client_id))
+            channel = grpc.aio.insecure_channel(address, options=channel_options(self._client_id))
             self._channels[address] = channel
         kind = channel.stream_stream if method in STREAMS else channel.unary_unary
         made: Any = kind(method.value, request_serializer=None, response_deserializer=None)

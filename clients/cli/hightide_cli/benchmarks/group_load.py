@@ -1,4 +1,4 @@
-"""The load of `bench groups`: many consumers in one process, which does what the parent says, line by line."""
+"""The load of `bench groups`: many consumers in one process, which does what the parent says, a line each."""
 
 import asyncio
 import gc
@@ -65,7 +65,8 @@ class GroupLoad:
                 topic=self._configuration["topic"],
                 assignor=assignor,
                 session_timeout_ms=self._configuration["session_timeout_ms"],
-                moves=place % 100 < self._configuration["moving_percent"],
+                # 37: spread over all groups and processes.
+                moves=place * 37 % 100 < self._configuration["moving_percent"],
             )
             member = GroupMember(plan, self._connections, self._finder, self._notes)
             self._members[consumer_id] = member
@@ -75,10 +76,10 @@ class GroupLoad:
     async def _leave(self, consumers: list[str]) -> Mapping[str, object]:
         leaving = [self._members.pop(consumer_id) for consumer_id in consumers]
         tasks = [self._tasks.pop(consumer_id) for consumer_id in consumers]
-        began_s = time.monotonic()
+        self._notes.left_s = time.monotonic()
         await asyncio.gather(*(member.leave() for member in leaving))
         await asyncio.gather(*tasks)
-        return {"began_s": began_s}
+        return {}
 
     def _tell(self) -> Mapping[str, object]:
         notes = self._notes
@@ -88,6 +89,7 @@ class GroupLoad:
             "confirmed": sum(member.is_confirmed for member in members),
             "partitions": sum(len(member.reading) for member in members),
             "first_registration_s": notes.first_registration_s,
+            "left_s": notes.left_s,
             "last_answer_s": notes.last_answer_s,
             "last_confirmed_s": notes.last_confirmed_s,
             "heard": sorted(notes.heard)[:100],
@@ -102,7 +104,7 @@ class GroupLoad:
     def _forget(self) -> Mapping[str, object]:
         """Begin new notes, but for what went wrong."""
         notes = self._notes
-        notes.first_registration_s = notes.last_answer_s = notes.last_confirmed_s = 0.0
+        notes.first_registration_s = notes.left_s = notes.last_answer_s = notes.last_confirmed_s = 0.0
         notes.heard.clear()
         notes.stopped = notes.started = notes.pings = notes.breaks = 0
         return {}

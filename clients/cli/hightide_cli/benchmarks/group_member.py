@@ -15,8 +15,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
+from hightide.batch.checksum import crc32c
 from hightide.calls import Method
-from hightide.groups import shard_of
 from hightide.transport import channel_options
 from hightide.v1 import broker_service_pb2 as broker_pb
 from hightide.v1 import coordinator_service_pb2 as pb
@@ -54,6 +54,8 @@ class Notes:
     """What the consumers of one process note for the parent; times are those of the monotonic clock."""
 
     first_registration_s: float = 0.0
+    left_s: float = 0.0
+    """When the first one said goodbye."""
     last_answer_s: float = 0.0
     """When the last StopFetcher or StartFetcher was answered."""
     last_confirmed_s: float = 0.0
@@ -84,7 +86,7 @@ class Finder:
         coordinators = broker_pb.GetMetadataResponse.FromString(answer).coordinators
         if not coordinators:
             return None
-        endpoint = coordinators[shard_of(group, len(coordinators))]
+        endpoint = coordinators[crc32c(group.encode()) % len(coordinators)]
         return f"{endpoint.host}:{endpoint.port}" if endpoint.host else None
 
     async def close(self) -> None:

@@ -56,7 +56,11 @@ def bench_target(bootstrap: str | None) -> Iterator[Target]:
 
 @contextmanager
 def own_cluster(
-    *, brokers: int = 3, controllers: int = 2, coordinators: int = 0, coordinator_arguments: Sequence[str] = ()
+    *,
+    brokers: int = 3,
+    controllers: int = 2,
+    coordinators: int = 0,
+    coordinator_arguments: Sequence[str] = (),
 ) -> Iterator[LocalCluster]:
     """Give a cluster that lives as long as the block; its logs and traces stay where the next one begins."""
     directory = bench_directory()

@@ -1,0 +1,54 @@
+"""How the groups of a local cluster stand, as their coordinator lists them."""
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import grpc
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from hightide_local.cluster import LocalCluster
+
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One group."""
+
+    is_stable: bool
+    member_count: int
+    generation: int
+
+
+class GroupWatch:
+    """Asks the coordinators; a with-block closes its channels."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._channels = {
+            address: grpc.insecure_channel(address) for address in cluster.coordinators.values()
+        }
+
+    def listings(self) -> dict[str, Listing]:
+        """Every group, by name; nothing while no coordinator is active."""
+        request = pb.ListGroupsRequest()
+        for channel in self._channels.values():
+            try:
+                answer = CoordinatorServiceStub(channel).ListGroups(request, timeout=_ANSWER_S)
+            except grpc.RpcError:
+                continue
+            return {
+                each.group: Listing(each.state == pb.GROUP_STATE_STABLE, each.member_count, each.generation)
+                for each in answer.groups
+            }
+        return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the channels."""
+        for channel in self._channels.values():
+            channel.close()
