@@ -148,9 +148,7 @@ class _Course:
     def _be_steady(self, rss_before_bytes: float) -> Figures:
         plan = self._plan
         time.sleep(_SETTLED_S)
-        self._say(
-            f"{plan.steady_s:g} s of Pings, partitions of {plan.moving_percent} % of the consumers move"
-        )
+        self._say(f"{plan.steady_s:g} s of Pings, {plan.moving_percent} % of the consumers move on")
         self._ask_all("forget")
         began_s, before = time.monotonic(), self._processor_seconds()
         time.sleep(plan.steady_s)
@@ -204,9 +202,8 @@ class _Course:
         used = _since(before, self._processor_seconds())
         self._check_cover(self._members)
         if told["partitions"] != reading:
-            raise LoadFailedError(
-                f"{told['partitions']} partitions are read after the failover, not {reading}"
-            )
+            found = told["partitions"]
+            raise LoadFailedError(f"{found} partitions are read after the failover, not {reading}")
         self._cluster.restart(name)
         return {
             "failover_ms": 1000 * (max(told["last_confirmed_s"], told["last_answer_s"]) - killed_at_s),
@@ -320,7 +317,8 @@ class _Course:
         )
 
     def _are_all_confirmed(self) -> bool:
-        return sum(each["confirmed"] for each in self._ask_all("tell")) == self._plan.consumers
+        confirmed: int = sum(each["confirmed"] for each in self._ask_all("tell"))
+        return confirmed == self._plan.consumers
 
     def _changed(self, group: str, members: Sequence[str]) -> dict[str, Any]:
         self._until(lambda: self._are_stable({group: members}), f"{group} is stable with {len(members)}")
