@@ -58,7 +58,7 @@ async def put_topic(session: ZooKeeperSession, topic: str, partitions: int = 1) 
 
 def owner(member: str = "m-1", generation: int = 1) -> Owner:
     """An owner."""
-    return Owner(member, f"c-{member}", "", 0, generation)
+    return Owner(member, f"c-{member}", "", 0, generation, FLIGHTS_ID, 2)
 
 
 def committed(offset: int) -> Committed:

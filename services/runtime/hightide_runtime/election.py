@@ -84,8 +84,8 @@ class Election:
         self._session = session
         self.seat = seat
         self._highest = 0
-        """The highest epoch that was ever read or won. A hand may take the znode of the epoch away, and whoever
-        has heard of this one obeys no lower one."""
+        """The highest epoch that was ever read or won. A hand may take its znode away, and whoever has
+        heard of this one obeys no lower one."""
 
     async def standing(self, *, watch: bool = False) -> Standing | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
