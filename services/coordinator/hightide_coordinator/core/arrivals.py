@@ -132,6 +132,8 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
     group.fenced.append(predecessor.member_id)
     group.generation += 1
     add_member(state, group, member)
+    # What should be the instance's, and is nobody's yet, waited for nothing while there was no such member.
+    place_all(group, group.waiting)
     reason = f"instance {member.instance_id} has a new process, consumer {member.consumer_id}"
     state.do(Report(f"group {group.name}: {reason}"))
     assert member.registration is not None

@@ -112,3 +112,16 @@ def _check_progress(state: ShardState, group: Group) -> None:
         assert group.armed_ms != NeverDue
     if group.state is GroupState.STABLE:
         assert not group.gives, f"{group.name} is not stable: {list(group.gives)[:3]}"
+    if group.state is GroupState.FAILED:
+        assert group.retry_ms or group.is_changed, f"{group.name} has failed for good"
+    if group.state is GroupState.REBALANCING and state.mends.changes_rerun:
+        assert is_awaited or _is_going_on(group), f"{group.name} waits for nothing: {list(group.steps)[:3]}"
+
+
+def _is_going_on(group: Group) -> bool:
+    if group.open_orders or group.asked or group.retry_ms or group.is_changed:
+        return True
+    if group.gives and group.armed_ms != NeverDue:
+        return True
+    readers = [group.readers[name] for name in group.waiting if name in group.readers]
+    return any(not reader.is_connected for reader in readers)

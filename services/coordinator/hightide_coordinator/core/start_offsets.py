@@ -36,6 +36,8 @@ def ask_for_starts(state: ShardState, group: Group) -> None:
 def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     """Those found go on; those that were not are given out by a later attempt, and hold nothing else up."""
     group = state.look_ups.pop(event.look_up_id)
+    if state.groups.get(group.name) is not group:
+        return  # Its last member left meanwhile, and it was forgotten.
     asked = tuple(group.asked)
     group.asked.clear()
     is_failed = False

@@ -114,7 +114,8 @@ def _place_given(state: ShardState, group: Group, store: StoreInFlight) -> None:
 def _void(group: Group, store: StoreInFlight) -> None:
     for name in group.voided:
         store.owners[name] = None
-        store.offsets.setdefault(name, None)
+        if name not in group.offsets:
+            store.offsets.setdefault(name, None)
     group.voided = {}
 
 
@@ -142,6 +143,9 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
                 store.offsets[name] = committed
                 store.positions.pop(name, None)
                 group.positions.pop(name, None)
+            elif store.offsets.get(name) is None:
+                # It has told us a higher one already: what it is now promised holds only if that is durable.
+                store.offsets[name] = store.positions[name] = group.positions.pop(name)
             outcomes.append(ItemOutcome(name, previous_offset=previous))
         request.outcomes = tuple(outcomes)
         store.commits.append(request)

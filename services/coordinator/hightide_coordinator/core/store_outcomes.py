@@ -10,7 +10,7 @@ from hightide_coordinator.core.placement import place, place_all, set_owner
 from hightide_coordinator.core.registration import StoredGroup
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.store_building import answer_commits, forget_group
-from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
+from hightide_coordinator.core.stored_groups import counts_surely, valid_offsets, valid_owners
 
 __all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
 
@@ -29,7 +29,9 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
         return
     group.is_stored = True
     for name, committed in store.offsets.items():
-        if name in group.voided:
+        if name in group.voided and (
+            committed is None or not counts_surely(state.topics.get(name.topic), name, committed)
+        ):
             continue  # The topic was deleted while this was on its way.
         if committed is None:
             group.offsets.pop(name, None)

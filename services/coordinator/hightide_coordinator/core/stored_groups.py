@@ -7,7 +7,7 @@ from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 
-__all__ = ["valid_offsets", "valid_owners"]
+__all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
 
 
 def valid_offsets(
@@ -18,7 +18,7 @@ def valid_offsets(
     void: list[TopicPartition] = []
     for name, committed in stored.offsets.items():
         topic = state.topics.get(name.topic)
-        if topic is None or not _exists(topic, name) or not _counts(topic, name, committed):
+        if topic is None or not counts(topic, name, committed):
             void.append(name)
         else:
             valid[name] = committed
@@ -52,8 +52,14 @@ def _exists(topic: Topic, name: TopicPartition) -> bool:
     return 0 <= name.partition < topic.partition_count
 
 
-def _counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
-    if committed.topic_id != topic.topic_id:
+def counts_surely(topic: Topic | None, name: TopicPartition, committed: Committed) -> bool:
+    """The same, where the name is known to have changed hands: an offset without an epoch may be either's."""
+    return topic is not None and committed.leader_epoch != -1 and counts(topic, name, committed)
+
+
+def counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
+    """Whether an offset is one of the partition that has this name now."""
+    if not _exists(topic, name) or committed.topic_id != topic.topic_id:
         return False
     # Where the epoch is not known (a first offset, a reset by hand) there is nothing to say against it.
     first = topic.first_leader_epochs.get(name.partition, -1)

@@ -8,6 +8,7 @@ from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.group_changes import note_change
 from hightide_coordinator.core.placement import place, set_owner
 from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.stored_groups import counts_surely
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 
 __all__ = ["on_topics_changed", "watch_topics"]
@@ -56,7 +57,7 @@ def _change(state: ShardState, group: Group, name: str, before: Topic | None, af
         del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
         place(group, key)
     for key in void:
-        _void(group, key)
+        _void(group, key, after)
     if void:
         group.generation += 1  # Nobody is given it twice in one generation.
         state.look_at(group)
@@ -82,12 +83,14 @@ def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> 
     return number < after.partition_count and first == before.first_leader_epochs.get(number, 0)
 
 
-def _void(group: Group, key: TopicPartition) -> None:
-    """What was committed and owned is of a partition that is no more; who still reads it is stopped."""
+def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
+    """What was committed and owned is of a partition that is no more; who still reads it is stopped. An offset
+    stays that is the new partition's: brokers and consumers may have known of it before this coordinator."""
     set_owner(group, key, None)
-    group.offsets.pop(key, None)
+    for offsets in (group.offsets, group.found):
+        if key in offsets and not counts_surely(after, key, offsets[key]):
+            del offsets[key]
     group.positions.pop(key, None)
-    group.found.pop(key, None)
     group.voided[key] = None
     if group.store is not None:
         group.store.positions.pop(key, None)
