@@ -162,6 +162,21 @@ def test_what_cannot_start_holds_up_nothing_else() -> None:
     assert world.group_state() is GroupState.STABLE
 
 
+def test_an_answer_about_a_group_that_is_forgotten_meanwhile_changes_nothing() -> None:
+    world = World()
+    world.look_ups_answer = False
+    world.join("a").is_mute = True
+    world.run(100)
+    next(iter(world.consumers.values())).leave()
+    assert world.state.groups == {}
+    second = world.join("b")
+    world.look_up()
+    assert second.orders == []
+    world.look_ups_answer = True
+    world.run(200)
+    assert second.partitions == {0, 1, 2, 3}
+
+
 def changed_during_a_rebalance(mends: Mends | None = None) -> World:
     world = World(topic(partitions=4), mends=mends or Mends())
     world.stores_answer = False
