@@ -84,6 +84,7 @@ class ConsumerCore:
         self._held: dict[TopicPartition, list[Chunk]] = {}
         self._generation = 0
         self.is_in_group = False
+        self.on_gone_back: Callable[[TopicPartition, int], None] | None = None
         if self._topics:
             self.seeker.want(self._topics)
 
@@ -227,6 +228,11 @@ class ConsumerCore:
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.position = next_offset
+
+    def is_current(self, chunk: Chunk) -> bool:
+        """Whether nobody has gone elsewhere in the partition since the chunk was fetched."""
+        position = self.positions.get(chunk.partition)
+        return position is not None and position.generation == chunk.generation
 
     def raise_errors(self, now_ms: float) -> None:
         """Raise what stands in the way and does not get better by itself, or has not within the budget."""
@@ -490,6 +496,8 @@ class ConsumerCore:
         )
         if self.settings.offset_reset != "error":
             log.warning("%s: %s; going back to offset %d", position.partition, lost, position.fetch_offset)
+            if self.on_gone_back is not None and position.fetch_offset is not None:
+                self.on_gone_back(position.partition, position.fetch_offset)
             return True
         position.error = DivergingLogError(
             lost,

@@ -3,7 +3,7 @@ commits that positions need between two Pings."""
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from hightide.calls import Call, MessageCall, Method
 from hightide.consumer_core import ConsumerCore
@@ -24,13 +24,17 @@ from hightide.v1.coordinator_service_pb2 import (
 __all__ = ["GroupCore", "IntervalCommit"]
 
 
-class IntervalCommit(MessageCall[CommitOffsetsResponse]):
-    """A CommitOffsets call of settled positions that need not wait for a Ping."""
+RESET_PAUSE_MS: Final = 1_000
 
-    __slots__ = ("partitions",)
+
+class IntervalCommit(MessageCall[CommitOffsetsResponse]):
+    """A CommitOffsets call of settled positions that need not wait for a Ping, or may not go with one."""
+
+    __slots__ = ("commits", "partitions")
 
     def __init__(self, address: str, timeout_ms: int, request: CommitOffsetsRequest) -> None:
         super().__init__(address, Method.COMMIT_OFFSETS, timeout_ms, request, CommitOffsetsResponse)
+        self.commits = list(request.offsets)
         self.partitions = [TopicPartition(each.topic, each.partition) for each in request.offsets]
 
 
@@ -55,17 +59,21 @@ class GroupCore:
         self.callbacks: list[Callable[[], object]] = []
         self._commit: IntervalCommit | None = None
         self._next_commit_ms: float | None = None
+        self._gone_back: set[TopicPartition] = set()
+        self._next_reset_ms = 0.0
+        consumer.on_gone_back = self._went_back
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
         calls = self.membership.poll(now_ms)
-        commit = self._interval_commit(now_ms)
+        commit = self._reset_commit(now_ms) or self._interval_commit(now_ms)
         if commit is not None:
             calls.append(commit)
         calls += self.consumer.poll(now_ms)
         wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms]
         if self._commit is None:
             wakes.append(self._next_commit_ms)
+            wakes.append(self._next_reset_ms if self._gone_back else None)
         self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
         self.cancelled += self.membership.cancelled + self.consumer.cancelled
         self.membership.cancelled, self.consumer.cancelled = [], []
@@ -110,6 +118,38 @@ class GroupCore:
                 raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
         return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
 
+    def _went_back(self, partition: TopicPartition, offset: int) -> None:
+        """What this consumer had read is lost: what it has committed beyond it has to go back as well."""
+        self.ownership.sought(partition, offset)
+        # The user may still have records in hand that are lost; the rest of them is not handed out.
+        self.ownership.interrupt()
+        self._gone_back.add(partition)
+
+    def _reset_commit(self, now_ms: float) -> IntervalCommit | None:
+        """Commit where a log that has lost records made this consumer go back to. A user who commits by hand
+        does it with the next commit."""
+        membership, ownership = self.membership, self.ownership
+        self._gone_back = {
+            each
+            for each in self._gone_back
+            if each in ownership.owned and ownership.owned[each].is_reset and self.settings.auto_commit
+        }
+        is_possible = membership.state is MembershipState.MEMBER and self._commit is None
+        if not self._gone_back or not is_possible or now_ms < self._next_reset_ms:
+            return None
+        if membership.coordinator_address is None:
+            return None
+        self._next_reset_ms = now_ms + RESET_PAUSE_MS
+        settled = {each: ownership.settled_offset(each) for each in self._gone_back}
+        commits = [
+            ownership.commit_of(each, offset, "") for each, offset in settled.items() if offset is not None
+        ]
+        request = CommitOffsetsRequest(
+            group=self.settings.group, member_id=membership.member_id, offsets=commits
+        )
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        return self._commit
+
     def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
         """Commit what was settled, where Pings come more seldom than the user wants it committed."""
         membership = self.membership
@@ -142,6 +182,8 @@ class GroupCore:
                 continue
             if at >= len(results) or results[at].error_code:
                 owned.told = -1
+            elif call.commits[at].reset:
+                self.ownership.committed([call.commits[at]])
 
 
 def _commit(position: ConsumedPosition) -> OffsetCommit:

@@ -78,7 +78,7 @@ class Handout:
         """The offset up to which the user is done with the records of a partition, where a chunk of it is
         being iterated on: below the record in hand. Called with the lock, from any thread."""
         chunk = self._chunk
-        if chunk is None or chunk.partition != partition:
+        if chunk is None or chunk.partition != partition or not self._core.is_current(chunk):
             return None
         return chunk.header.base_offset + chunk.skip + self._settled_at
 

@@ -1,0 +1,119 @@
+"""What a member of a group commits when its log has lost records that it has read (KIP-320)."""
+
+from hightide.fetch_call import FetchCall
+from hightide.v1.broker_service_pb2 import FetchPartitionResult, FetchResponse
+from hightide.v1.coordinator_service_pb2 import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    OffsetCommit,
+    OffsetCommitResult,
+)
+from hightide.v1.errors_pb2 import ErrorCode
+from unit.sdk.consumer_bench import P0, batch
+from unit.sdk.group_bench import GroupBench, parts, positions
+from unit.sdk.producer_bench import TOPIC_ID
+
+
+def has_read(*, auto_commit: bool) -> GroupBench:
+    """A member that has read and settled 0 to 29 of partition 0, and waits for more."""
+    bench = GroupBench(auto_commit=auto_commit).register()
+    bench.give(0)
+    bench.serve(p0=batch(0, 30))
+    assert len(bench.user_polls()) == 30
+    assert bench.user_polls() == []
+    return bench
+
+
+def lose_all_from(bench: GroupBench, offset: int) -> None:
+    """The leader says that it has nothing from this offset on, and has 5 other records there."""
+    for answer in (
+        FetchPartitionResult(
+            topic_id=TOPIC_ID, error_code=ErrorCode.ERROR_CODE_DIVERGING_LOG, diverging_end_offset=offset,
+            diverging_epoch=1, current_leader=-1,
+        ),
+        FetchPartitionResult(
+            topic_id=TOPIC_ID, batches=batch(offset, 5), current_leader=-1, high_watermark=offset + 5
+        ),
+    ):  # fmt: skip
+        bench.poll()
+        call = bench.fetches.pop()
+        assert isinstance(call, FetchCall)
+        bench.core.completed(
+            call, call.decode(FetchResponse(partitions=[answer]).SerializeToString()), bench.now_ms
+        )
+    bench.poll()
+
+
+def committed(bench: GroupBench) -> list[OffsetCommit]:
+    """The commit that is under way."""
+    request = CommitOffsetsRequest.FromString(bench.commits[-1].encode())
+    return list(request.offsets)
+
+
+def answer_commit(bench: GroupBench, error_code: int = 0) -> None:
+    result = OffsetCommitResult(error_code=ErrorCode.ValueType(error_code))
+    call = bench.commits.pop()
+    bench.core.completed(call, CommitOffsetsResponse(offsets=[result]), bench.now_ms)
+    bench.poll()
+
+
+def test_with_auto_commit_it_commits_that_it_went_back() -> None:
+    bench = has_read(auto_commit=True)
+    assert positions(bench.ping()[-1]) == {0: 30}
+    lose_all_from(bench, 12)
+    (reset,) = committed(bench)
+    assert (reset.offset, reset.leader_epoch, reset.reset) == (12, 1, True)
+    assert positions(bench.ping()[-1]) == {}, "first the reset has to be durable"
+    answer_commit(bench)
+    assert [record.offset for record in bench.user_polls()] == [12, 13, 14, 15, 16]
+    assert bench.user_polls() == []
+    assert positions(bench.ping()[-1]) == {0: 17}
+    assert bench.commits == []
+
+
+def test_a_reset_that_failed_is_tried_again_and_not_at_once() -> None:
+    bench = has_read(auto_commit=True)
+    lose_all_from(bench, 12)
+    answer_commit(bench, ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE)
+    assert bench.commits == []
+    assert bench.core.wake_at_ms is not None
+    bench.pass_ms(bench.core.wake_at_ms - bench.now_ms)
+    bench.pass_ms(1_000)
+    assert [each.offset for each in committed(bench)] == [12]
+
+
+def test_with_commits_by_hand_the_next_one_goes_back() -> None:
+    bench = has_read(auto_commit=False)
+    lose_all_from(bench, 12)
+    assert bench.commits == []
+    (commit,) = bench.core.commits(None, "")
+    assert (commit.offset, commit.reset) == (12, True)
+    bench.ownership.committed([commit])
+    assert bench.core.commits(None, "") == []
+
+
+def test_a_user_in_the_middle_of_what_is_lost_does_not_commit_it() -> None:
+    bench = GroupBench(auto_commit=True).register()
+    bench.give(0)
+    bench.serve(p0=batch(0, 30))
+    assert len(bench.user_polls(20)) == 20
+    lose_all_from(bench, 12)
+    assert [each.offset for each in committed(bench)] == [12]
+    answer_commit(bench)
+    assert positions(bench.ping()[-1]) == {}
+    assert [record.offset for record in bench.user_polls()] == [12, 13, 14, 15, 16]
+    assert bench.ownership.settled_offset(P0) == 12
+    bench.user_polls()
+    assert positions(bench.ping()[-1]) == {0: 17}
+
+
+def test_a_partition_that_is_taken_away_meanwhile_is_not_reset() -> None:
+    bench = has_read(auto_commit=True)
+    lose_all_from(bench, 12)
+    answer_commit(bench, ErrorCode.ERROR_CODE_FENCED_GENERATION)
+    bench.take(0)
+    bench.said()
+    bench.pass_ms(5_000)
+    assert bench.ownership.assignment == ()
+    assert bench.commits == []
+    assert parts(0)[0] not in bench.consumer.positions
