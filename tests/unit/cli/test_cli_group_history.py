@@ -1,5 +1,7 @@
 """The demo's judgement of a group: what its consumers report, and what is counted of it."""
 
+from pathlib import Path
+
 import pytest
 from hightide_cli.demonstration.group_history import GroupHistory
 from hightide_cli.demonstration.group_reports import (
@@ -7,6 +9,7 @@ from hightide_cli.demonstration.group_reports import (
     GroupReport,
     HandedOut,
     ReportDamagedError,
+    ReportFile,
     Taken,
     parse_report,
     report_line,
@@ -160,6 +163,28 @@ def test_a_report_is_a_line_and_back(report: GroupReport) -> None:
 def test_a_damaged_line_is_told(line: bytes) -> None:
     with pytest.raises(ReportDamagedError, match="no line of"):
         parse_report(line)
+
+
+def test_a_report_is_followed_while_it_is_written(tmp_path: Path) -> None:
+    followed = ReportFile(tmp_path / "consumer-1.jsonl")
+    assert followed.follow() == [], "it has not begun yet"
+    first, second = Given(1.0, 0, 1), handed_out(2.0, 0, 10)
+    followed.path.write_bytes(report_line(first))
+    assert followed.follow() == [first]
+    with followed.path.open("ab") as file:
+        file.write(report_line(second))
+    assert followed.follow() == [second]
+    assert followed.follow() == []
+
+
+def test_a_line_in_which_its_consumer_died_does_not_count(tmp_path: Path) -> None:
+    followed = ReportFile(tmp_path / "consumer-1.jsonl")
+    torn = report_line(handed_out(2.0, 10, 20))
+    followed.path.write_bytes(report_line(handed_out(1.0, 0, 10)) + torn[:-5])
+    assert followed.follow() == [handed_out(1.0, 0, 10)]
+    with followed.path.open("ab") as file:
+        file.write(torn[-5:])
+    assert followed.follow() == [handed_out(2.0, 10, 20)], "it was only being written"
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 120), st.integers(1, 30)), max_size=12)

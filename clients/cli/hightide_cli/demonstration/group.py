@@ -15,7 +15,7 @@ from hightide_runtime.process_environment import service_environment
 
 from hightide_cli.demonstration.group_consumer import ConsumerSettings
 from hightide_cli.demonstration.group_history import GroupHistory
-from hightide_cli.demonstration.group_reports import parse_report
+from hightide_cli.demonstration.group_reports import ReportFile
 
 GROUP: Final = "flights-readers"
 CONSUMERS: Final = 4
@@ -36,8 +36,7 @@ class DemoGroup:
 
     def __init__(self, bootstrap: str, topic: str, log_directory: Path) -> None:
         self.names: Sequence[str] = [f"consumer-{number}" for number in range(1, CONSUMERS + 1)]
-        self._reports = {name: log_directory / f"{name}.jsonl" for name in self.names}
-        self._read_bytes = dict.fromkeys(self.names, 0)
+        self._reports = {name: ReportFile(log_directory / f"{name}.jsonl") for name in self.names}
         self._history = GroupHistory()
         self._lock = threading.Lock()
         self._dead: set[str] = set()
@@ -48,7 +47,7 @@ class DemoGroup:
                 [
                     sys.executable, "-m", _MODULE,
                     ConsumerSettings(
-                        bootstrap, GROUP, topic, name, SESSION_TIMEOUT_MS, str(self._reports[name])
+                        bootstrap, GROUP, topic, name, SESSION_TIMEOUT_MS, str(self._reports[name].path)
                     ).argument(),
                 ],
                 service_environment(os.environ),
@@ -63,7 +62,8 @@ class DemoGroup:
         with self._lock:
             for name, process in self._processes.items():
                 is_running = process.is_running()
-                self._follow(name)
+                for report in self._reports[name].follow():
+                    self._history.take(name, report)
                 if not is_running and name not in self._dead:
                     raise ConsumerEndedError(
                         f"{name} ended; the end of {process.log_path}:\n{process.log_tail()}"
@@ -116,16 +116,3 @@ class DemoGroup:
         if self._guard is not None:
             self._guard.close()
             self._guard = None
-
-    def _follow(self, name: str) -> None:
-        try:
-            with self._reports[name].open("rb") as report:
-                report.seek(self._read_bytes[name])
-                written = report.read()
-        except FileNotFoundError:
-            return  # It has not begun yet.
-        # A line without an end is being written, or its consumer died writing it: nothing of it is committed.
-        whole = written[: written.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            self._history.take(name, parse_report(line))
-        self._read_bytes[name] += len(whole)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 
@@ -62,3 +63,26 @@ def parse_report(line: bytes) -> GroupReport:
         return _KINDS[document.pop("what")](**document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReportDamagedError(f"{line!r} is no line of a consumer's report") from error
+
+
+class ReportFile:
+    """The report of one consumer, read while it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_bytes = 0
+
+    def follow(self) -> list[GroupReport]:
+        """Return what was written since the last time. Raises ReportDamagedError.
+
+        A line without an end is being written, or its consumer died writing it: nothing of it is committed.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_bytes)
+                written = file.read()
+        except FileNotFoundError:
+            return []  # The consumer has not begun yet.
+        whole = written[: written.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        return [parse_report(line) for line in whole.splitlines()]
