@@ -17,13 +17,17 @@ from integration.operators_hand import OperatorsHand
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-KEPT, LOST, INSTEAD = 30, 20, 45
+KEPT, LOST, INSTEAD, FIRST_OF_THEM = 30, 20, 45, 15
 
 
 @pytest.fixture(scope="module")
 def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsHand]:
     with LocalCluster(
-        tmp_path_factory.mktemp("lost"), brokers=2, session_timeout_ms=2_500, replica_lag_time_max_ms=1_000
+        tmp_path_factory.mktemp("lost"),
+        brokers=2,
+        coordinators=1,
+        session_timeout_ms=2_500,
+        replica_lag_time_max_ms=1_000,
     ) as cluster:
         hand = OperatorsHand(cluster)
         yield hand
@@ -137,6 +141,30 @@ def test_an_asyncio_consumer_that_has_read_lost_records_goes_back_or_is_told(han
                 await aio_read_up_to(wants_to_know, KEPT + INSTEAD)
 
     asyncio.run(story())
+
+
+def test_a_group_goes_on_where_its_log_parts_from_what_it_has_committed(hand: OperatorsHand) -> None:
+    """One member stays and goes back; of another group nobody was there when it happened."""
+    topic, bootstrap = "overtaken-groups", hand.cluster.bootstrap
+    begin(hand, topic)
+    with Consumer(bootstrap, topics=topic, group="away") as reads_and_leaves:
+        assert words(read_up_to(reads_and_leaves, KEPT + LOST)) == ALL_BEFORE
+    with Consumer(bootstrap, topics=topic, group="there", auto_commit=False) as stays:
+        assert words(read_up_to(stays, KEPT + LOST)) == ALL_BEFORE
+        stays.commit()
+        elect_the_one_without_them(hand, topic)
+        assert words(read_up_to(stays, KEPT + FIRST_OF_THEM)) == told("instead", FIRST_OF_THEM)
+        stays.commit()
+        went_back_to = {hand.partition(topic): KEPT + FIRST_OF_THEM}
+        assert stays.committed() == went_back_to, "lower than what it had committed"
+    with (
+        Consumer(bootstrap, topics=topic, group="away", offset_reset="error") as wants_to_know,
+        pytest.raises(DivergingLogError) as caught,
+    ):
+        read_up_to(wants_to_know, KEPT + INSTEAD)
+    assert caught.value.diverging_end_offset == KEPT
+    with Consumer(bootstrap, topics=topic, group="away") as comes_back:
+        assert words(read_up_to(comes_back, KEPT + INSTEAD)) == told("instead", INSTEAD)
 
 
 def test_clean_elections_and_leaders_that_write_nothing_alarm_nobody(hand: OperatorsHand) -> None:
