@@ -244,3 +244,10 @@ def test_asyncio_does_the_same(hightide_cluster: LocalCluster, topic: str) -> No
         return found
 
     assert values_by_key(asyncio.run(round_trip())) == {b"k": list(range(1_001))}
+
+
+def test_the_shared_cluster_has_consumer_groups(hightide_cluster: LocalCluster, topic: str) -> None:
+    with Producer(hightide_cluster.bootstrap) as producer:
+        producer.send(topic, b"for the group")
+    with Consumer(hightide_cluster.bootstrap, topics=topic, group=f"{topic}-readers") as consumer:
+        assert next(iter(consumer)).value == b"for the group"

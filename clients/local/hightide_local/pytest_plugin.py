@@ -14,8 +14,9 @@ ClusterFactory: TypeAlias = Callable[..., LocalCluster]
 
 @pytest.fixture(scope="session")
 def hightide_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of 3 brokers and 2 controllers for all tests of the session. Leave it as you found it."""
-    with LocalCluster(tmp_path_factory.mktemp("hightide")) as cluster:
+    """A cluster of 3 brokers, 2 controllers and a coordinator for all tests of the session. Leave it as you
+    found it."""
+    with LocalCluster(tmp_path_factory.mktemp("hightide"), coordinators=1) as cluster:
         yield cluster
 
 
