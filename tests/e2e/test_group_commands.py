@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from e2e.command_line import as_json, command, environment, hightide, succeed
+from hightide import Admin, Producer
+from hightide.errors import UnknownGroupError
 from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -37,10 +39,10 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 def topic_with(cluster: LocalCluster, name: str, count: int) -> None:
     """A topic of which each partition has `count` records, numbered over all."""
-    succeed(cluster, "topic", "create", name, "-p", str(PARTITIONS), "-r", "1")
-    for partition in range(PARTITIONS):
-        lines = b"".join(b"%d\n" % (partition * count + at) for at in range(count))
-        succeed(cluster, "topic", "produce", name, "-p", str(partition), stdin=lines)
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topic(name, PARTITIONS, 1)
+        for number in range(PARTITIONS * count):
+            producer.send(name, b"%d" % number, partition=number // count)
 
 
 def read(cluster: LocalCluster, topic: str, group: str, *arguments: str) -> list[int]:
@@ -56,15 +58,16 @@ def described(cluster: LocalCluster, group: str) -> dict[str, Any]:
 
 def owners(cluster: LocalCluster, group: str) -> dict[str, int]:
     """How many partitions each member owns; nothing where the group does not exist yet."""
-    run = hightide(cluster, "group", "describe", group, "-o", "json")
-    if run.returncode != 0:
-        return {}
-    (document,) = json.loads(run.stdout)["groups"]
-    return {member["consumer"]: len(member["partitions"]) for member in document["members"]}
+    with Admin(cluster.bootstrap) as admin:
+        try:
+            return {each.consumer_id: len(each.partitions) for each in admin.describe_group(group).members}
+        except UnknownGroupError:
+            return {}
 
 
 def committed(cluster: LocalCluster, group: str) -> list[int]:
-    return [each["committed"] for each in as_json(cluster, "group", "lag", group)["partitions"]]
+    with Admin(cluster.bootstrap) as admin:
+        return [each.offset for _, each in sorted(admin.group_offsets(group).items())]
 
 
 @contextmanager
