@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_coordinator.core.effects import AnswerDelete, CloseConnection, ReadGroup
 from hightide_coordinator.core.events import GroupRead, StoreCommitted, StoreRefused, StoreUnknown
 from hightide_coordinator.core.group import Group, GroupState, StoreInFlight
 from hightide_coordinator.core.group_changes import backoff_ms, fail_attempt, note_change
 from hightide_coordinator.core.placement import place, place_all, set_owner
+from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import StoredGroup
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.store_building import answer_commits, forget_group
 from hightide_coordinator.core.stored_groups import counts_surely, valid_offsets, valid_owners
+from hightide_coordinator.core.topic_partition import TopicPartition
 
 __all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
 
@@ -28,11 +32,13 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
         _deleted(state, group, store)
         return
     group.is_stored = True
+    lost = set()
     for name, committed in store.offsets.items():
         if name in group.voided and (
             committed is None or not counts_surely(state.topics.get(name.topic), name, committed)
         ):
-            continue  # The topic was deleted while this was on its way.
+            lost.add(name)  # The topic was deleted while this was on its way.
+            continue
         if committed is None:
             group.offsets.pop(name, None)
         else:
@@ -46,9 +52,26 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
     for name in store.offsets:
         if name in group.steps:
             place(group, name)
+    if lost:
+        _take_back(store, lost)
     answer_commits(state, store.commits)
     for connection_id in store.farewells:
         state.do(CloseConnection(connection_id))
+
+
+def _take_back(store: StoreInFlight, lost: set[TopicPartition]) -> None:
+    """Nobody is told that an offset is durable that was written for a partition that is no more."""
+    for request in store.commits:
+        request.outcomes = tuple(
+            replace(
+                outcome,
+                refusal=Refusal.UNKNOWN_PARTITION,
+                message=f"{outcome.name.topic}/{outcome.name.partition} was deleted while this was written",
+            )
+            if outcome.refusal is None and outcome.name in lost
+            else outcome
+            for outcome in request.outcomes
+        )
 
 
 def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:

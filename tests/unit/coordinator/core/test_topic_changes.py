@@ -115,6 +115,8 @@ def test_a_topic_that_goes_while_its_offset_is_being_written_leaves_nothing_behi
     world.stores_answer = True
     world.store()
     world.run(200)
+    (outcome,) = world.the(ef.AnswerCommit).outcomes
+    assert outcome.refusal is Refusal.UNKNOWN_PARTITION, "nobody is promised what does not count"
     assert world.offsets["g"] == {}
     assert consumer.reading == {}
 
