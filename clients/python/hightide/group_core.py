@@ -71,7 +71,7 @@ class GroupCore:
             calls.append(commit)
         calls += self.consumer.poll(now_ms)
         wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms]
-        if self._commit is None:
+        if self._commit is None and self.membership.state is MembershipState.MEMBER:
             wakes.append(self._next_commit_ms)
             wakes.append(self._next_reset_ms if self._gone_back else None)
         self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
@@ -154,8 +154,10 @@ class GroupCore:
         """Commit what was settled, where Pings come more seldom than the user wants it committed."""
         membership = self.membership
         interval_ms = self.settings.commit_interval_ms
-        is_needed = self.settings.auto_commit and interval_ms < membership.ping_interval_ms
-        if not is_needed or membership.state is not MembershipState.MEMBER or self._commit is not None:
+        if not self.settings.auto_commit or interval_ms >= membership.ping_interval_ms:
+            self._next_commit_ms = None
+            return None
+        if membership.state is not MembershipState.MEMBER or self._commit is not None:
             return None
         if self._next_commit_ms is None or now_ms < self._next_commit_ms:
             self._next_commit_ms = self._next_commit_ms or now_ms + interval_ms

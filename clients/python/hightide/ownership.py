@@ -154,6 +154,7 @@ class Ownership:
         self.owned.pop(partition, None)
         self._in_hand.discard(partition)
         self._core.stop(partition)
+        self._handout.interrupt()
         self._is_changed = True
 
     def connection_lost(self) -> None:
@@ -173,14 +174,12 @@ class Ownership:
         for partition, owned in list(self.owned.items()):
             if confirmed.get((partition.topic, partition.partition)) != owned.generation:
                 self._let_go(partition)
-        self._handout.interrupt()
 
     def lose_all(self) -> None:
         """The consumer is no member any more: others read on from what was committed."""
         for partition in list(self.owned):
             self._let_go(partition)
         self.stops.clear()
-        self._handout.interrupt()
 
     def claimed(self) -> list[OwnedPartition]:
         """What to say at a registration."""

@@ -85,6 +85,8 @@ class GroupBench:
             else:
                 assert call.method is Method.GET_METADATA, call.method
                 self.asked.append(call)
+        wake_at_ms = self.core.wake_at_ms
+        assert wake_at_ms is None or wake_at_ms > self.now_ms, "a driver would run in circles"
 
     def pass_ms(self, passed_ms: float) -> None:
         """Time goes by."""
