@@ -73,6 +73,8 @@ def _may_give(state: ShardState, group: Group) -> bool:
 
 def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
     """Write down the next owners, and where those start that have nothing committed."""
+    if any(_is_given_again(group, name) for name in group.gives):
+        group.generation += 1
     for name in tuple(group.gives):
         wanted = group.target.get(name)
         heir = heir_of(group, name)
@@ -95,6 +97,18 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
         found = group.found.pop(name, None)
         if found is not None and name not in group.offsets and store.offsets.get(name) is None:
             store.offsets[name] = found
+
+
+def _is_given_again(group: Group, name: TopicPartition) -> bool:
+    """Whether another member was given it in this generation: one that died, and whose place a new member with
+    its name has taken before anybody needed another target. No two have the same partition in one."""
+    owner, heir = group.owners.get(name), heir_of(group, name)
+    return (
+        owner is not None
+        and heir is not None
+        and owner.generation == group.generation
+        and owner.member_id != heir.member_id
+    )
 
 
 def _place_given(state: ShardState, group: Group, store: StoreInFlight) -> None:
