@@ -1,0 +1,47 @@
+"""Random schedules over real coordinator cores: whatever is lost, late, paused or dead, the invariants hold.
+
+`pytest tests/sim/groups --seed N` runs schedule N again and prints its story; `pytest
+tests/sim/groups/test_random_schedules.py --schedules 100000 --first-seed 500 -n 2` is a long run.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sim.groups.random_walk import RandomWalk
+
+SHARES = 10
+"""So that xdist can run them side by side."""
+SCHEDULES_IN_SMOKE = 300
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_schedule_breaks_an_invariant(share: int, pytestconfig: pytest.Config) -> None:
+    seed = pytestconfig.getoption("--seed", default=None)
+    if seed is not None:
+        if share == 0:
+            replay(seed)
+        return
+    count = pytestconfig.getoption("--schedules", default=None) or SCHEDULES_IN_SMOKE
+    first = pytestconfig.getoption("--first-seed", default=0)
+    for number in range(first + share, first + count, SHARES):
+        replay(number, quiet=True)
+
+
+def replay(seed: int, quiet: bool = False) -> None:
+    """Run one schedule; where it fails, its seed is what to tell."""
+    walk = RandomWalk(seed)
+    try:
+        walk.run()
+    except Exception as error:
+        error.add_note(f"pytest tests/sim/groups/test_random_schedules.py --seed {seed}")
+        raise
+    finally:
+        if not quiet:
+            print("\n".join(walk.world.told_story()))
+
+
+def test_a_seed_replays_exactly() -> None:
+    first, second = RandomWalk(7), RandomWalk(7)
+    assert first.run().told_story() == second.run().told_story()
+    assert len(first.world.zookeeper.groups) > 0
