@@ -9,60 +9,31 @@ step.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
+from hightide.error_base import HightideError as HightideError
+from hightide.error_base import ServerError as ServerError
+from hightide.group_errors import AnswerOutOfTurnError as AnswerOutOfTurnError
+from hightide.group_errors import CommitGoesBackError as CommitGoesBackError
+from hightide.group_errors import ConsumerIdTakenError as ConsumerIdTakenError
+from hightide.group_errors import CoordinatorLoadingError as CoordinatorLoadingError
+from hightide.group_errors import FencedGenerationError as FencedGenerationError
+from hightide.group_errors import FencedInstanceError as FencedInstanceError
+from hightide.group_errors import GroupNotEmptyError as GroupNotEmptyError
+from hightide.group_errors import InvalidGroupNameError as InvalidGroupNameError
+from hightide.group_errors import InvalidPatternError as InvalidPatternError
+from hightide.group_errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
+from hightide.group_errors import NotCoordinatorError as NotCoordinatorError
+from hightide.group_errors import SessionTimedOutError as SessionTimedOutError
+from hightide.group_errors import StaleCoordinatorEpochError as StaleCoordinatorEpochError
+from hightide.group_errors import UnknownAssignorError as UnknownAssignorError
+from hightide.group_errors import UnknownGroupError as UnknownGroupError
+from hightide.group_errors import UnknownMemberError as UnknownMemberError
 from hightide.v1 import errors_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 
 ERROR_DOMAIN: Final = "hightide"
 _PREFIX: Final = "ERROR_CODE_"
-
-
-class HightideError(Exception):
-    """The root of all errors of the SDK."""
-
-    retriable: ClassVar[bool] = False
-    refresh_metadata: ClassVar[bool] = False
-    next_step: ClassVar[str] = ""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        address: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.topic = topic
-        self.partition = partition
-        self.address = address
-        self.metadata: Mapping[str, str] = dict(metadata or {})
-
-    def __str__(self) -> str:
-        named = f"{self.topic}-{self.partition}" in self.message
-        where = [
-            f"{name} {value}"
-            for name, value, is_said in (
-                ("topic", self.topic, named or f"topic {self.topic!r}" in self.message),
-                ("partition", self.partition, named),
-                ("at", self.address, False),
-            )
-            if value is not None and not is_said and f"{name} {value}" not in self.message
-        ]
-        text = f"{self.message.rstrip('.')} ({', '.join(where)})" if where else self.message.rstrip(".")
-        return f"{text}. {self.next_step}" if self.next_step else text
-
-
-# -- what servers answer -------------------------------------------------------------------------------------
-
-
-class ServerError(HightideError):
-    """A server refused or failed the request; `code` is the one it named."""
-
-    code: ClassVar[ErrorCode.ValueType] = errors_pb2.ERROR_CODE_UNSPECIFIED
 
 
 class UnknownServerError(ServerError):
@@ -414,119 +385,6 @@ class DivergingLogError(ServerError):
         """The offset up to which the log still agrees with what was read; seek to it to go on. -1 where it is
         not known."""
         return int(self.metadata.get("diverging_end_offset", -1))
-
-
-class NotCoordinatorError(ServerError):
-    """The coordinator that was asked is not the active one for the group."""
-
-    code = errors_pb2.ERROR_CODE_NOT_COORDINATOR
-    retriable = True
-    refresh_metadata = True
-
-
-class CoordinatorLoadingError(ServerError):
-    """The coordinator is still reading what it takes over."""
-
-    code = errors_pb2.ERROR_CODE_COORDINATOR_LOADING
-    retriable = True
-
-
-class UnknownGroupError(ServerError):
-    """No group has this name."""
-
-    code = errors_pb2.ERROR_CODE_UNKNOWN_GROUP
-    next_step = "`hightide group ls` lists the groups."
-
-
-class InvalidGroupNameError(ServerError):
-    """The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
-
-    code = errors_pb2.ERROR_CODE_INVALID_GROUP_NAME
-    next_step = 'A name is 1 to 249 characters of [a-zA-Z0-9._-], but not "." or "..".'
-
-
-class ConsumerIdTakenError(ServerError):
-    """Another consumer of the group, alive, has this consumer id."""
-
-    code = errors_pb2.ERROR_CODE_CONSUMER_ID_TAKEN
-    next_step = "Take another consumer_id, or leave it out; `hightide group describe` shows who has it."
-
-
-class InvalidSessionTimeoutError(ServerError):
-    """The session timeout is below or above what the coordinator allows."""
-
-    code = errors_pb2.ERROR_CODE_INVALID_SESSION_TIMEOUT
-    next_step = "Set session_timeout_ms within the coordinator's bounds."
-
-
-class UnknownAssignorError(ServerError):
-    """No assignor has this name."""
-
-    code = errors_pb2.ERROR_CODE_UNKNOWN_ASSIGNOR
-    next_step = 'The assignors are "range", "roundrobin" and "sticky".'
-
-
-class InvalidPatternError(ServerError):
-    """The pattern is no RE2 expression, or too large a one."""
-
-    code = errors_pb2.ERROR_CODE_INVALID_PATTERN
-    next_step = "Patterns are RE2 expressions that match whole topic names."
-
-
-class UnknownMemberError(ServerError):
-    """No member of the group has this member id: it never had, was declared dead, or left."""
-
-    code = errors_pb2.ERROR_CODE_UNKNOWN_MEMBER
-    next_step = "Register again; what was not committed is read again by whoever owns it now."
-
-
-class FencedGenerationError(ServerError):
-    """The partition does not belong to the member in this generation."""
-
-    code = errors_pb2.ERROR_CODE_FENCED_GENERATION
-    next_step = "The partition has moved; its new owner reads on from the committed offset."
-
-
-class FencedInstanceError(ServerError):
-    """Another process took over this instance id."""
-
-    code = errors_pb2.ERROR_CODE_FENCED_INSTANCE
-    next_step = "Give each process an instance_id of its own."
-
-
-class GroupNotEmptyError(ServerError):
-    """The group has members, so that the request has to wait until they are gone."""
-
-    code = errors_pb2.ERROR_CODE_GROUP_NOT_EMPTY
-    next_step = "Close its consumers first; `hightide group describe` shows them."
-
-
-class CommitGoesBackError(ServerError):
-    """The offset is lower than the committed one, and the commit does not say that it is a reset."""
-
-    code = errors_pb2.ERROR_CODE_COMMIT_GOES_BACK
-    next_step = "Seek back first, or use `hightide group reset-offsets`."
-
-
-class AnswerOutOfTurnError(ServerError):
-    """The consumer answered an order that is not open on its stream."""
-
-    code = errors_pb2.ERROR_CODE_ANSWER_OUT_OF_TURN
-
-
-class SessionTimedOutError(ServerError):
-    """The consumer did not answer, or did not read its stream, for longer than its session timeout."""
-
-    code = errors_pb2.ERROR_CODE_SESSION_TIMED_OUT
-    retriable = True
-
-
-class StaleCoordinatorEpochError(ServerError):
-    """The coordinator that was asked was deposed: the client has heard of a later one."""
-
-    code = errors_pb2.ERROR_CODE_STALE_COORDINATOR_EPOCH
-    retriable = True
-    refresh_metadata = True
 
 
 def _catalogue() -> dict[int, type[ServerError]]:
