@@ -190,8 +190,8 @@ class Group:
     """Members that did not answer an order in time, and wait for the next attempt."""
     found: dict[TopicPartition, Committed] = field(default_factory=dict)
     """Start offsets that were looked up, and are not durable yet."""
-    asked: Bucket = field(default_factory=dict)
-    """What the look-up is for that is under way."""
+    asked: dict[TopicPartition, int] = field(default_factory=dict)
+    """What is being looked up, and with which look-up."""
     voided: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions that were deleted: their znodes have to go."""
     positions: dict[TopicPartition, Committed] = field(default_factory=dict)

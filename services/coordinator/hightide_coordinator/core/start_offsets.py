@@ -10,6 +10,7 @@ from hightide_coordinator.core.group_changes import fail_attempt
 from hightide_coordinator.core.placement import heir_of, place_all
 from hightide_coordinator.core.registration import OffsetReset
 from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.stored_groups import counts
 from hightide_coordinator.core.topic_partition import TopicPartition
 
 __all__ = ["ask_for_starts", "on_starts_found"]
@@ -25,10 +26,10 @@ def ask_for_starts(state: ShardState, group: Group) -> None:
         heir = heir_of(group, name)
         if heir is not None:
             wanted[name] = heir.offset_reset
-    group.asked.update(dict.fromkeys(wanted))
+    state.last_look_up_id += 1
+    group.asked = dict.fromkeys(wanted, state.last_look_up_id)
     place_all(group, names)
     if wanted:
-        state.last_look_up_id += 1
         state.look_ups[state.last_look_up_id] = group
         state.do(LookUpOffsets(state.last_look_up_id, wanted))
 
@@ -38,16 +39,17 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     group = state.look_ups.pop(event.look_up_id)
     if state.groups.get(group.name) is not group:
         return  # Its last member left meanwhile, and it was forgotten.
-    asked = tuple(group.asked)
-    group.asked.clear()
+    asked = [name for name, look_up_id in group.asked.items() if look_up_id == event.look_up_id]
+    for name in asked:
+        del group.asked[name]
     is_failed = False
     for name in asked:
         topic = state.topics.get(name.topic)
         found = event.found.get(name)
-        if found is not None and topic is not None and found.topic_id == topic.topic_id:
+        if found is not None and topic is not None and counts(topic, name, found):
             group.found[name] = found
         elif name in group.target:
-            group.failed_partitions[name] = event.failed.get(name, "the answer is about another topic")
+            group.failed_partitions[name] = event.failed.get(name, "the answer is about another partition")
             # What is gone is no failure, and is in the next target no more.
             is_failed = is_failed or (topic is not None and name.partition < topic.partition_count)
     place_all(group, asked)

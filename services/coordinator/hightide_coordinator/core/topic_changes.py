@@ -47,11 +47,8 @@ def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
 def _change(state: ShardState, group: Group, name: str, before: Topic | None, after: Topic | None) -> None:
     is_same = before is not None and after is not None and before.topic_id == after.topic_id
     under_way = {} if group.store is None else {**group.store.owners, **group.store.offsets}
-    void = [
-        key
-        for key in {**group.offsets, **group.owners, **group.positions, **group.found, **under_way}
-        if key.topic == name and not (is_same and _goes_on(before, after, key))
-    ]
+    known = {**group.offsets, **group.owners, **group.positions, **group.found, **under_way, **group.asked}
+    void = [key for key in known if key.topic == name and not (is_same and _goes_on(before, after, key))]
     count = 0 if after is None else after.partition_count
     for key in [key for key in group.target if key.topic == name and key.partition >= count]:
         del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
@@ -84,13 +81,16 @@ def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> 
 
 
 def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
-    """What was committed and owned is of a partition that is no more; who still reads it is stopped. An offset
-    stays that is the new partition's: brokers and consumers may have known of it before this coordinator."""
+    """What was committed and owned is of a partition that is no more; who still reads it is stopped.
+
+    An offset stays that is the new partition's: brokers and consumers may have known of it before this
+    coordinator."""
     set_owner(group, key, None)
     for offsets in (group.offsets, group.found):
         if key in offsets and not counts_surely(after, key, offsets[key]):
             del offsets[key]
     group.positions.pop(key, None)
+    group.asked.pop(key, None)  # The answer may be about the partition that was.
     group.voided[key] = None
     if group.store is not None:
         group.store.positions.pop(key, None)

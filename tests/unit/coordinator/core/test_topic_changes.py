@@ -6,6 +6,7 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.registration import Committed
 from hightide_coordinator.core.topic_partition import Topic
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -100,6 +101,20 @@ def test_a_partition_whose_number_is_used_again_begins_anew() -> None:
     assert isinstance(start, ef.StartPartition)
     assert start.offset == 0
     assert consumer.reading[tp(0)].generation < start.generation
+
+
+def test_a_look_up_of_before_the_partitions_number_was_used_again_does_not_count() -> None:
+    world = World(topic(partitions=1))
+    world.look_ups_answer = False
+    consumer = world.join()
+    world.run(100)
+    found = {tp(0): Committed(77, 2, b"i" * 16)}
+    world.change_topics(Topic("t", b"i" * 16, 1, {0: 3}))
+    world.feed(ev.OffsetsLookedUp(world.look_ups[0].look_up_id, found))
+    world.look_ups_answer = True
+    world.look_up()
+    world.run(200)
+    assert consumer.positions == {tp(0): 0}
 
 
 def test_a_topic_that_goes_while_its_offset_is_being_written_leaves_nothing_behind() -> None:
