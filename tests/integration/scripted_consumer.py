@@ -62,6 +62,7 @@ class RawConsumer:
         """Done when the stream has ended with OK; Refused where it ended with an error."""
         self._given: dict[tuple[str, int], int] = {}
         """The generation of each partition that it was ever told to read."""
+        self._turn = asyncio.Lock()
         self._call: Any = None
         self._task: asyncio.Task[None] | None = None
         self._follows = True
@@ -102,14 +103,16 @@ class RawConsumer:
     async def say(self, *, answering: pb.RegisterConsumerResponse | None = None, **message: Any) -> None:
         """Send a message, with the fence of the order that it answers."""
         fence = answering or pb.RegisterConsumerResponse()
-        await self._call.write(
-            pb.RegisterConsumerRequest(
-                coordinator_epoch=fence.coordinator_epoch or self.coordinator_epoch,
-                generation=fence.generation,
-                sequence=fence.sequence,
-                **message,
+        # gRPC takes one write at a time, and the test may speak while an order is being answered.
+        async with self._turn:
+            await self._call.write(
+                pb.RegisterConsumerRequest(
+                    coordinator_epoch=fence.coordinator_epoch or self.coordinator_epoch,
+                    generation=fence.generation,
+                    sequence=fence.sequence,
+                    **message,
+                )
             )
-        )
 
     async def answer(self, order: pb.RegisterConsumerResponse) -> None:
         """Answer an order as it should be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -140,6 +141,12 @@ def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
     return [span for span in read_spans(cluster.trace_directory) if span.name == tt.COORDINATOR_FAILOVER]
 
 
+def figures_of(cluster: LocalCluster, name: str) -> dict[str, float]:
+    """The last figures of a process that has ended."""
+    lines = (cluster.trace_directory / f"{name}.metrics").read_text().splitlines()
+    return {line["name"]: line["value"] for line in map(json.loads, lines)}
+
+
 def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_is(
     cluster: LocalCluster,
 ) -> None:
@@ -175,7 +182,12 @@ def test_a_coordinator_that_is_stopped_hands_over_at_once(cluster: LocalCluster)
         active = cluster.active_coordinator()
         await asyncio.to_thread(cluster.terminate, active)
         reasons = {(await consumer.end()).reason for consumer in group.consumers}
-        assert reasons <= {"SHUTTING_DOWN", "NOT_COORDINATOR"}
+        assert reasons == {"SHUTTING_DOWN"}
+        figures = figures_of(cluster, active)
+        assert figures["hightide.coordinator.active_shards"] == 1
+        assert figures["hightide.coordinator.members"] >= 3
+        assert figures["hightide.coordinator.rebalances"] >= 1
+        assert figures["hightide.coordinator.groups_failed"] == 0
         await group.come_back()
         after = await until(group.state, "the group is stable")
         assert (after.generation, after.coordinator_epoch) == (
@@ -185,6 +197,22 @@ def test_a_coordinator_that_is_stopped_hands_over_at_once(cluster: LocalCluster)
         await group.leave()
 
     with_group(cluster, "stopping", test)
+
+
+def test_a_coordinator_ends_soon_though_zookeeper_does_not_answer(cluster: LocalCluster) -> None:
+    async def test(group: Group) -> None:
+        active = cluster.active_coordinator()
+        await asyncio.to_thread(cluster.pause, "zookeeper")
+        try:
+            await asyncio.to_thread(cluster.terminate, active, 15)
+        finally:
+            await asyncio.to_thread(cluster.resume, "zookeeper")
+        assert {(await consumer.end()).reason for consumer in group.consumers} == {"SHUTTING_DOWN"}
+        await group.come_back()
+        await until(group.state, "the group is stable")
+        await group.leave()
+
+    with_group(cluster, "forsaken", test)
 
 
 def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(

@@ -32,9 +32,13 @@ class Rig:
         self.heard: asyncio.Queue[str | None] = asyncio.Queue()
         self.gone: asyncio.Queue[ConsumerStream] = asyncio.Queue()
         self.refusal: ServiceError | None = None
+        self.ended = asyncio.Event()
 
     async def serve(self, requests: Any, context: Any) -> None:
-        await self.streams.serve(requests, context, self._register)
+        try:
+            await self.streams.serve(requests, context, self._register)
+        finally:
+            self.ended.set()
 
     def _register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> "Rig":
         if self.refusal is not None:
@@ -195,6 +199,18 @@ def test_a_consumer_that_never_reads_fills_its_queue_and_no_more() -> None:
     with_rig(test)
 
 
+def test_a_consumer_that_does_not_read_its_last_messages_does_not_hold_its_end_up() -> None:
+    async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
+        call, stream = await joined(rig, channel)
+        for _ in range(5):
+            assert stream.send(bytes(1 << 20))
+        stream.end(FENCED)
+        await rig.ended.wait()
+        assert (await failure_of(call))[0] == "FENCED_INSTANCE"
+
+    with_rig(test)
+
+
 def test_more_streams_than_the_limit_are_refused_as_overload() -> None:
     async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
         call, _ = await joined(rig, channel)
@@ -210,7 +226,8 @@ def test_more_streams_than_the_limit_are_refused_as_overload() -> None:
 def test_a_stop_ends_every_stream_and_refuses_new_ones() -> None:
     async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
         calls = [(await joined(rig, channel))[0] for _ in range(3)]
-        rig.streams.stop(ServiceError(ErrorCode.ERROR_CODE_SHUTTING_DOWN, "look elsewhere"))
+        await rig.streams.stop(ServiceError(ErrorCode.ERROR_CODE_SHUTTING_DOWN, "look elsewhere"), PATIENCE_S)
+        assert len(rig.streams) == 0
         calls.append(channel.stream_stream(STREAM)())
         assert {(await failure_of(call))[0] for call in calls} == {"SHUTTING_DOWN"}
 

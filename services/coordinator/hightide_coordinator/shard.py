@@ -114,8 +114,10 @@ class Shard:
 
     def take(self, event: ev.Event) -> None:
         """Let the core take an event, now, or after the one that it is taking."""
+        if self._is_closed:
+            return
         self._inbox.append(event)
-        if self._is_taking or self._is_closed:
+        if self._is_taking:
             return
         self._is_taking = True
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Final
 
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
@@ -29,6 +30,14 @@ __all__ = ["Shell"]
 _log = logging.getLogger(__name__)
 
 
+_HAND_OVER_S: Final = 1.0
+"""How long the end of this process waits for ZooKeeper to take its znodes away."""
+_FAREWELL_S: Final = 2.0
+"""How long it waits for thousands of consumers to be told."""
+_STREAMS_PER_CONSUMER: Final = 1.1
+"""A consumer may be back on another stream before its broken one is noticed."""
+
+
 class Shell:
     """One for each coordinator process; belongs to the event loop's thread."""
 
@@ -43,7 +52,7 @@ class Shell:
         self.identity = identity
         self.failed = asyncio.Event()
         """Set where this coordinator cannot go on; main then ends the process."""
-        self.streams = Streams(settings.consumers_max)
+        self.streams = Streams(int(settings.consumers_max * _STREAMS_PER_CONSUMER) + 1)
         self._start_offsets = StartOffsets()
         self._watches = CoordinatorWatches(
             session,
@@ -85,13 +94,18 @@ class Shell:
         The znodes go first, so that another process is being elected while consumers hear that they have to
         look for it.
         """
-        await self._watches.close()
-        self.streams.stop(
+        try:
+            async with asyncio.timeout(_HAND_OVER_S):
+                await self._watches.close()
+        except TimeoutError:
+            _log.info("ZooKeeper does not answer: what this coordinator held goes with its session")
+        await self.streams.stop(
             ServiceError(
                 ErrorCode.ERROR_CODE_SHUTTING_DOWN,
                 f"coordinator {self.identity.id} is shutting down; another one takes over, which any broker "
                 "names",
-            )
+            ),
+            _FAREWELL_S,
         )
         for shard in self.shards:
             await shard.close()

@@ -7,6 +7,7 @@ costs what gRPC holds for its call, and some hundred bytes here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 QUEUE_MAX: Final = 64
 """Messages that wait for a consumer to read. In good order there are never more than a few: orders wait for
 their answers, and Pings are counted."""
+_LAST_WORDS_S: Final = 2.0
+"""How long a stream that is ended waits for its consumer to read what was sent before."""
 
 
 class Receiver(Protocol):
@@ -48,10 +51,10 @@ class ConsumerStream:
         "_error",
         "_half_closed",
         "_is_reading",
-        "_is_writing",
         "_pending",
         "_receiver",
         "_task",
+        "_writer",
         "connection_id",
         "has_said_goodbye",
         "is_ending",
@@ -73,7 +76,7 @@ class ConsumerStream:
         self._receiver: Receiver | None = None
         self._error: ServiceError | None = None
         self._pending: deque[bytes] = deque()
-        self._is_writing = False
+        self._writer: asyncio.Task[None] | None = None
         self._is_reading = False
         self._half_closed: asyncio.Event | None = None
 
@@ -84,9 +87,8 @@ class ConsumerStream:
         if len(self._pending) >= QUEUE_MAX:
             return False
         self._pending.append(message)
-        if not self._is_writing:
-            self._is_writing = True
-            self._task.get_loop().create_task(self._write())
+        if self._writer is None:
+            self._writer = self._task.get_loop().create_task(self._write())
         return True
 
     def end(self, error: ServiceError | None = None, *, at_once: bool = False) -> None:
@@ -95,10 +97,14 @@ class ConsumerStream:
             return
         self.is_ending = True
         self._error = error
-        if at_once:
-            self._pending.clear()
-        if at_once or not self._is_writing:
-            self._wake_reader()
+        if at_once or self._writer is None:
+            self._cut()
+        else:
+            self._task.get_loop().call_later(_LAST_WORDS_S, self._cut)
+
+    def _cut(self) -> None:
+        self._pending.clear()
+        self._wake_reader()
 
     async def serve(self, requests: AsyncIterator[bytes], register: Registrar) -> None:
         """Hand each message over, until the call is ended, from here or from there. In the task of the call.
@@ -145,7 +151,7 @@ class ConsumerStream:
                 ErrorCode.ERROR_CODE_INVALID_REQUEST,
                 "the consumer closed its side of the stream without a goodbye; keep it open until it ends",
             )
-        if not self.is_ending or self._is_writing:
+        if not self.is_ending or self._writer is not None:
             self._half_closed = asyncio.Event()
             await self._half_closed.wait()
 
@@ -167,7 +173,7 @@ class ConsumerStream:
             _log.debug("nothing more can be written to the consumer at %s: %s", self.peer, error)
             self._pending.clear()
         finally:
-            self._is_writing = False
+            self._writer = None
         if self.is_ending:
             self._wake_reader()
 
@@ -184,6 +190,8 @@ class Streams:
         self._streams: dict[int, ConsumerStream] = {}
         self._last_id = 0
         self._stopping: ServiceError | None = None
+        self._ended = asyncio.Event()
+        """Set whenever a stream ends."""
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -206,9 +214,16 @@ class Streams:
             await stream.serve(requests, register)
         finally:
             del self._streams[stream.connection_id]
+            self._ended.set()
 
-    def stop(self, error: ServiceError) -> None:
-        """End every stream with this error, and refuse new ones with it."""
+    async def stop(self, error: ServiceError, patience_s: float) -> None:
+        """End every stream with this error, and refuse new ones with it; wait for it to be said, so long at
+        most."""
         self._stopping = error
         for stream in list(self._streams.values()):
             stream.end(error, at_once=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._streams:
+                    self._ended.clear()
+                    await self._ended.wait()
