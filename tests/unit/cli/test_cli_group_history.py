@@ -133,6 +133,14 @@ def test_what_was_taken_is_not_owned() -> None:
     assert made.owned_by("a") == {0}
 
 
+def test_a_consumer_reads_all_of_its_own_when_it_was_handed_something_of_each() -> None:
+    made = history(("a", Given(1.0, 0, 1)), ("a", Given(1.0, 1, 1)), ("a", handed_out(2.0, 0, 1)))
+    assert not made.reads_all_of("a")
+    made.take("a", handed_out(3.0, 0, 1, partition=1))
+    assert made.reads_all_of("a")
+    assert not made.reads_all_of("b"), "it owns nothing"
+
+
 def test_it_is_told_when_others_begin_to_read_what_the_dead_had() -> None:
     made = history(("a", handed_out(1.0, 0, 10)), ("b", handed_out(7.0, 5, 20, generation=2)))
     assert made.first_handed_out_ms(0, ["b", "c"], since_ms=3.0) == 7.0

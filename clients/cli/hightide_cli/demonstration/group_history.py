@@ -67,6 +67,13 @@ class GroupHistory:
                 owned.add(partition)
         return owned
 
+    def reads_all_of(self, consumer: str) -> bool:
+        """Return whether this consumer owns something, and was handed records of each partition it owns."""
+        owned = self.owned_by(consumer)
+        return bool(owned) and all(
+            self.first_handed_out_ms(partition, [consumer], since_ms=0.0) is not None for partition in owned
+        )
+
     def owners_of(self, partitions: Iterable[int]) -> dict[int, str]:
         """Return to whom each of these partitions was given last; partitions nobody ever got are absent."""
         return {each: self._given[each][max(self._given[each])] for each in partitions if each in self._given}

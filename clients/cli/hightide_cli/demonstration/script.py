@@ -170,10 +170,12 @@ class Script:
     def _kill_a_consumer(self) -> None:
         """Kill the consumer that owns most, and wait until others read on in each of its partitions."""
         self._wait_for_share(CONSUMER_DIES_AT)
-        self._until(
-            lambda: all(self._group.look().owned_by(name) for name in self._group.names),
-            "every consumer of the group owns a partition",
-        )
+
+        def all_read() -> bool:
+            found = self._group.look()
+            return all(found.reads_all_of(name) for name in self._group.names)
+
+        self._until(all_read, "every consumer of the group owns partitions and has read in each")
         history = self._group.look()
         name = max(self._group.names, key=lambda each: len(history.owned_by(each)))
         rows_before = self._load.acknowledged
