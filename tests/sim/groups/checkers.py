@@ -71,6 +71,8 @@ class Checkers:
     def __init__(self, world: Groups) -> None:
         self.world = world
         self.groups: dict[str, GroupHistory] = {}
+        self.stopped: list[TopicPartition] = []
+        """What StopFetcher was sent for."""
 
     def group(self, name: str) -> GroupHistory:
         """The history of a group."""
@@ -204,6 +206,8 @@ class Checkers:
         order: ef.SendRegistered | ef.SendStopFetcher | ef.SendStartFetcher,
     ) -> None:
         """Called before it is under way."""
+        if isinstance(order, ef.SendStopFetcher):
+            self.stopped += [each.name for each in order.partitions]
         if not isinstance(order, ef.SendStartFetcher):
             return
         member = coordinator.state.connections[order.connection_id]
@@ -231,7 +235,8 @@ class Checkers:
                 and other.connection is connection
             )
             reading = other.readings.get(start.name) if is_live else None
-            if reading is not None and reading.log.topic_id == start.topic_id:
+            # A log that is no more may be read by one that has not heard of it yet, beside its namesake's reader.
+            if reading is not None and reading.log.topic_id == start.topic_id and reading.log.is_alive:
                 self.violated(
                     "OneReader", f"{other} still reads {start.name} (generation {reading.generation})"
                 )

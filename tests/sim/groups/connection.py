@@ -32,6 +32,10 @@ class Connection:
     """What the coordinator has sent."""
     is_silent: bool = False
     """Nothing arrives, and nobody is told."""
+    holds_up: bool = False
+    """What the consumer sends stays under way."""
+    holds_down: bool = False
+    """What the coordinator sends does."""
     is_closed_above: bool = False
     """The coordinator's side is over: it sends and hears nothing more."""
     is_closed_below: bool = False

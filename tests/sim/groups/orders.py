@@ -271,6 +271,7 @@ class GroupOrders(Groups):
         for consumer in self.consumers:
             self.resume(consumer)
         for connection in self.connections:
+            connection.holds_up = connection.holds_down = False
             if connection.is_silent:
                 self.break_off(connection)
         for coordinator_id, coordinator in self.coordinators.items():

@@ -193,9 +193,9 @@ class Groups:
     def _of_stream(self, connection: Connection) -> list[Callable[[], None]]:
         found: list[Callable[[], None]] = []
         coordinator = self.coordinators[connection.coordinator_id]
-        if connection.up and not coordinator.is_paused:
+        if connection.up and not connection.holds_up and not coordinator.is_paused:
             found.append(partial(self._up, connection))
-        if connection.down and not connection.consumer.is_paused:
+        if connection.down and not connection.holds_down and not connection.consumer.is_paused:
             found.append(partial(self._down, connection))
         return found
 
@@ -265,6 +265,12 @@ class Groups:
             channels[at % len(channels)]()
             self._sweep()
         return bool(channels)
+
+    def hear(self, consumer: SimConsumer) -> None:
+        """All that is under way to a consumer arrives, though it is held."""
+        connection = consumer.connection
+        while connection is not None and connection.down and consumer.connection is connection:
+            self._down(connection)
 
     def settle(self, most: int = 2_000) -> None:
         """Everything under way arrives, and what follows from it."""
