@@ -119,3 +119,47 @@ def test_a_leader_that_dies_is_succeeded_and_asked_again(hightide_cluster: Local
         assert found.found[name].offset == 3
     finally:
         hightide_cluster.restart(leader)
+
+
+def test_what_thousands_of_groups_ask_at_once_is_asked_of_brokers_a_few_times(
+    hightide_cluster: LocalCluster, topic: str
+) -> None:
+    full, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+
+    async def run() -> tuple[list[OffsetsLookedUp], float]:
+        starts = StartOffsets()
+        starts.know_brokers(tuple(brokers_of(hightide_cluster)))
+        resets = (OffsetReset.SMALLEST, OffsetReset.LARGEST)
+        wanted: list[dict[TopicPartition, OffsetReset]] = [{full: resets[n % 2]} for n in range(5_000)]
+        wanted[2_500] = {full: OffsetReset.LARGEST, unknown: OffsetReset.SMALLEST}
+        began = time.monotonic()
+        try:
+            answers = await asyncio.gather(
+                *(starts.look_up(LookUpOffsets(number, each)) for number, each in enumerate(wanted))
+            )
+        finally:
+            await starts.close()
+        return answers, time.monotonic() - began
+
+    answers, took_s = asyncio.run(run())
+    assert took_s < BOUND_S, "one call for each would take longer than the calls may"
+    assert [answer.look_up_id for answer in answers] == list(range(5_000))
+    for number, answer in enumerate(answers):
+        expected = 3 if number % 2 or number == 2_500 else 0
+        assert answer.found[full].offset == expected
+        assert list(answer.failed) == ([unknown] if number == 2_500 else [])
+
+
+def test_who_asks_while_the_coordinator_stops_gets_an_answer() -> None:
+    name = TopicPartition("flights", 0)
+
+    async def run() -> OffsetsLookedUp:
+        starts = StartOffsets()
+        starts.know_brokers((Endpoint(99, "127.0.0.1", free_port()),))
+        asking = asyncio.create_task(starts.look_up(LookUpOffsets(7, {name: OffsetReset.LARGEST})))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await starts.close()
+        return await asyncio.wait_for(asking, BOUND_S)
+
+    assert set(asyncio.run(run()).failed) == {name}

@@ -2,7 +2,8 @@
 
 Any live broker tells who leads what, the leaders tell the offsets: a few calls for any number of partitions,
 each with a deadline. What is not found soon is told as failed, with the reason; the core asks again with
-backoff.
+backoff. Thousands of groups that begin at once ask for the same partitions: what is asked while a few rounds
+are under way waits, and goes into the next one together.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ cannot; the leader of a new partition, or after a failover, is there sooner."""
 _CALL_S: Final = 1.0
 """How long one call may take: a broker that is paused must not use the others' time up."""
 _PAUSE_S: Final = 0.1
+_ROUNDS_MAX: Final = 4
+"""At the same time. One whose partitions nobody leads must not hold up all others."""
 _PARTITIONS_MAX: Final = 5_000
 """In one request; brokers take at most 10,000."""
 
@@ -61,6 +64,8 @@ class StartOffsets:
         self._brokers: tuple[Endpoint, ...] = ()
         self._next = 0
         self._channels: dict[HostPort, grpc.aio.Channel] = {}
+        self._waiting: list[_Asked] = []
+        self._rounds: set[asyncio.Task[None]] = set()
 
     def know_brokers(self, brokers: tuple[Endpoint, ...]) -> None:
         """The live brokers; called with each BrokersChanged, and with what was loaded at an election."""
@@ -73,7 +78,32 @@ class StartOffsets:
 
     async def look_up(self, effect: LookUpOffsets) -> OffsetsLookedUp:
         """Carry a LookUpOffsets out, within a few seconds. Raises nothing."""
-        search = _Search(effect.wanted)
+        loop = asyncio.get_running_loop()
+        asked = _Asked(effect, loop.create_future())
+        self._waiting.append(asked)
+        if len(self._rounds) < _ROUNDS_MAX:
+            task = loop.create_task(self._run_rounds())
+            self._rounds.add(task)
+            task.add_done_callback(self._rounds.discard)
+        return await asked.answer
+
+    async def _run_rounds(self) -> None:
+        """Look up what waits, all of it together, until nothing does."""
+        while self._waiting:
+            together, self._waiting = self._waiting, []
+            wanted: dict[OffsetReset, dict[TopicPartition, OffsetReset]] = {}
+            for asked in together:
+                for name, reset in asked.effect.wanted.items():
+                    wanted.setdefault(reset, {})[name] = reset
+            searches = {reset: _Search(names) for reset, names in wanted.items()}
+            try:
+                await asyncio.gather(*map(self._search, searches.values()))
+            finally:
+                # Also where the coordinator stops: nobody waits for ever.
+                for asked in together:
+                    asked.tell(searches)
+
+    async def _search(self, search: _Search) -> None:
         loop = asyncio.get_running_loop()
         content_at = loop.time() + _PARTLY_S
         try:
@@ -87,13 +117,16 @@ class StartOffsets:
         except TimeoutError:
             pass
         except Exception as error:  # noqa: BLE001 - the top of a task
-            # The group would wait for ever for an answer that does not come.
-            _log.exception("looking up where %d partitions start", len(effect.wanted))
+            # The groups would wait for ever for an answer that does not come.
+            _log.exception("looking up where %d partitions start", len(search.wanted))
             search.fail_all(f"the coordinator failed: {error!r}")
-        return OffsetsLookedUp(effect.look_up_id, search.found, search.reasons())
 
     async def close(self) -> None:
-        """Close the channels."""
+        """End what is under way, and close the channels."""
+        rounds = list(self._rounds)
+        for each in rounds:
+            each.cancel()
+        await asyncio.gather(*rounds, return_exceptions=True)
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -173,6 +206,28 @@ class StartOffsets:
         return BrokerServiceStub(self._channels[address])
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A LookUpOffsets that waits for its answer."""
+
+    effect: LookUpOffsets
+    answer: asyncio.Future[OffsetsLookedUp]
+
+    def tell(self, searches: Mapping[OffsetReset, _Search]) -> None:
+        """Answer it with what was found for all."""
+        if self.answer.done():
+            return  # Whoever asked is gone.
+        found: dict[TopicPartition, Committed] = {}
+        failed: dict[TopicPartition, str] = {}
+        for name, reset in self.effect.wanted.items():
+            where = searches[reset].found.get(name)
+            if where is None:
+                failed[name] = searches[reset].reason(name)
+            else:
+                found[name] = where
+        self.answer.set_result(OffsetsLookedUp(self.effect.look_up_id, found, failed))
+
+
 class _Search:
     """What was wanted, what was found, and why the rest was not."""
 
@@ -196,8 +251,8 @@ class _Search:
     def fail_all(self, reason: str) -> None:
         self.missing = dict.fromkeys(self.missing, reason)
 
-    def reasons(self) -> dict[TopicPartition, str]:
-        return {**self._never, **self.missing}
+    def reason(self, name: TopicPartition) -> str:
+        return self._never.get(name) or self.missing[name]
 
 
 def _led_in(response: broker_pb2.GetMetadataResponse, search: _Search) -> dict[TopicPartition, _Led]:
