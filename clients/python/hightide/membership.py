@@ -9,9 +9,11 @@ shard carries the registration, then orders and their answers. Orders of a lower
 highest that was seen are not obeyed (C5). A stream that broke is replaced at once, with the member id and
 what is owned; meanwhile the consumer goes on reading for a third of its session timeout, then hands out
 nothing until it is registered again (§8.5). A coordinator from which nothing is heard for a whole session
-timeout, on a stream that stands, is taken for dead (§10). What the coordinator confirms in its answer is
-kept, all else is lost. A consumer that is closed says goodbye with its final positions, and waits until the
-stream ends with OK: they are durable then (§11, two steps).
+timeout, on a stream that stands, is taken for dead (§10). A process that itself stood still for a third of
+the session timeout may have been given up meanwhile: it obeys nothing that waited for it, and registers again
+before it hands out more. What the coordinator confirms in its answer is kept, all else is lost. A consumer
+that is closed says goodbye with its final positions, and waits until the stream ends with OK: they are
+durable then (§11, two steps).
 """
 
 import logging
@@ -126,6 +128,8 @@ class Membership:
         self._refused_with: HightideError | None = None
         self._began_ms: float | None = None
         self._heard_ms = 0.0
+        self._ticked_ms = 0.0
+        self._third_ms = settings.session_timeout_ms / 3
         self._away_since_ms: float | None = None
         self._was_silent = False
         self._answer_timeout_ms = 2 * settings.session_timeout_ms / 3
@@ -144,11 +148,12 @@ class Membership:
     def is_suspended(self, now_ms: float) -> bool:
         """Whether nothing may be handed out, because others may own by now what this consumer owned."""
         if self.state is MembershipState.MEMBER:
-            return now_ms - self._heard_ms > self.settings.session_timeout_ms
+            silent_ms, still_ms = now_ms - self._heard_ms, now_ms - self._ticked_ms
+            return silent_ms > self.settings.session_timeout_ms or still_ms > self._third_ms
         if self.state is not MembershipState.SEEKING and self.state is not MembershipState.REGISTERING:
             return True
         away = self._away_since_ms
-        return self._was_silent or (away is not None and now_ms - away > self.settings.session_timeout_ms / 3)
+        return self._was_silent or (away is not None and now_ms - away > self._third_ms)
 
     def raise_errors(self, now_ms: float) -> None:
         """Raise why the coordinator refuses this consumer, or that none was found within the budget."""
@@ -200,6 +205,7 @@ class Membership:
             self._began_ms = now_ms
         if self.state in (MembershipState.LEFT, MembershipState.REFUSED):
             return []
+        self._watch_own_pulse(now_ms)
         self._watch_silence(now_ms)
         if self._is_leaving and now_ms >= self._leave_by_ms:
             self._give_up_leaving()
@@ -210,7 +216,7 @@ class Membership:
         elif self.is_suspended(now_ms):
             self.ownership.interrupt()
         elif self._away_since_ms is not None:
-            self._wake_by(self._away_since_ms + self.settings.session_timeout_ms / 3 + 1)
+            self._wake_by(self._away_since_ms + self._third_ms + 1)
         if self._is_leaving:
             self._wake_by(self._leave_by_ms)
         return self._seek(now_ms) if self.state is MembershipState.SEEKING else []
@@ -256,6 +262,19 @@ class Membership:
     def _registration_timeout_ms(self) -> int:
         return max(REGISTRATION_TIMEOUT_MS, self.settings.session_timeout_ms)
 
+    def _watch_own_pulse(self, now_ms: float) -> None:
+        """A process that stood still cannot tell what happened meanwhile, and what waits for it on the stream
+        is of then (§8.5, soft failure)."""
+        still_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
+        if self._call is None or self.state is MembershipState.LEAVING:
+            return
+        if still_ms > self._third_ms:
+            self._was_silent = True
+            self.ownership.interrupt()
+            self._abandon(now_ms, f"is asked anew: this process stood still for {still_ms / 1000:.1f} s")
+        else:
+            self._wake_by(now_ms + self._third_ms / 2)
+
     def _watch_silence(self, now_ms: float) -> None:
         """A coordinator that says nothing for the session timeout is dead, or takes this consumer for dead
         (§10)."""
@@ -273,7 +292,7 @@ class Membership:
     def _abandon(self, now_ms: float, why: str) -> None:
         """End the stream from this side, and look for the coordinator anew."""
         assert self._call is not None, "there is a stream"
-        log.warning("%s: the coordinator at %s %s; looking for it anew", self._name, self._call.address, why)
+        log.warning("%s: the coordinator at %s %s", self._name, self._call.address, why)
         self.cancelled.append(self._call)
         self._disconnected(CoordinatorUnavailableError(f"the coordinator {why}"), now_ms)
 
@@ -318,6 +337,7 @@ class Membership:
         if call is not self._call:
             return
         if isinstance(outcome, RegisterConsumerResponse):
+            self._watch_own_pulse(now_ms)
             self._watch_silence(now_ms)
             if call is self._call:
                 self._received(outcome, now_ms)

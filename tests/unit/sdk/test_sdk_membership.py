@@ -274,10 +274,14 @@ def test_a_coordinator_that_is_silent_for_a_session_timeout_is_left_for_another(
 
 def test_a_process_that_stood_still_obeys_nothing_that_waited_for_it_meanwhile() -> None:
     bench = reading()
-    bench.now_ms += SESSION_TIMEOUT_MS + 1
-    bench.tell()
-    assert bench.said() == []
+    bench.now_ms += SESSION_TIMEOUT_MS / 3 + 1
+    assert bench.core.take(bench.now_ms) is None
+    bench.take(0)
+    assert list(bench.stream.outbox) == []
+    assert bench.stream in bench.core.cancelled
     assert bench.user_polls() == []
+    bench.register(*owned(0))
+    assert len(bench.user_polls()) == 10
 
 
 def test_what_the_coordinator_does_not_confirm_is_lost() -> None:
