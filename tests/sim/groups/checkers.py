@@ -143,7 +143,7 @@ class Checkers:
         self._check_speaker(group, log, word, node.owners.get(name))
         history = self.group(group).log(log)
         goes_back = before is not None and log_before is log and committed.offset < before.offset
-        if goes_back and not word.may_go_back:
+        if goes_back and not word.may_go_back and not _sought(log, before, word, committed):
             self.violated("CommittedForward", f"{group} {log}: {before} goes back to {committed} ({word})")
         self._check_skipped(group, log, word, history)
         history.highest_committed = max(history.highest_committed, committed.offset)
@@ -235,7 +235,7 @@ class Checkers:
                 and other.connection is connection
             )
             reading = other.readings.get(start.name) if is_live else None
-            # A log that is no more may be read by one that has not heard of it yet, beside its namesake's reader.
+            # A log that is no more may be read by one that has not heard of it, beside its namesake's reader.
             if reading is not None and reading.log.topic_id == start.topic_id and reading.log.is_alive:
                 self.violated(
                     "OneReader", f"{other} still reads {start.name} (generation {reading.generation})"
@@ -270,6 +270,16 @@ class Checkers:
             )
             if not is_durable and (word.may_go_back or history.highest_committed < word.offset):
                 self.violated("DurableFirst", f"{request.group} {log}: {word} is acknowledged, not committed")
+
+
+def _sought(log: Log, before: Committed | None, word: Word, committed: Committed) -> bool:
+    """Whether the member sought back and then committed again, and both became one write."""
+    since = 0 if before is None else before.leader_epoch - log.first_epoch + 1
+    between = log.words[since : committed.leader_epoch - log.first_epoch]
+    return any(
+        other.may_go_back and (other.group, other.member_id) == (word.group, word.member_id)
+        for other in between
+    )
 
 
 def _member(log: Log, leader_epoch: int) -> Any:
