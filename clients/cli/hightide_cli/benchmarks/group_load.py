@@ -52,7 +52,6 @@ class GroupLoad:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._connections.close()
         await self._finder.close()
 
     def _join(self, group: str, consumers: dict[str, int], assignor: str) -> Mapping[str, object]:

@@ -44,9 +44,15 @@ class Connections:
             channel = self._channels[key] = grpc.aio.insecure_channel(address, channel_options())
         return channel
 
-    async def close(self) -> None:
-        """Close all of them."""
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+    def drop(self, address: str, place: int, broken: grpc.aio.Channel) -> None:
+        """Let go of a channel whose connection broke. It would try to reconnect five times a second for ever,
+        also where the address is that of a process that is dead: thousands of them are a load.
+
+        The last reference closes it. Its own `close` looks at all tasks of the process.
+        """
+        key = (address, place // self._streams_per_connection)
+        if self._channels.get(key) is broken:
+            del self._channels[key]
 
 
 @dataclass(slots=True)
@@ -113,6 +119,7 @@ class GroupMember:
 
     __slots__ = (
         "_call",
+        "_channel",
         "_connections",
         "_epoch",
         "_finder",
@@ -141,6 +148,7 @@ class GroupMember:
         self._member_id = ""
         self._epoch = 0
         self._generation = 0
+        self._channel: Any = None
         self._call: Any = None
         self._is_leaving = False
         self._gone = asyncio.Event()
@@ -190,6 +198,9 @@ class GroupMember:
             return await act(address)
         except grpc.aio.AioRpcError as error:
             reason, metadata = _reason_of(error)
+            if not reason:
+                self._connections.drop(address, self.plan.place, self._channel)
+                self._call = self._channel = None
             if reason not in _PASSING:
                 self._notes.refused[reason] += 1
                 if reason == "UNKNOWN_MEMBER":
@@ -197,8 +208,8 @@ class GroupMember:
             return metadata.get("coordinator_address", "")
 
     async def _register(self, address: str) -> bool:
-        channel = self._connections.to(address, self.plan.place)
-        self._call = channel.stream_stream(Method.REGISTER_CONSUMER.value)()
+        self._channel = self._connections.to(address, self.plan.place)
+        self._call = self._channel.stream_stream(Method.REGISTER_CONSUMER.value)()
         if not self._notes.first_registration_s:
             self._notes.first_registration_s = time.monotonic()
         try:
