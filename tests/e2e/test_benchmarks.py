@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hightide_cli.bench import FAILOVER_KEYS, THROUGHPUT_KEYS
+from hightide_cli.bench import FAILOVER_KEYS, GROUPS_KEYS, THROUGHPUT_KEYS
 from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -99,3 +99,31 @@ def test_the_ways_to_store_and_to_tell_are_compared_on_one_zookeeper(environment
         "write_ms": 3, "read_ms": 3, "tell_one_ms": 2, "tell_all_ms": 3,
     }  # fmt: skip
     assert all(ms > 0 for each in ways.values() for ms in each.values())
+
+
+def test_groups_lose_their_coordinator_and_disturb_only_those_who_gain_or_lose(
+    environment: dict[str, str],
+) -> None:
+    """10 members with a partition each: one leaves, and one other takes over its partition; one comes, and
+    takes it from there."""
+    document = bench(
+        environment, "groups", "--consumers", "20", "--groups", "2", "--seconds", "4", "--rounds", "1",
+        "--session-timeout-ms", "3000",
+    )  # fmt: skip
+    assert all(document[key] is not None for key in GROUPS_KEYS)
+    assert (document["leave_disturbed"], document["join_disturbed"]) == (1, 1)
+    assert document["rebalance_moved"] == 10
+    assert (document["failover_stopped"], document["client_errors"]) == (0, 0)
+    assert document["failover_ms"] < document["session_timeout_ms"] + 5_000
+
+
+def test_consumers_that_are_not_groups_of_equal_size_are_refused(environment: dict[str, str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "hightide_cli.main", "bench", "groups", "--consumers", "5", "--groups", "3"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    assert run.returncode == 2
+    assert "5 consumers are not 3 groups of equal size" in run.stderr
