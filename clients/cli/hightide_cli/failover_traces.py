@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hightide_local.traces import SpanRecord, Trace, failovers, read_spans, traces_of
-from hightide_runtime.telemetry import CONTROLLER_FAILOVER, FAILOVER
+from hightide_runtime.telemetry import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER, FAILOVER
 
-_NAMES = frozenset({FAILOVER, CONTROLLER_FAILOVER})
+_NAMES = frozenset({FAILOVER, CONTROLLER_FAILOVER, COORDINATOR_FAILOVER})
 
 
 def root_of(trace: Trace) -> SpanRecord:
@@ -35,7 +35,16 @@ def broker_failover(directory: Path, broker_id: int, since_s: float) -> Trace | 
 
 def controller_failover(directory: Path, since_s: float) -> Trace | None:
     """Return the first takeover by another controller after a moment; None before there is one."""
+    return _first(directory, CONTROLLER_FAILOVER, since_s)
+
+
+def coordinator_failover(directory: Path, since_s: float) -> Trace | None:
+    """Return the first takeover by another coordinator after a moment; None before there is one."""
+    return _first(directory, COORDINATOR_FAILOVER, since_s)
+
+
+def _first(directory: Path, name: str, since_s: float) -> Trace | None:
     for trace in all_traces([directory], failovers_only=True):
-        if root_of(trace).name == CONTROLLER_FAILOVER and trace.end_us / 1e6 > since_s:
+        if root_of(trace).name == name and trace.end_us / 1e6 > since_s:
             return trace
     return None

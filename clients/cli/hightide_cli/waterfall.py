@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from hightide_local.traces import SpanNode, SpanRecord, Trace
-from hightide_runtime.telemetry import CONTROLLER_FAILOVER
+from hightide_runtime.telemetry import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER
 
 from hightide_cli.failover_traces import root_of
 from hightide_cli.rendering import table
@@ -42,11 +42,13 @@ def heading(trace: Trace) -> str:
 
 
 def title(trace: Trace) -> str:
-    """Return what the trace is about, with the broker and the reason where they are told."""
+    """Return what the trace is about, with whom it happened to and the reason where they are told."""
     root = root_of(trace)
     who, reason = root.attributes.get("broker_ids"), root.attributes.get("reason")
     if root.name == CONTROLLER_FAILOVER:
         return f"{root.name} after controller {who}" if who else root.name
+    if root.name == COORDINATOR_FAILOVER:
+        return f"{root.name} after coordinator {root.attributes.get('previous_coordinator', '?')}"
     return root.name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
 
 

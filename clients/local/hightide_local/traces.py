@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 
 from hightide_runtime import telemetry
 
-_FAILOVER_ROOTS = frozenset({telemetry.FAILOVER, telemetry.CONTROLLER_FAILOVER})
+_FAILOVER_ROOTS = frozenset(
+    {telemetry.FAILOVER, telemetry.CONTROLLER_FAILOVER, telemetry.COORDINATOR_FAILOVER}
+)
+_FAILOVER_STEPS = (f"{telemetry.FAILOVER}.", f"{telemetry.COORDINATOR_FAILOVER}.")
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 
@@ -115,7 +118,7 @@ def traces_of(spans: list[SpanRecord]) -> list[Trace]:
 
 
 def failovers(directory: Path) -> list[Trace]:
-    """The traces of failovers (of brokers and of controllers), the oldest first.
+    """The traces of failovers (of brokers, controllers and coordinators), the oldest first.
 
     A trace counts as one where its root says so, also where the root died with its controller and only steps
     of a failover are left.
@@ -160,7 +163,7 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
 
 
 def _is_of_failover(name: str) -> bool:
-    return name in _FAILOVER_ROOTS or name.startswith(f"{telemetry.FAILOVER}.")
+    return name in _FAILOVER_ROOTS or name.startswith(_FAILOVER_STEPS)
 
 
 def _extent_us(spans: list[SpanRecord]) -> int:

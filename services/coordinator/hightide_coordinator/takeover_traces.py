@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Span, Telemetry
+from hightide_runtime.telemetry import COORDINATOR_FAILOVER, Span, Telemetry
 
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.shard_state import ShardState
@@ -23,11 +23,10 @@ __all__ = [
     "ShardTraces",
 ]
 
-COORDINATOR_FAILOVER: Final = "coordinator_failover"
-DETECTION: Final = "coordinator_failover.detection"
-ELECTION: Final = "coordinator_failover.election"
-LOAD: Final = "coordinator_failover.load"
-RECOVERY: Final = "coordinator_failover.recovery"
+DETECTION: Final = f"{COORDINATOR_FAILOVER}.detection"
+ELECTION: Final = f"{COORDINATOR_FAILOVER}.election"
+LOAD: Final = f"{COORDINATOR_FAILOVER}.load"
+RECOVERY: Final = f"{COORDINATOR_FAILOVER}.recovery"
 REBALANCE: Final = "group_rebalance"
 
 

@@ -37,6 +37,7 @@ FIRST_COMMIT = "failover.first_commit"  # the moment of the first commit under t
 BECOME_FOLLOWER = "failover.become_follower"  # step 6, broker
 TRUNCATE_LOG = "failover.truncate_log"  # inside 6
 CONTROLLER_FAILOVER = "controller_failover"  # root: another controller took over
+COORDINATOR_FAILOVER = "coordinator_failover"  # root: another coordinator took over a shard of the groups
 
 Attribute: TypeAlias = str | int | float | bool
 TRACE_DIRECTORY_VARIABLE = "HIGHTIDE_TRACE_DIR"

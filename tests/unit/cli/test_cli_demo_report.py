@@ -30,8 +30,8 @@ CONTROLLER = MeasuredFailover(
 )
 GROUP = GroupFindings(rebalances=2, double_owned=0, skipped=0, redelivered=7, vanished=0)
 GROUP_KILLS = (
-    GroupKill("consumer-3", 40, 2, "consumer-1, consumer-2", 2100.4),
-    GroupKill("coordinator-1", 60, 6, "coordinator-2", 310.0),
+    GroupKill("consumer-3", 1.5, 40, 2, "consumer-1, consumer-2", 2100.4),
+    GroupKill("coordinator-1", 1.7, 60, 6, "coordinator-2", 310.0),
 )
 REPORT = Report(100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),), GROUP, GROUP_KILLS)
 
@@ -90,6 +90,12 @@ def test_what_was_killed_of_the_group_has_a_table_of_its_own() -> None:
     _, consumer, coordinator = REPORT.group_table().splitlines()
     assert consumer.split() == ["consumer-3", "40", "2", "consumer-1,", "consumer-2", "2100"]
     assert coordinator.split() == ["coordinator-1", "60", "6", "coordinator-2", "310"]
+
+
+def test_every_failover_that_was_traced_can_be_shown() -> None:
+    assert REPORT.remarks().endswith("every step: hightide trace show ffffffff")
+    traced = replace(REPORT, coordinator_trace_id="a" * 32)
+    assert traced.remarks().endswith("every step: hightide trace show ffffffff, hightide trace show aaaaaaaa")
 
 
 def test_programs_get_the_same() -> None:

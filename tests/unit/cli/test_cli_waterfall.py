@@ -1,5 +1,7 @@
 """A trace is drawn as a waterfall: children below parents, bars where they happened."""
 
+from dataclasses import replace
+
 from hightide_cli.waterfall import BAR_WIDTH, heading, waterfall
 from hightide_local.traces import SpanRecord, traces_of
 
@@ -52,6 +54,12 @@ def test_every_line_names_its_process_and_the_heading_the_broker() -> None:
         "failover of broker 2 (process_died) · 2023-11-14 22:13:20Z · 400.0 ms · trace ffff"
     )
     assert "broker-3" in waterfall(trace)
+
+
+def test_a_takeover_by_another_coordinator_names_the_one_before() -> None:
+    took_over = replace(span("coordinator_failover", "", 0, 100), attributes={"previous_coordinator": 2})
+    (trace,) = traces_of([took_over, span("coordinator_failover.load", "coordinator_failover", 10, 20)])
+    assert heading(trace).startswith("coordinator_failover after coordinator 2 · ")
 
 
 def test_a_span_whose_parent_was_not_written_is_drawn_all_the_same() -> None:

@@ -38,6 +38,7 @@ class Report:
     returns: Sequence[Return]
     group: GroupFindings
     group_kills: Sequence[GroupKill]
+    coordinator_trace_id: str | None = None
 
     @property
     def is_well(self) -> bool:
@@ -88,8 +89,9 @@ class Report:
             lines.append(f"{self.group.vanished} records that the group read are not in the log")
         if self.comparison.foreign:
             lines.append(f"{self.comparison.foreign} rows read back were never written")
-        shown = [f"hightide trace show {each.trace.trace_id[:8]}" for each in self.failovers if each.trace]
-        return "\n".join([*lines, *([f"every step: {', or '.join(shown)}"] if shown else [])])
+        traced = [*(each.trace.trace_id for each in self.failovers if each.trace), self.coordinator_trace_id]
+        shown = [f"hightide trace show {trace_id[:8]}" for trace_id in traced if trace_id]
+        return "\n".join([*lines, *([f"every step: {', '.join(shown)}"] if shown else [])])
 
     def document(self) -> dict[str, Json]:
         """Return everything for programs."""

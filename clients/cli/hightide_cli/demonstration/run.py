@@ -23,8 +23,8 @@ from hightide_cli.demonstration.group import DemoGroup
 from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.load import Load
 from hightide_cli.demonstration.report import MeasuredFailover, Report
-from hightide_cli.demonstration.script import Failover, Script, Victim
-from hightide_cli.failover_traces import broker_failover, controller_failover
+from hightide_cli.demonstration.script import Failover, GroupKill, Script, Victim
+from hightide_cli.failover_traces import broker_failover, controller_failover, coordinator_failover
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -120,6 +120,7 @@ def _load_and_compare(
         tuple(script.returns),
         findings,
         tuple(script.group_kills),
+        _coordinator_trace_id(cluster, script.group_kills),
     )
 
 
@@ -155,6 +156,12 @@ def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> 
                 progress.update(task, completed=count)
     progress.update(task, completed=count)
     return comparer.result()
+
+
+def _coordinator_trace_id(cluster: LocalCluster, kills: Sequence[GroupKill]) -> str | None:
+    killed_at_s = next((each.killed_at_s for each in kills if each.name.startswith("coordinator-")), None)
+    trace = None if killed_at_s is None else coordinator_failover(cluster.trace_directory, killed_at_s)
+    return None if trace is None else trace.trace_id
 
 
 def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:

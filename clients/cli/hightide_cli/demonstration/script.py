@@ -57,6 +57,8 @@ class GroupKill:
     """One kill that concerns the group of consumers."""
 
     name: str
+    killed_at_s: float
+    """Wall clock, to find the trace."""
     rows_before: int
     partitions: int
     """How many a consumer owned, or a coordinator had given away."""
@@ -179,7 +181,7 @@ class Script:
         history = self._group.look()
         name = max(self._group.names, key=lambda each: len(history.owned_by(each)))
         rows_before = self._load.acknowledged
-        killed_at_ms = self._group.kill(name)
+        killed_at_s, killed_at_ms = time.time(), self._group.kill(name)
         owned = self._group.look().owned_by(name)
         self._tell(f"killed {name}, owner of {len(owned)} of {self._partition_count} partitions")
         others = self._group.living
@@ -193,7 +195,12 @@ class Script:
         successors = set(self._group.look().owners_of(owned).values())
         self.group_kills.append(
             GroupKill(
-                name, rows_before, len(owned), ", ".join(sorted(successors)), max(read_on_ms()) - killed_at_ms
+                name,
+                killed_at_s,
+                rows_before,
+                len(owned),
+                ", ".join(sorted(successors)),
+                max(read_on_ms()) - killed_at_ms,
             )
         )
 
@@ -203,7 +210,7 @@ class Script:
         before = admin.describe_group(GROUP)
         name = self._cluster.active_coordinator(GROUP)
         rows_before = self._load.acknowledged
-        _, killed_at_ms = _kill(self._cluster, name)
+        killed_at_s, killed_at_ms = _kill(self._cluster, name)
         self._tell(f"killed {name}, the active coordinator")
 
         def has_recovered() -> bool:
@@ -219,7 +226,9 @@ class Script:
             has_recovered, f"another coordinator has all consumers back after {name}", since_ms=killed_at_ms
         )
         successor = self._cluster.active_coordinator(GROUP)
-        self.group_kills.append(GroupKill(name, rows_before, self._partition_count, successor, recovered_ms))
+        self.group_kills.append(
+            GroupKill(name, killed_at_s, rows_before, self._partition_count, successor, recovered_ms)
+        )
 
     def _kill_the_active_controller(self, admin: Admin) -> None:
         self._wait_for_share(CONTROLLER_DIES_AT)
