@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 from adversary.raw_client import name_of
 from hightide import Admin, Producer
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 RECORDS = 7
 SHORT_MS = 1_500
 AT_ONCE = 10_000
+GROUPS_AT_ONCE = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -429,11 +431,21 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(address: str) -> None
 # ---- too many
 
 
+async def outcome(consumer: RawConsumer) -> str:
+    """What became of a registration: "member", or why it was refused."""
+    try:
+        await consumer.until("it is registered", lambda: consumer.welcome is not None, 60)
+    except Ended:
+        assert consumer.ending is not None
+        return consumer.ending.reason
+    return "member"
+
+
 def test_ten_thousand_registrations_at_once_are_members_or_told_so(address: str) -> None:
     """Of one group, from a few connections; a consumer of another group is served all the while."""
 
     async def story(groups: RawGroups) -> None:
-        calm = await settled(groups, "calm", session_timeout_ms=6_000)
+        calm = await settled(groups, "calm", session_timeout_ms=20_000)
         connections = [groups.connection() for _ in range(10)]
         crowd = [
             groups.consumer(
@@ -442,23 +454,62 @@ def test_ten_thousand_registrations_at_once_are_members_or_told_so(address: str)
             for number in range(AT_ONCE)
         ]
         await asyncio.gather(*(consumer.open() for consumer in crowd))
-        became: Counter[str] = Counter()
-
-        async def outcome(consumer: RawConsumer) -> None:
-            try:
-                await consumer.until("it is registered", lambda: consumer.welcome is not None, 60)
-            except Ended:
-                assert consumer.ending is not None
-                became[consumer.ending.reason] += 1
-            else:
-                became["member"] += 1
-
-        await asyncio.gather(*map(outcome, crowd))
+        became = Counter(await asyncio.gather(*map(outcome, crowd)))
         assert became == {"member": AT_ONCE}
         described = await groups.until_group(
             "crowd", "somebody reads", lambda group: any(member.partitions for member in group.members)
         )
         assert len(described.members) == AT_ONCE
-        await is_undisturbed(calm)
+        assert calm.welcome is not None
+        place, start = next(iter(calm.owned.items()))
+        member_id = calm.welcome.member_id
+        assert await groups.commit("calm", place, 1, member_id=member_id, generation=start.generation) == "OK"
+        assert "stop_fetcher" not in calm.kinds
 
     with_groups(address, story, timeout_s=100)
+
+
+def test_three_thousand_groups_that_begin_at_once_are_all_served(address: str) -> None:
+    """Where their partition starts is asked of brokers for all of them together."""
+
+    async def story(groups: RawGroups) -> None:
+        connections = [groups.connection() for _ in range(10)]
+        crowd = [
+            groups.consumer(
+                f"lonely-{number}", "ships", session_timeout_ms=60_000, channel=connections[number % 10]
+            )
+            for number in range(GROUPS_AT_ONCE)
+        ]
+        await asyncio.gather(*(consumer.open() for consumer in crowd))
+        became = Counter(await asyncio.gather(*map(outcome, crowd)))
+        assert became == {"member": GROUPS_AT_ONCE}
+        await asyncio.gather(*(consumer.until_owns(("ships", 0)) for consumer in crowd))
+
+    with_groups(address, story, timeout_s=100)
+
+
+def test_consumers_and_groups_beyond_the_limit_are_refused_until_there_is_room(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with LocalCluster(
+        tmp_path_factory.mktemp("few"),
+        brokers=1,
+        controllers=1,
+        coordinators=1,
+        coordinator_arguments=["--consumers-max", "3", "--groups-max", "2"],
+    ) as few:
+
+        async def story(groups: RawGroups) -> None:
+            members = [groups.consumer("few", "flights") for _ in range(3)]
+            for member in members:
+                await member.register()
+            for _ in range(2):
+                ending = await refused(groups.consumer("few", "flights"))
+                assert ending.reason == "OVERLOADED"
+            assert (await members[0].leave()).status is grpc.StatusCode.OK
+            await groups.consumer("second", "flights").register()
+            await members[1].leave()
+            assert (await refused(groups.consumer("third", "flights"))).reason == "LIMIT_EXCEEDED"
+            assert await groups.commit("third", ("flights", 0), 0) == "LIMIT_EXCEEDED"
+
+        with_groups(few.address_of(few.active_coordinator()), story)
