@@ -70,8 +70,10 @@ def _check_partitions(state: ShardState, group: Group) -> None:
         assert name.topic in state.topics, f"{name} has an offset and does not exist"
         assert committed.topic_id == state.topics[name.topic].topic_id, f"{name}: a namesake's offset"
         told = group.positions.get(name)
-        if told is not None and state.mends.positions_fenced:
-            assert told.offset > committed.offset, f"{name} would go back"
+        under_way = None if group.store is None else group.store.offsets.get(name)
+        is_judged = told is not None and not group.is_reading and state.mends.positions_fenced
+        if told is not None and is_judged:
+            assert told.offset > (under_way or committed).offset, f"{name} would go back"
 
 
 def _check_steps(state: ShardState, group: Group) -> None:
