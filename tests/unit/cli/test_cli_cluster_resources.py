@@ -7,8 +7,9 @@ from hightide_cli.benchmarks.cluster_resources import ProcessorSeconds, kind_of,
 def test_the_seconds_of_all_brokers_are_added_up() -> None:
     before = ProcessorSeconds(10.0, {"broker-1": 1.0, "broker-2": 2.0, "controller-1": 0.5, "zookeeper": 4.0})
     after = ProcessorSeconds(20.0, {"broker-1": 1.5, "broker-2": 2.25, "controller-1": 0.5, "zookeeper": 5.0})
-    assert after.since(before) == {"broker": 0.75, "controller": 0.0, "zookeeper": 1.0}
-    assert after.percent_since(before) == {"broker": 7.5, "controller": 0.0, "zookeeper": 10.0}
+    used = {"broker": 0.75, "controller": 0.0, "coordinator": 0.0, "zookeeper": 1.0}
+    assert after.since(before) == used
+    assert after.percent_since(before) == {kind: seconds * 10 for kind, seconds in used.items()}
 
 
 def test_a_killed_process_counts_with_nothing_and_a_new_one_with_all() -> None:
@@ -18,7 +19,8 @@ def test_a_killed_process_counts_with_nothing_and_a_new_one_with_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("broker-12", "broker"), ("controller-1", "controller"), ("zookeeper", "zookeeper")]
+    ("name", "kind"),
+    [("broker-12", "broker"), ("controller-1", "controller"), ("coordinator-2", "coordinator")],
 )
 def test_a_process_is_of_the_kind_that_its_name_begins_with(name: str, kind: str) -> None:
     assert kind_of(name) == kind
