@@ -211,6 +211,9 @@ class Consumer:
             with self._changed:
                 self._core.put_back(chunk)
                 chunks = gather(self._core)
+                if chunks and self._seat is not None:
+                    # What came first may be held by now, so that these are another partition's.
+                    self._seat.core.ownership.took(chunks[0].partition)
                 if self._core.wants_poll:
                     self._driver.poke()
         try:

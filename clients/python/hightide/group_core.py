@@ -109,9 +109,10 @@ class GroupCore:
         return chunk
 
     def commits(self, offsets: Mapping[TopicPartition, int] | None, metadata: str) -> list[OffsetCommit]:
-        """What the user commits: these offsets, or all that it has come to since. Raises NotAssignedError,
-        InvalidArgumentError."""
-        self.ownership.came_back()
+        """What the user commits: these offsets, which say nothing of what else is in hand, or all that it has
+        come to since. Raises NotAssignedError, InvalidArgumentError."""
+        if offsets is None:
+            self.ownership.came_back()
         wanted = self.ownership.uncommitted() if offsets is None else offsets
         for partition, offset in wanted.items():
             if offset < 0:

@@ -38,6 +38,7 @@ class Handout:
         self._records: list[Record] = []
         self._at = 0
         self._settled_at = 0
+        self._is_iterated = False
         self._is_interrupted = False
 
     @property
@@ -80,6 +81,9 @@ class Handout:
         chunk = self._chunk
         if chunk is None or chunk.partition != partition or not self._core.is_current(chunk):
             return None
+        if not self._is_iterated:
+            # One poll() may have brought earlier chunks too, all of which the user has in hand.
+            return None
         return chunk.header.base_offset + chunk.skip + self._settled_at
 
     def begin(self, chunk: Chunk) -> None:
@@ -99,6 +103,7 @@ class Handout:
         )
         # In this order: another thread may ask for the settled offset meanwhile.
         self._at = self._settled_at = 0
+        self._is_iterated = False
         self._chunk = chunk
 
     @property
@@ -119,6 +124,7 @@ class Handout:
     def iterate(self) -> Iterator[Record]:
         """The rest of the current chunk, one by one; who stops in the middle loses nothing."""
         records = self._records
+        self._settled_at, self._is_iterated = self._at, True
         while self._at < len(records) and not self._is_interrupted:
             self._at += 1
             yield records[self._at - 1]

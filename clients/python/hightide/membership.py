@@ -31,6 +31,7 @@ from hightide.errors import (
     InvalidRequestError,
     NotCoordinatorError,
     OverloadedError,
+    SessionTimedOutError,
     UnexpectedAnswerError,
     UnknownMemberError,
 )
@@ -427,6 +428,10 @@ class Membership:
             log.warning("%s: %s", self._name, error)
             self.ownership.lose_all()
             self.member_id = ""
+        elif isinstance(error, SessionTimedOutError) and self.state is MembershipState.MEMBER:
+            # Others may own by now what was its own; the next registration tells.
+            self._was_silent = True
+            self.ownership.interrupt()
         elif self._is_final(error, now_ms):
             log.error("%s: refused: %s", self._name, error)
             self.ownership.lose_all()

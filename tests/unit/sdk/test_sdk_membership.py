@@ -9,6 +9,7 @@ from hightide.errors import (
     FencedInstanceError,
     InvalidSessionTimeoutError,
     NotCoordinatorError,
+    SessionTimedOutError,
     StaleCoordinatorEpochError,
     UnknownMemberError,
 )
@@ -304,6 +305,15 @@ def test_a_member_that_was_declared_dead_begins_anew() -> None:
     assert list(bench.registration.registration.owned) == []
     bench.give(0, generation=9)
     assert changes(bench.tell_user()) == [(Change.LOST, [0]), (Change.ASSIGNED, [0])]
+
+
+def test_a_member_that_is_told_that_its_session_is_over_hands_out_nothing_before_it_is_back() -> None:
+    bench = reading()
+    assert len(bench.user_polls(2)) == 2
+    bench.end(SessionTimedOutError("c-1 is declared dead"))
+    assert bench.user_polls() == [], "others may own by now what it owned"
+    bench.register(*owned(0))
+    assert bench.user_polls(1)[0].offset == 2
 
 
 def test_a_stale_coordinator_is_left_and_the_member_keeps_its_id() -> None:

@@ -185,6 +185,20 @@ def test_a_ping_in_the_middle_of_an_iteration_tells_all_below_the_record_in_hand
     assert positions(bench.ping()[0]) == {0: 5}
 
 
+def test_what_several_batches_of_one_poll_brought_is_in_hand_until_the_user_is_back() -> None:
+    bench = GroupBench().register()
+    bench.give(0)
+    bench.serve(p0=batch(0, 10) + batch(10, 10))
+    bench.ownership.came_back()
+    bench.tell_user()
+    assert len(bench.user_polls(15)) == 15
+    (answer,) = [each for each in bench.ping() if each.WhichOneof("message") == "ping"]
+    assert positions(answer) == {}, "a crash now would skip the first batch"
+    bench.user_polls(1)
+    (answer,) = bench.ping()
+    assert positions(answer) == {0: 15}
+
+
 def test_an_order_to_stop_what_is_not_owned_is_obeyed_already() -> None:
     bench = reading()
     bench.take(5)
@@ -293,6 +307,21 @@ def test_positions_wait_for_the_commit_of_where_the_user_sought() -> None:
     bench.user_polls(3)
     bench.user_polls(1)
     assert positions(bench.ping()[0]) == {0: 5}
+
+
+def test_a_commit_of_one_record_settles_nothing_above_it_nor_elsewhere() -> None:
+    bench = reading(0, 1)
+    bench.user_polls()
+    (partition,) = parts(0)
+    (commit,) = bench.core.commits({partition: 4}, "")
+    bench.ownership.committed([commit])
+    (answer,) = bench.ping()
+    assert positions(answer) == {}, "the user has all other records still in hand"
+    bench.take(1)
+    assert bench.said() == []
+    bench.user_polls()
+    (answer,) = bench.said()
+    assert positions(answer) == {1: 10}
 
 
 def test_a_commit_that_comes_too_late_changes_nothing() -> None:
