@@ -26,6 +26,9 @@ def refusal_of(
     if end is not None and end.topic_id == topic.topic_id and commit.offset > end.offset:
         message = f"offset {commit.offset} is beyond the end of {where}, which is {end.offset}"
         return Refusal.OFFSET_OUT_OF_RANGE, message
+    if request.is_reset and group.members:
+        message = f"a consumer joined group {group.name} before {where} was reset; stop it, then reset again"
+        return Refusal.GROUP_NOT_EMPTY, message
     if request.is_reset or not state.mends.commits_fenced:
         return None
     if request.member_id:

@@ -100,8 +100,8 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
 
 
 def _is_given_again(group: Group, name: TopicPartition) -> bool:
-    """Whether another member was given it in this generation: one that died, and whose place a new member with
-    its name has taken before anybody needed another target. No two have the same partition in one."""
+    """Whether another member was given it in this generation: one that died, and whose place a new member
+    with its name has taken before anybody needed another target. No two have the same partition in one."""
     owner, heir = group.owners.get(name), heir_of(group, name)
     return (
         owner is not None

@@ -155,6 +155,30 @@ def test_a_reset_by_the_consumer_forgets_positions_that_it_told_before() -> None
     assert world.committed(0) == 3
 
 
+def test_a_last_commit_counts_for_more_than_where_the_next_owner_would_begin() -> None:
+    world = World(topic(partitions=2))
+    first = world.join("a", offset_reset=OffsetReset.ERROR)
+    world.run(100)
+    first.is_mute = True
+    world.join("b", offset_reset=OffsetReset.LARGEST)
+    world.run(100)
+    (order,) = first.open_orders
+    (moving,) = (each.name for each in order.partitions)
+    (kept,) = first.reading.keys() - {moving}
+    generation = first.reading[moving].generation
+    world.stores_answer = False
+    for request_id, name in ((901, kept), (902, moving)):
+        commit = ev.Commit(name, generation, 50)
+        world.feed(ev.CommitRequested(request_id, "g", first.member_id, (commit,)))
+    first.answer()
+    world.stores_answer = True
+    world.store()
+    answer = world.the(ef.AnswerCommit, lambda each: each.request_id == 902)
+    assert answer.outcomes[0].refusal is None
+    assert world.owner_of(moving.partition) == "b"
+    assert world.committed(moving.partition) == 50
+
+
 def test_one_request_mixes_outcomes() -> None:
     world, consumer = alone()
     generation = consumer.owned()[0].generation
@@ -318,6 +342,19 @@ def test_a_consumer_that_comes_while_a_reset_is_checked_stops_it() -> None:
     world.join()
     world.look_up()
     assert world.the(ef.RefuseRequest).refusal is Refusal.GROUP_NOT_EMPTY
+
+
+def test_a_consumer_that_comes_while_a_reset_waits_for_zookeeper_stops_it() -> None:
+    world = World()
+    world.stores_answer = False
+    world.feed(ev.CommitRequested(98, "g", "", (ev.Commit(tp(0), 0, 50),)))
+    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    consumer = world.join()
+    world.stores_answer = True
+    world.store()
+    world.run(200)
+    assert [each.refusal for each in world.the(ef.AnswerReset).outcomes] == [Refusal.GROUP_NOT_EMPTY]
+    assert consumer.positions[tp(0)] == 50
 
 
 def test_a_group_is_deleted_with_its_offsets() -> None:

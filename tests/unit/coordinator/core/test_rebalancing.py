@@ -297,6 +297,27 @@ def test_a_store_that_failed_is_read_again_and_what_it_wanted_is_done(
     assert world.group_state() is GroupState.STABLE
 
 
+def test_nobody_starts_anything_while_it_is_read_again_whose_it_is() -> None:
+    world = World()
+    first = world.join("a")
+    world.run(100)
+    world.stores_answer = False
+    second = world.join("b")
+    world.run(100)
+    store = world.stores[-1]
+    assert {owner and owner.consumer_id for owner in store.owners.values()} == {"b"}
+    world.write(store)
+    world.feed(ev.StoreUnknown(store.store_id))
+    second.leave()
+    world.run(200)
+    assert len(first.partitions) == 2, "by the word of ZooKeeper the others may be another's"
+    world.stores_answer = True
+    world.read()
+    world.run(1_000)
+    assert first.partitions == {0, 1, 2, 3}
+    assert {world.owner_of(number) for number in range(4)} == {"a"}
+
+
 def test_what_a_hand_took_away_is_stopped_and_given_out_again() -> None:
     world = World(topic(partitions=1))
     consumer = world.join()
