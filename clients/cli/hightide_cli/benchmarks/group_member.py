@@ -5,6 +5,7 @@ told to, finds the coordinator again when its stream breaks, and notes when thin
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -159,13 +160,14 @@ class GroupMember:
         return self.is_member and not self._unconfirmed
 
     async def live(self, admission: asyncio.Semaphore) -> None:
-        """Register, as often as it takes, until it has left. `admission`: how many register at a time."""
+        """Register, as often as it takes, until it has left. `admission`: how many register at a time for the
+        first time."""
         pause_s = FIRST_PAUSE_S
         address: str | None = None
         while not self._is_leaving:
             address = address or await self._finder.address(self.plan.group)
             if address is not None:
-                async with admission:
+                async with contextlib.nullcontext() if self._member_id else admission:
                     registered = await self._attempt(address, self._register)
                 if registered is True:
                     pause_s = FIRST_PAUSE_S
