@@ -96,6 +96,13 @@ def test_a_group_goes_on_where_it_has_come_to(cluster: LocalCluster) -> None:
     assert b"lag 0 in 4 partitions, 4 read by nobody" in succeed(cluster, "group", "lag", "readers")
 
 
+def test_the_cluster_tells_who_coordinates_its_groups(cluster: LocalCluster) -> None:
+    (address,) = cluster.coordinators.values()
+    assert as_json(cluster, "cluster", "info")["coordinators"] == [address]
+    assert as_json(cluster, "cluster", "health")["coordinators"] == [address]
+    assert address in succeed(cluster, "cluster", "health").decode()
+
+
 def test_members_share_the_partitions_and_the_last_one_has_them_all(cluster: LocalCluster) -> None:
     topic_with(cluster, "shared", 5)
     with (

@@ -3,7 +3,7 @@
 import click
 from hightide import ClusterDescription
 
-from hightide_cli.cluster_health import health
+from hightide_cli.cluster_health import coordinators_text, health
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.rendering import Json, json_line, properties, table
 
@@ -21,10 +21,13 @@ cluster.add_command(health)
 @cluster.command()
 @click.pass_context
 def info(ctx: click.Context) -> None:
-    """Show the controller, the brokers, and what they hold."""
-    described = _describe(ctx)
+    """Show the controller, the coordinators, the brokers, and what they hold."""
+    from hightide_cli.connections import open_admin
+
+    with open_admin(ctx) as admin:
+        described, coordinators = admin.describe_cluster(), admin.coordinators()
     if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(_document(described)))
+        click.echo(json_line({**_document(described), "coordinators": coordinators}))
         return
     click.echo(
         properties(
@@ -32,6 +35,7 @@ def info(ctx: click.Context) -> None:
                 ("cluster", described.cluster_id),
                 ("controller", f"{described.controller_id} at {described.controller_address}"),
                 ("controller epoch", described.controller_epoch),
+                ("coordinators", coordinators_text(coordinators)),
                 ("topics", described.topic_count),
                 ("partitions", described.partition_count),
             ]
@@ -43,13 +47,6 @@ def info(ctx: click.Context) -> None:
         for each in described.brokers
     ]
     click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
-
-
-def _describe(ctx: click.Context) -> ClusterDescription:
-    from hightide_cli.connections import open_admin
-
-    with open_admin(ctx) as admin:
-        return admin.describe_cluster()
 
 
 def _document(described: ClusterDescription) -> dict[str, Json]:

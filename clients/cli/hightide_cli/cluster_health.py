@@ -1,6 +1,7 @@
 """`hightide cluster health`: whether all is well, and what is not."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,13 @@ EXIT_NOT_HEALTHY = 1
 class Holdings:
     """What the brokers say of themselves: failed log directories with how many replicas live there, by broker
     and directory, and who does not answer, and why. `arriving`: partitions that count as under-replicated
-    only because a replica that is being moved to is not there yet (KIP-352)."""
+    only because a replica that is being moved to is not there yet (KIP-352). `coordinators`: the active one
+    of each shard of the consumer groups; a cluster may do without."""
 
     failed_directories: dict[tuple[int, int], int] = field(default_factory=dict)
     silent_brokers: dict[int, str] = field(default_factory=dict)
     arriving: int = 0
+    coordinators: tuple[str | None, ...] = ()
 
 
 @common_options
@@ -99,6 +102,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> dict
         "under_min_isr_partitions": described.under_min_isr_partition_count,
         "not_preferred_leaders": described.not_preferred_leader_count,
         "moves_under_way": described.reassignment_count,
+        "coordinators": holdings.coordinators,
         "throttle_bytes_per_s": described.reassignment_throttle_bytes_per_s,
         "failed_log_directories": failed,
         "complaints": complaints,
@@ -117,7 +121,18 @@ def _figures(described: "ClusterDescription", holdings: Holdings) -> list[tuple[
         ("  under min ISR", described.under_min_isr_partition_count),
         ("  not led by the preferred", described.not_preferred_leader_count),
         ("moves under way", f"{described.reassignment_count}{speed}"),
+        ("coordinators", coordinators_text(holdings.coordinators)),
     ]
+
+
+def coordinators_text(coordinators: Sequence[str | None]) -> str:
+    """Who coordinates the consumer groups. A cluster may do without, so that nobody is no problem."""
+    missing = [shard for shard, address in enumerate(coordinators) if address is None]
+    if len(missing) == len(coordinators):
+        return "none: consumer groups rest"
+    named = [f"{address}" for address in dict.fromkeys(coordinators) if address is not None]
+    without = f"; none for shard {', '.join(map(str, missing))}" if missing else ""
+    return f"{', '.join(named)}{without}"
 
 
 def _under_replicated(described: "ClusterDescription", holdings: Holdings) -> int:
@@ -140,5 +155,6 @@ def _holdings(admin: "Admin", arriving: int) -> Holdings:
         # The controller has answered; that no broker does is what is to be told.
         alive = [each.broker_id for each in admin.describe_cluster().brokers if each.alive]
         return Holdings(silent_brokers=dict.fromkeys(alive, str(error)), arriving=arriving)
+    coordinators = admin.coordinators()
     failed = Counter((each.broker_id, each.log_directory) for each in listing.replicas if each.storage_failed)
-    return Holdings(dict(failed), dict(listing.silent_brokers), arriving)
+    return Holdings(dict(failed), dict(listing.silent_brokers), arriving, coordinators)

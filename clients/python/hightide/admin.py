@@ -194,6 +194,11 @@ class Admin:
         look_up = offset_at(at)
         return self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
 
+    def coordinators(self) -> tuple[str | None, ...]:
+        """host:port of the active coordinator of each shard of the consumer groups (one shard unless said
+        otherwise), as any broker knows it; None where there is none. Raises BrokersUnavailableError."""
+        return self._run(self._operations().coordinators())
+
     def list_groups(self) -> list[GroupListing]:
         """All consumer groups, by name. Raises CoordinatorUnavailableError."""
         return self._run(self._operations().list_groups())

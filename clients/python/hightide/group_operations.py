@@ -181,6 +181,12 @@ class GroupOperations(Operations):
             found.update((each.group, group_listing(each, address)) for each in answer.groups)
         return [found[group] for group in sorted(found)]
 
+    def coordinators(self) -> Operation[tuple[str | None, ...]]:
+        """Who coordinates the groups of each shard, as any broker knows it; None where nobody does. Raises
+        BrokersUnavailableError."""
+        yield from self.metadata()
+        return self.cluster.coordinators
+
     def _coordinator_at(self, shard: int) -> str | None:
         coordinators = self.cluster.coordinators
         return coordinators[shard] if shard < len(coordinators) else None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hightide import BrokerDescription, ClusterDescription, Complaint
-from hightide_cli.cluster_health import Holdings, health_document, problems_of
+from hightide_cli.cluster_health import Holdings, coordinators_text, health_document, problems_of
 
 WELL = ClusterDescription(
     cluster_id="c",
@@ -71,3 +71,11 @@ def test_everything_that_is_not_well_is_told_the_worst_first() -> None:
         {"broker": 1, "log_directory": 0, "replicas": 1},
         {"broker": 1, "log_directory": 2, "replicas": 3},
     ]
+
+
+def test_who_coordinates_the_groups_is_told_and_nobody_is_no_illness() -> None:
+    assert coordinators_text(["a:1"]) == "a:1"
+    assert coordinators_text(["a:1", "b:1", "a:1"]) == "a:1, b:1"
+    assert coordinators_text(["a:1", None, "b:1", None]) == "a:1, b:1; none for shard 1, 3"
+    assert coordinators_text([None]) == coordinators_text([]) == "none: consumer groups rest"
+    assert health_document(WELL, Holdings(coordinators=(None,)))["healthy"] is True

@@ -145,6 +145,11 @@ def test_groups_are_listed_from_the_coordinators_of_all_shards_each_asked_once()
     assert len([method for method, _ in cluster.asked if method == "LIST_GROUPS"]) == 2
 
 
+def test_the_coordinators_of_all_shards_are_told_by_any_broker() -> None:
+    cluster = world(2, None, 1)
+    assert cluster.run(cluster.operations.coordinators()) == ("co2:2", None, "co1:1")
+
+
 # -- committing ----------------------------------------------------------------------------------------------
 
 

@@ -201,6 +201,11 @@ class Admin:
         look_up = offset_at(at)
         return await self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
 
+    async def coordinators(self) -> tuple[str | None, ...]:
+        """host:port of the active coordinator of each shard of the consumer groups (one shard unless said
+        otherwise), as any broker knows it; None where there is none. Raises BrokersUnavailableError."""
+        return await self._run(self._operations().coordinators())
+
     async def list_groups(self) -> list[GroupListing]:
         """All consumer groups, by name. Raises CoordinatorUnavailableError."""
         return await self._run(self._operations().list_groups())
