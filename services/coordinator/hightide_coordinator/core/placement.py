@@ -70,6 +70,8 @@ def _next_step(group: Group, name: TopicPartition) -> Bucket | None:
     store = group.store
     if store is not None and (name in store.owners or name in store.offsets):
         return group.waiting
+    if group.is_reading:
+        return group.waiting  # What is believed to be durable may be overtaken by a write of unknown outcome.
     if wanted is None:
         return None if owner is None else group.gives
     if heir is None:

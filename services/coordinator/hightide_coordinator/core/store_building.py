@@ -152,12 +152,12 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
             committed = Committed(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
             explicit[name] = committed
             state.concern(group, name.topic)
-            told = store.offsets.get(name) or group.positions.get(name)
+            told = store.positions.get(name) or group.positions.get(name)
             if told is None or told.offset <= commit.offset or commit.is_reset or request.is_reset:
                 store.offsets[name] = committed
                 store.positions.pop(name, None)
                 group.positions.pop(name, None)
-            elif store.offsets.get(name) is None:
+            elif name in group.positions:
                 # It has told us a higher one already: what it is now promised holds only if that is durable.
                 store.offsets[name] = store.positions[name] = group.positions.pop(name)
             outcomes.append(ItemOutcome(name, previous_offset=previous))

@@ -55,6 +55,7 @@ def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
         state.concern(group, key.topic)
     timeout_ms = stored.session_timeout_ms or SESSION_TIMEOUT_DEFAULT_MS
     timeout_ms = max(timeout_ms, state.limits.session_timeout_min_ms)
+    timeout_ms = min(timeout_ms, state.limits.session_timeout_max_ms)
     for owner in _latest_owners(group):
         _expect(state, group, owner, timeout_ms)
     group.target = target_of_owners(group)

@@ -53,6 +53,15 @@ def test_an_owner_that_does_not_come_back_within_its_session_timeout_is_dead() -
     assert again.partitions == {0, 1, 2, 3}
 
 
+def test_no_session_timeout_that_a_hand_wrote_keeps_a_group_waiting_for_ever() -> None:
+    world, _, _ = pair()
+    generation, _ = world.generations["g"]
+    world.generations["g"] = (generation, 1 << 40)
+    after = world.fail_over()
+    after.run(after.state.limits.session_timeout_max_ms + 10)
+    assert after.group_state() is GroupState.EMPTY
+
+
 def test_new_consumers_wait_until_the_recovery_ends() -> None:
     world, first, second = pair()
     after = world.fail_over()

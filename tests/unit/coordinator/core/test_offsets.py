@@ -10,7 +10,7 @@ from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.mends import Mends
 from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, Owned, Position
+from hightide_coordinator.core.registration import Committed, OffsetReset, Owned, Position
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 
