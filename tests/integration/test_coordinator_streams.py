@@ -26,8 +26,9 @@ GOODBYE = pb.RegisterConsumerRequest(goodbye=pb.ConsumerGoodbye()).SerializeToSt
 class Rig:
     """Stands in for a shard: takes whatever comes, and does nothing by itself."""
 
-    def __init__(self, streams_max: int) -> None:
-        self.streams = Streams(streams_max)
+    def __init__(self, streams_max: int, registration_timeout_s: float) -> None:
+        self.streams = Streams(streams_max, registration_timeout_s)
+        self.at_answer: Callable[[], object] = lambda: None
         self.registered: asyncio.Queue[ConsumerStream] = asyncio.Queue()
         self.heard: asyncio.Queue[str | None] = asyncio.Queue()
         self.gone: asyncio.Queue[ConsumerStream] = asyncio.Queue()
@@ -50,6 +51,7 @@ class Rig:
         kind = message.WhichOneof("message")
         stream.has_said_goodbye = kind == "goodbye"
         self.heard.put_nowait(kind)
+        self.at_answer()
 
     def lost(self, stream: ConsumerStream) -> None:
         self.gone.put_nowait(stream)
@@ -59,9 +61,13 @@ class Rig:
         server.add_registered_method_handlers("test.Consumers", {"Register": handler})
 
 
-def with_rig(test: Callable[[Rig, grpc.aio.Channel], Awaitable[None]], streams_max: int = 100) -> None:
+def with_rig(
+    test: Callable[[Rig, grpc.aio.Channel], Awaitable[None]],
+    streams_max: int = 100,
+    registration_timeout_s: float = PATIENCE_S,
+) -> None:
     async def run() -> None:
-        rig = Rig(streams_max)
+        rig = Rig(streams_max, registration_timeout_s)
         service = Service("test.Consumers", rig, rig.add_to_server, without_deadline=frozenset({"Register"}))
         server = await serve(HostPort("127.0.0.1", 0), [service], small_messages=True)
         try:
@@ -209,6 +215,31 @@ def test_a_consumer_that_does_not_read_its_last_messages_does_not_hold_its_end_u
         assert (await failure_of(call))[0] == "FENCED_INSTANCE"
 
     with_rig(test)
+
+
+def test_a_consumer_that_sends_and_never_reads_does_not_hold_its_end_up() -> None:
+    async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
+        call, stream = await joined(rig, channel)
+        for _ in range(QUEUE_MAX // 2):
+            assert stream.send(bytes(1 << 20))
+        rig.at_answer = lambda: stream.end(FENCED, at_once=True)
+        await call.write(GOODBYE)
+        await rig.ended.wait()
+        assert len(rig.streams) == 0
+
+    with_rig(test)
+
+
+def test_a_stream_on_which_nobody_registers_is_ended() -> None:
+    async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
+        call: Any = channel.stream_stream(STREAM)()
+        reason, message = await failure_of(call)
+        assert reason == "SESSION_TIMED_OUT"
+        assert "register" in message
+        assert rig.gone.empty()
+        assert len(rig.streams) == 0
+
+    with_rig(test, registration_timeout_s=0.2)
 
 
 def test_more_streams_than_the_limit_are_refused_as_overload() -> None:

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 QUEUE_MAX: Final = 64
 """Messages that wait for a consumer to read. In good order there are never more than a few: orders wait for
 their answers, and Pings are counted."""
+REGISTRATION_TIMEOUT_S: Final = 10.0
+"""A stream on which nobody registers for so long is ended: streams are counted from their beginning."""
 _LAST_WORDS_S: Final = 2.0
 """How long a stream that is ended waits for its consumer to read what was sent before."""
 
@@ -50,6 +52,7 @@ class ConsumerStream:
         "_context",
         "_error",
         "_half_closed",
+        "_is_cut",
         "_is_reading",
         "_pending",
         "_receiver",
@@ -78,6 +81,7 @@ class ConsumerStream:
         self._pending: deque[bytes] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._is_reading = False
+        self._is_cut = False
         self._half_closed: asyncio.Event | None = None
 
     def send(self, message: bytes) -> bool:
@@ -103,15 +107,19 @@ class ConsumerStream:
             self._task.get_loop().call_later(_LAST_WORDS_S, self._cut)
 
     def _cut(self) -> None:
+        self._is_cut = True
         self._pending.clear()
         self._wake_reader()
 
-    async def serve(self, requests: AsyncIterator[bytes], register: Registrar) -> None:
+    async def serve(
+        self, requests: AsyncIterator[bytes], register: Registrar, registration_timeout_s: float
+    ) -> None:
         """Hand each message over, until the call is ended, from here or from there. In the task of the call.
 
         Raises ServiceError where it was ended with one, or where a message was refused; CancelledError where
         the consumer is gone.
         """
+        timer = self._task.get_loop().call_later(registration_timeout_s, self._end_unregistered)
         try:
             # Or else gRPC sends it with the first message, and cannot end a call while that is stuck.
             await self._context.send_initial_metadata(())
@@ -123,6 +131,7 @@ class ConsumerStream:
             # It was `_wake_reader`: from here on this task is as if nobody had cancelled it.
             self._task.uncancel()
         finally:
+            timer.cancel()
             if not self.is_ending:
                 self.is_ending = True
                 if self._receiver is not None:
@@ -151,9 +160,18 @@ class ConsumerStream:
                 ErrorCode.ERROR_CODE_INVALID_REQUEST,
                 "the consumer closed its side of the stream without a goodbye; keep it open until it ends",
             )
-        if not self.is_ending or self._writer is not None:
+        if not self.is_ending or (self._writer is not None and not self._is_cut):
             self._half_closed = asyncio.Event()
             await self._half_closed.wait()
+
+    def _end_unregistered(self) -> None:
+        if self._receiver is None:
+            self.end(
+                ServiceError(
+                    ErrorCode.ERROR_CODE_SESSION_TIMED_OUT,
+                    "nobody registered on this stream in time; open it when there is a consumer to register",
+                )
+            )
 
     def _wake_reader(self) -> None:
         if self._half_closed is not None:
@@ -185,8 +203,9 @@ Registrar: TypeAlias = Callable[[ConsumerStream, pb.RegisterConsumerRequest], Re
 class Streams:
     """All streams of a coordinator, by connection id. For the event loop's thread."""
 
-    def __init__(self, streams_max: int) -> None:
+    def __init__(self, streams_max: int, registration_timeout_s: float = REGISTRATION_TIMEOUT_S) -> None:
         self._streams_max = streams_max
+        self._registration_timeout_s = registration_timeout_s
         self._streams: dict[int, ConsumerStream] = {}
         self._last_id = 0
         self._stopping: ServiceError | None = None
@@ -211,7 +230,7 @@ class Streams:
         stream = ConsumerStream(self._last_id, context)
         self._streams[stream.connection_id] = stream
         try:
-            await stream.serve(requests, register)
+            await stream.serve(requests, register, self._registration_timeout_s)
         finally:
             del self._streams[stream.connection_id]
             self._ended.set()
