@@ -153,6 +153,12 @@ class Checkers:
         log = self.world.log_numbered(committed.leader_epoch)
         return log if log and (log.name, log.topic_id) == (name, committed.topic_id) else None
 
+    def _is_member(self, group: str, owner: Owner) -> bool:
+        """Whether the owner still is one for the coordinator: that it is none is written down last."""
+        active = self.world.active()
+        known = None if active is None else active.state.groups.get(group)
+        return known is not None and owner.member_id in known.members
+
     def _is_namesake(self, log: Log) -> bool:
         return any(
             other.name == log.name and other.number < log.number for other in self.world.all_logs.values()
@@ -162,7 +168,7 @@ class Checkers:
         if word.kind in OF_MEMBERS:
             if owner is None or (owner.member_id, owner.generation) != (word.member_id, word.generation):
                 self.violated("AcceptedOwner", f"{group} {log}: {word} is written down; the owner is {owner}")
-        elif word.kind is not WordKind.LOOK_UP and owner is not None:
+        elif word.kind is not WordKind.LOOK_UP and owner is not None and self._is_member(group, owner):
             self.violated("AcceptedOwner", f"{group} {log}: {word} is written down; the owner is {owner}")
 
     def _check_skipped(self, group: str, log: Log, word: Word, history: LogHistory) -> None:

@@ -101,6 +101,11 @@ class GroupOrders(Groups):
             self.tell(f"lose outcomes of coordinator {coordinator_id}")
             coordinator.lose_outcomes()
 
+    def by_hand(self, group: str) -> None:
+        """Somebody sets one of a group's znodes to what it is, in a ZooKeeper shell."""
+        self.tell(f"a hand touches {group}")
+        self.zookeeper.touched.add(group)
+
     # ---- topics
 
     def _fire(self, name: str, *, is_new: bool = False) -> None:
@@ -225,10 +230,6 @@ class GroupOrders(Groups):
         self.requests[number] = request
         self.tell(f"ask {coordinator.coordinator_id}: ", request.event)
         return request
-
-    def active(self) -> SimCoordinator | None:
-        """Whom ZooKeeper names."""
-        return None if self.zookeeper.active is None else self.coordinators[self.zookeeper.active]
 
     def commit_by(
         self, group: str, log: Log, offset: int, member_id: str = "", generation: int = 0

@@ -6,6 +6,7 @@ gives others often (swarm testing). What cannot be done now is simply not done.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -17,7 +18,7 @@ from sim.groups.coordinator import SimCoordinator
 from sim.groups.healed import check_committed, check_owned
 from sim.groups.logs import Log
 from sim.groups.orders import HEALING_MS, GroupOrders
-from sim.groups.world import COORDINATORS, SESSION_TIMEOUTS_MS
+from sim.groups.world import COORDINATORS, LIMITS, SESSION_TIMEOUTS_MS
 
 __all__ = ["RandomWalk"]
 
@@ -53,6 +54,7 @@ FAULTS: Final = {
     "usurp": 0.5,
     "lose_outcomes": 1.5,
     "fail_look_ups": 0.6,
+    "hand": 0.5,
     "babble": 0.5,
 }
 WISHES: Final = {
@@ -76,7 +78,13 @@ class RandomWalk:
     def __init__(self, seed: int, mends: Mends = ALL_MENDS) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.world = GroupOrders(self.rng, mends)
+        limits = replace(
+            LIMITS,
+            ping_retries_max=self.rng.choice((0, 0, 1)),
+            commit_interval_ms=self.rng.choice((50, 300)),
+            join_window_ms=self.rng.choice((10, 60, 200)),
+        )
+        self.world = GroupOrders(self.rng, mends, limits)
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
         self.is_static = self.rng.random() < 0.4
@@ -258,6 +266,9 @@ class RandomWalk:
 
     def _fail_look_ups(self) -> None:
         self.world.failing_look_ups = self.rng.choice((0.0, 0.0, 0.5, 1.0))
+
+    def _hand(self) -> None:
+        self.world.by_hand(self.rng.choice(GROUPS))
 
     def _babble(self) -> None:
         """A consumer answers what nobody asked."""

@@ -6,7 +6,11 @@ tests/sim/groups/test_random_schedules.py --schedules 100000 --first-seed 500 -n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from sim.checkers import Violation
 from sim.groups.random_walk import RandomWalk
 
 SHARES = 10
@@ -39,6 +43,19 @@ def replay(seed: int, quiet: bool = False) -> None:
     finally:
         if not quiet:
             print("\n".join(walk.world.told_story()))
+
+
+def run_all(seeds: range, mends: Mends) -> None:
+    """Run these schedules one after the other."""
+    for seed in seeds:
+        RandomWalk(seed, mends).run()
+
+
+@pytest.mark.parametrize("name", ["commits_fenced", "positions_fenced", "owners_before_start"])
+def test_without_a_mend_some_schedule_breaks_an_invariant(name: str) -> None:
+    mends = replace(ALL_MENDS, **{name: False})
+    with pytest.raises(Violation):
+        run_all(range(100), mends)
 
 
 def test_a_seed_replays_exactly() -> None:

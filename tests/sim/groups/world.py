@@ -118,6 +118,10 @@ class Groups:
         coordinator = self.coordinators[named]
         return coordinator if coordinator.is_alive else None
 
+    def active(self) -> SimCoordinator | None:
+        """Whom ZooKeeper names."""
+        return None if self.zookeeper.active is None else self.coordinators[self.zookeeper.active]
+
     def hang_up(self, connection: Connection) -> None:
         """The consumer's side ends: what it has sent arrives, then the coordinator hears of it."""
         if not connection.is_silent:
@@ -224,6 +228,11 @@ class Groups:
             coordinator.from_zookeeper.append(ev.GroupRead(request.group, stored))
             return
         is_fenced = False
+        is_refused = request.limit is None and request.effect.group in self.zookeeper.touched
+        if is_refused and self.zookeeper.accepts(request.multis[0]):
+            self.zookeeper.touched.remove(request.effect.group)
+            request.limit = self.rng.randrange(len(request.multis))
+            coordinator.from_zookeeper.append(ev.StoreRefused(request.effect.store_id))
         for multi in request.multis[: request.limit]:
             is_fenced = is_fenced or not self.zookeeper.apply(multi)
         if request.limit is None:
