@@ -58,6 +58,8 @@ OVERLOADED_PAUSE_MS: Final = 1_000
 STEADY_MS: Final = 1_000
 # How long an answer to a registration is waited for, at least.
 REGISTRATION_TIMEOUT_MS: Final = 5_000
+# No machine promises to run a thread more often than this, whatever the session timeout.
+THIRD_LEAST_MS: Final = 100
 # How long a goodbye may take.
 LEAVE_TIMEOUT_MS: Final = 5_000
 
@@ -130,7 +132,7 @@ class Membership:
         self._began_ms: float | None = None
         self._heard_ms = 0.0
         self._ticked_ms = 0.0
-        self._third_ms = settings.session_timeout_ms / 3
+        self._third_ms = max(THIRD_LEAST_MS, settings.session_timeout_ms / 3)
         self._away_since_ms: float | None = None
         self._was_silent = False
         self._answer_timeout_ms = 2 * settings.session_timeout_ms / 3

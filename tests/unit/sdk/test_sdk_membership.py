@@ -92,6 +92,16 @@ def test_where_none_is_named_the_brokers_are_asked_again() -> None:
     assert [each.address for each in bench.streams] == ["co1:1", "co2:2"]
 
 
+def test_a_session_timeout_that_is_far_too_short_is_the_coordinators_to_refuse() -> None:
+    bench = GroupBench(session_timeout_ms=1)
+    bench.answer_metadata()
+    bench.now_ms += 50
+    bench.poll()
+    assert bench.core.cancelled == []
+    bench.end(InvalidSessionTimeoutError("1 ms is below 500 ms"))
+    assert bench.membership.state is MembershipState.REFUSED
+
+
 def test_a_refusal_that_does_not_pass_is_raised() -> None:
     bench = GroupBench()
     bench.answer_metadata()
