@@ -73,6 +73,8 @@ class Checkers:
         self.groups: dict[str, GroupHistory] = {}
         self.stopped: list[TopicPartition] = []
         """What StopFetcher was sent for."""
+        self.started: list[TopicPartition] = []
+        """What StartFetcher was sent for."""
 
     def group(self, name: str) -> GroupHistory:
         """The history of a group."""
@@ -199,7 +201,7 @@ class Checkers:
             if said_by == (consumer.member_id, position.generation):
                 consumer.farewell.append((self.world.log_at(position.leader_epoch), position.offset))
 
-    def started(self, consumer: SimConsumer, start: ef.StartPartition, log: Log) -> None:
+    def reading(self, consumer: SimConsumer, start: ef.StartPartition, log: Log) -> None:
         """A consumer begins to read."""
         if start.topic_id != log.topic_id:
             self.violated("ForeignOffset", f"{consumer} reads {log} by {start}")
@@ -218,6 +220,7 @@ class Checkers:
             return
         member = coordinator.state.connections[order.connection_id]
         history = self.group(member.group)
+        self.started += [each.name for each in order.partitions]
         for start in order.partitions:
             if history.owners.get((start.name, start.generation)) != member.member_id:
                 self.violated("DurableFirst", f"{member.member_id} is not yet the owner of {start}")

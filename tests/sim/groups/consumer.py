@@ -316,7 +316,7 @@ class SimConsumer:
             log = self.world.log_of(start)
             offset = start.offset if start.offset >= 0 else self.world.own_choice(self, log)
             self.readings[start.name] = Reading(log, start.generation, offset, offset, offset)
-            self.world.checkers.started(self, start, log)
+            self.world.checkers.reading(self, start, log)
         self._say(
             ev.FetchersStarted(order.connection_id, order.sequence, order.coordinator_epoch, order.generation)
         )
