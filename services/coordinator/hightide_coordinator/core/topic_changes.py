@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import TopicsChanged
 from hightide_coordinator.core.group import Group
@@ -13,12 +16,17 @@ from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 
 __all__ = ["on_topics_changed", "watch_topics"]
 
+_Changes: TypeAlias = Mapping[str, tuple[Topic | None, Topic | None]]
+"""Topic → as it was, as it is; None: it did not, or does not, exist."""
+
 
 def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
-    """Only groups that a changed topic concerns are looked at: readers of it, and keepers of its offsets."""
+    """Only groups that a changed topic concerns are looked at: readers of it, and keepers of its offsets;
+    each once, however many topics changed."""
     changes = dict(event.topics)
     if event.is_full:
         changes.update(dict.fromkeys(name for name in state.topics if name not in changes))
+    by_group: dict[str, dict[str, tuple[Topic | None, Topic | None]]] = {}
     for name, topic in changes.items():
         before = state.topics.get(name)
         if topic == before:
@@ -29,8 +37,10 @@ def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
             state.topics[name] = topic
         if (before is None) != (topic is None):
             _match_patterns(state, name, exists=topic is not None)
-        for group_name in tuple(state.concerned.get(name, ())):
-            _change(state, state.groups[group_name], name, before, topic)
+        for group_name in state.concerned.get(name, ()):
+            by_group.setdefault(group_name, {})[name] = (before, topic)
+    for group_name, changed in by_group.items():
+        _change(state, state.groups[group_name], changed)
 
 
 def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
@@ -44,37 +54,48 @@ def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
                 state.concern(group, name)
 
 
-def _change(state: ShardState, group: Group, name: str, before: Topic | None, after: Topic | None) -> None:
-    is_same = before is not None and after is not None and before.topic_id == after.topic_id
+def _change(state: ShardState, group: Group, changed: _Changes) -> None:
     under_way = {} if group.store is None else {**group.store.owners, **group.store.offsets}
     known = {**group.offsets, **group.owners, **group.positions, **group.found, **under_way, **group.asked}
-    void = [key for key in known if key.topic == name and not (is_same and _goes_on(before, after, key))]
-    count = 0 if after is None else after.partition_count
-    for key in [key for key in group.target if key.topic == name and key.partition >= count]:
-        del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
-        place(group, key)
+    void = [key for key in known if key.topic in changed and not _goes_on(*changed[key.topic], key)]
+    for key in [key for key in group.target if key.topic in changed]:
+        _, after = changed[key.topic]
+        if after is None or key.partition >= after.partition_count:
+            del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
+            place(group, key)
     for key in void:
-        _void(group, key, after)
+        _void(group, key, changed[key.topic][1])
     if void:
         group.generation += 1  # Nobody is given it twice in one generation.
         state.look_at(group)
     if not group.members:
         return
+    voided = {key.topic for key in void}
+    for name, (before, after) in changed.items():
+        reason = _what_changed(name, before, after, is_void=name in voided)
+        if reason:
+            note_change(state, group, reason)
+
+
+def _what_changed(name: str, before: Topic | None, after: Topic | None, *, is_void: bool) -> str:
+    """Why the group has to be shared out anew; empty: it has not."""
     if before is None:
-        note_change(state, group, f"topic {name} was created")
-    elif after is None:
-        note_change(state, group, f"topic {name} was deleted")
-    elif not is_same:
-        note_change(state, group, f"topic {name} was deleted and created again")
-    elif void or before.partition_count != after.partition_count:
-        numbers = f"from {before.partition_count} to {after.partition_count}"
-        note_change(state, group, f"the partitions of topic {name} changed {numbers}")
+        return f"topic {name} was created"
+    if after is None:
+        return f"topic {name} was deleted"
+    if before.topic_id != after.topic_id:
+        return f"topic {name} was deleted and created again"
+    if is_void or before.partition_count != after.partition_count:
+        return (
+            f"the partitions of topic {name} changed from {before.partition_count} to {after.partition_count}"
+        )
+    return ""
 
 
 def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> bool:
     """Whether it is the same partition as before: still there, and not removed and added in between."""
-    assert before is not None
-    assert after is not None
+    if before is None or after is None or before.topic_id != after.topic_id:
+        return False
     number = key.partition
     first = after.first_leader_epochs.get(number, 0)
     return number < after.partition_count and first == before.first_leader_epochs.get(number, 0)

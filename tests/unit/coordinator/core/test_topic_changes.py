@@ -163,3 +163,14 @@ def test_many_changes_of_topics_are_one_rebalance() -> None:
     world.run(200)
     assert world.describe().rebalance_count == 2
     assert len(world.owners["g"]) == 21
+
+
+def test_a_group_is_gone_over_once_however_many_topics_go_together() -> None:
+    world = World(*(topic(f"t{number}", 1) for number in range(40)))
+    consumer = world.join(pattern="t.*")
+    world.run(100)
+    generation = world.describe().generation
+    world.change_topics(gone=tuple(f"t{number}" for number in range(30)))
+    assert world.describe().generation == generation + 1
+    world.run(1_000)
+    assert {name.topic for name in consumer.reading} == {f"t{number}" for number in range(30, 40)}
