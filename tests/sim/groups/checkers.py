@@ -136,6 +136,7 @@ class Checkers:
             self.violated("ForeignOffset", f"{group} {name}: nobody said {committed}, but {word}")
         if (log.name, log.topic_id) != (name, committed.topic_id):
             if word.kind in NAMELESS:
+                self._taken_for_another(group, name, committed)
                 return
             self.violated("ForeignOffset", f"{group} {name}: {committed} was said of {log}")
         if log_before is not None and log_before.number > log.number:
@@ -149,6 +150,15 @@ class Checkers:
             self.violated("CommittedForward", f"{group} {log}: {before} goes back to {committed} ({word})")
         self._check_skipped(group, log, word, history)
         history.highest_committed = max(history.highest_committed, committed.offset)
+        history.applied.append(committed.leader_epoch)
+
+    def _taken_for_another(self, group: str, name: TopicPartition, committed: Committed) -> None:
+        """Who speaks of names only is taken at its word for whatever has the name."""
+        log = self.world.log_called(name, committed.topic_id, committed.leader_epoch)
+        history = self.group(group).log(log)
+        history.processed.update(range(history.frontier or committed.offset, committed.offset))
+        history.frontier = committed.offset if history.frontier is None else history.frontier
+        history.advance()
         history.applied.append(committed.leader_epoch)
 
     def _log_of(self, name: TopicPartition, committed: Committed) -> Log | None:
@@ -225,7 +235,7 @@ class Checkers:
             if history.owners.get((start.name, start.generation)) != member.member_id:
                 self.violated("DurableFirst", f"{member.member_id} is not yet the owner of {start}")
             if start.offset >= 0:
-                log = self.world.log_at(start.leader_epoch)
+                log = self.world.log_called(start.name, start.topic_id, start.leader_epoch)
                 if start.leader_epoch not in history.log(log).applied:
                     self.violated("DurableFirst", f"{start} is not yet committed")
             self._check_one_reader(coordinator, order.connection_id, member.group, start)

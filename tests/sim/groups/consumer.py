@@ -313,7 +313,7 @@ class SimConsumer:
             known = self.readings.get(start.name)
             if known is not None and known.generation == start.generation:
                 continue  # It goes on where it is.
-            log = self.world.log_of(start)
+            log = self.world.log_called(start.name, start.topic_id, start.leader_epoch)
             offset = start.offset if start.offset >= 0 else self.world.own_choice(self, log)
             self.readings[start.name] = Reading(log, start.generation, offset, offset, offset)
             self.world.checkers.reading(self, start, log)

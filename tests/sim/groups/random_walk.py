@@ -22,9 +22,9 @@ from sim.groups.world import COORDINATORS, LIMITS, SESSION_TIMEOUTS_MS
 
 __all__ = ["RandomWalk"]
 
-ORDERS_MAX: Final = 150
-CONSUMERS_MAX: Final = 5
-PARTITIONS_MAX: Final = 5
+ORDERS_MAX: Final = (80, 150, 150, 300)
+CONSUMERS_MAX: Final = (3, 5, 5, 8)
+PARTITIONS_MAX: Final = (3, 5, 9)
 TOPICS: Final = ("ebb", "flow")
 GROUPS: Final = ("g", "g", "g", "h")
 LEVELS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
@@ -87,6 +87,9 @@ class RandomWalk:
         self.world = GroupOrders(self.rng, mends, limits)
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
+        self.orders_max = self.rng.choice(ORDERS_MAX)
+        self.consumers_max = self.rng.choice(CONSUMERS_MAX)
+        self.partitions_max = self.rng.choice(PARTITIONS_MAX)
         self.is_static = self.rng.random() < 0.4
         self.assignor = self.rng.choice(("sticky", "sticky", "range", "roundrobin"))
 
@@ -99,7 +102,7 @@ class RandomWalk:
             self._consume()
         if self.rng.random() < 0.7:
             world.run(300)
-        for name in self.rng.choices(list(self.odds), list(self.odds.values()), k=ORDERS_MAX):
+        for name in self.rng.choices(list(self.odds), list(self.odds.values()), k=self.orders_max):
             getattr(self, f"_{name}")()
         self._heal()
         return world
@@ -178,7 +181,7 @@ class RandomWalk:
             self.world.commit(consumer, [self.rng.choice(list(consumer.readings))], self.rng.randint(1, 4))
 
     def _consume(self) -> None:
-        if sum(each.is_alive for each in self.world.consumers) >= CONSUMERS_MAX:
+        if sum(each.is_alive for each in self.world.consumers) >= self.consumers_max:
             return
         instance_id = self.rng.choice(("i1", "i2", "i3")) if self.is_static else ""
         self.world.consume(self._wish(instance_id))
@@ -296,7 +299,7 @@ class RandomWalk:
         self.world.create(self.rng.choice(TOPICS), self.rng.randint(1, 4))
 
     def _grow(self) -> None:
-        if (log := self._log()) and len(self.world.topics.by_name[log.name.topic].logs) < PARTITIONS_MAX:
+        if (log := self._log()) and len(self.world.topics.by_name[log.name.topic].logs) < self.partitions_max:
             self.world.grow(log.name.topic, self.rng.randint(1, 2))
 
     def _shrink(self) -> None:

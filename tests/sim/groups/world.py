@@ -18,6 +18,7 @@ from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, OffsetReset
+from hightide_coordinator.core.topic_partition import TopicPartition
 from sim.groups.checkers import Checkers
 from sim.groups.connection import Broken, Connection
 from sim.groups.consumer import SimConsumer
@@ -144,14 +145,11 @@ class Groups:
         """The same; None: there is none."""
         return self.all_logs.get(leader_epoch // EPOCHS_PER_LOG)
 
-    def log_of(self, start: ef.StartPartition) -> Log:
-        """What a consumer finds at the brokers when it is told to read: by topic id, and by leader epoch."""
-        if start.leader_epoch >= 0:
-            return self.log_at(start.leader_epoch)
-        logs = [
-            log for log in self.all_logs.values() if (log.name, log.topic_id) == (start.name, start.topic_id)
-        ]
-        return logs[-1]
+    def log_called(self, name: TopicPartition, topic_id: bytes, leader_epoch: int) -> Log:
+        """What brokers take it for: by topic id and number, and by the leader epoch where that is known."""
+        said_of = self.log_numbered(leader_epoch)
+        logs = [log for log in self.all_logs.values() if (log.name, log.topic_id) == (name, topic_id)]
+        return said_of if said_of is not None and said_of in logs else logs[-1]
 
     def own_choice(self, consumer: SimConsumer, log: Log) -> int:
         """Where a consumer begins that wants to be told that nothing is committed."""
