@@ -62,6 +62,7 @@ WISHES: Final = {
     "leave": 1.0,
     "replace": 0.7,
     "seek": 1.0,
+    "resubscribe": 0.5,
     "create": 1.0,
     "grow": 0.7,
     "shrink": 0.6,
@@ -209,6 +210,13 @@ class RandomWalk:
     def _kill(self) -> None:
         if consumer := self._someone():
             self.world.kill(consumer)
+
+    def _resubscribe(self) -> None:
+        """The same member wants something else; it says so on a new stream."""
+        if consumer := self._someone():
+            wish = self._wish(consumer.wish.instance_id)
+            consumer.wish = replace(consumer.wish, topics=wish.topics, pattern=wish.pattern)
+            self.world.break_stream(consumer)
 
     def _replace(self) -> None:
         """A static member's next process, often before the last one is gone."""
