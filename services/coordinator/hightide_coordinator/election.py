@@ -125,6 +125,16 @@ class Candidacy:
             self._duties.deposed(self.shard)
         self._reader.mark()
 
+    def overtaken(self, other: Endpoint) -> None:
+        """Brokers say that another process was elected, while this one cannot ask ZooKeeper: be active no
+        more. Where they are wrong, this session still holds the seat, and resumes it once it is connected."""
+        if self.is_active:
+            _log.warning("shard %d: brokers name coordinator %d instead of this one", self.shard, other.id)
+            self._lives += 1
+            self.is_active = False
+            self._duties.seen(self.shard, other)
+            self._duties.deposed(self.shard)
+
     def session_lost(self) -> None:
         """The session expired, and the znode with it."""
         self._lives += 1

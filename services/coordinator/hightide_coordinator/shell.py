@@ -19,6 +19,7 @@ from hightide_runtime.zookeeper import ZooKeeperSession
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.descriptions import GroupListing, Refused, list_groups
 from hightide_coordinator.election import Takeover
+from hightide_coordinator.isolation import Isolation
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardDuties
 from hightide_coordinator.start_offsets import StartOffsets
@@ -65,6 +66,7 @@ class Shell:
             on_topics=self._take_everywhere,
             on_brokers=self._brokers_changed,
         )
+        self._isolation = Isolation(identity, self._watches, self._start_offsets.coordinators)
         duties = ShardDuties(
             watch_topics=self._watches.watch_topics,
             resigned=self._watches.resigned,
@@ -87,6 +89,7 @@ class Shell:
     def start(self) -> None:
         """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
         self._watches.start()
+        self._isolation.start()
 
     async def close(self) -> None:
         """Hand over at once. The session is closed afterwards by whoever opened it.
@@ -94,6 +97,7 @@ class Shell:
         The znodes go first, so that another process is being elected while consumers hear that they have to
         look for it.
         """
+        await self._isolation.close()
         try:
             async with asyncio.timeout(_HAND_OVER_S):
                 await self._watches.close()

@@ -76,6 +76,22 @@ class StartOffsets:
             task = asyncio.get_running_loop().create_task(channel.close())
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
+    async def coordinators(self) -> list[tuple[Endpoint, ...]]:
+        """Who coordinates, by shard, as each broker says that answers; an empty host: nobody."""
+
+        async def ask(broker: Endpoint) -> tuple[Endpoint, ...] | None:
+            try:
+                response = await self._stub(broker).GetMetadata(
+                    broker_pb2.GetMetadataRequest(), timeout=_CALL_S
+                )
+            except grpc.aio.AioRpcError as error:
+                _log.debug("%s does not say who coordinates: %s", _who(broker), _why(error))
+                return None
+            return tuple(Endpoint(each.id, each.host, each.port) for each in response.coordinators)
+
+        answers = await asyncio.gather(*map(ask, self._brokers))
+        return [each for each in answers if each is not None]
+
     async def look_up(self, effect: LookUpOffsets) -> OffsetsLookedUp:
         """Carry a LookUpOffsets out, within a few seconds. Raises nothing."""
         loop = asyncio.get_running_loop()

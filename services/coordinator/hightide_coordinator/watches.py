@@ -105,6 +105,10 @@ class CoordinatorWatches:
         self._wanted[shard] = topics
         self._topics.watch(frozenset().union(*self._wanted.values()))
 
+    def overtaken(self, shard: int, other: Endpoint) -> None:
+        """Another process coordinates this shard, by the word of brokers."""
+        self.candidacies[shard].overtaken(other)
+
     def resigned(self, shard: int) -> None:
         """The effect Resign of the core of this shard, unless it follows from `on_deposed`."""
         self.candidacies[shard].resigned()
