@@ -29,7 +29,8 @@ GROUPS_KEYS = (
     "joined_ms", "join_disturbed", "leave_ms", "leave_disturbed",
     "pings_per_s", "steady_client_percent", "steady_zookeeper_percent",
     "join_core_s", "rebalance_moved", "rebalance_core_s", "rebalance_client_s", "rebalance_zookeeper_s",
-    "failover_core_s", "failover_client_s", "failover_stopped", "client_errors",
+    "failover_core_s", "failover_client_s", "failover_stopped", "failover_look_ups", "failover_attempts",
+    "client_errors",
 )  # fmt: skip
 Command = TypeVar("Command", bound=Callable[..., Any])
 

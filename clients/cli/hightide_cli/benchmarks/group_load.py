@@ -97,6 +97,8 @@ class GroupLoad:
             "started": notes.started,
             "pings": notes.pings,
             "breaks": notes.breaks,
+            "look_ups": notes.look_ups,
+            "attempts": notes.attempts,
             "refused": dict(notes.refused),
         }
 
@@ -105,7 +107,7 @@ class GroupLoad:
         notes = self._notes
         notes.first_registration_s = notes.left_s = notes.last_answer_s = notes.last_confirmed_s = 0.0
         notes.heard.clear()
-        notes.stopped = notes.started = notes.pings = notes.breaks = 0
+        notes.stopped = notes.started = notes.pings = notes.breaks = notes.look_ups = notes.attempts = 0
         return {}
 
     def _reading(self) -> Mapping[str, object]:

@@ -73,6 +73,10 @@ class Notes:
     started: int = 0
     pings: int = 0
     breaks: int = 0
+    look_ups: int = 0
+    """How often a broker was asked who coordinates."""
+    attempts: int = 0
+    """How often a registration was tried."""
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -165,7 +169,9 @@ class GroupMember:
         pause_s = FIRST_PAUSE_S
         address: str | None = None
         while not self._is_leaving:
-            address = address or await self._finder.address(self.plan.group)
+            if address is None:
+                self._notes.look_ups += 1
+                address = await self._finder.address(self.plan.group)
             if address is not None:
                 async with contextlib.nullcontext() if self._member_id else admission:
                     registered = await self._attempt(address, self._register)
@@ -212,6 +218,7 @@ class GroupMember:
     async def _register(self, address: str) -> bool:
         self._channel = self._connections.to(address, self.plan.place)
         self._call = self._channel.stream_stream(Method.REGISTER_CONSUMER.value)()
+        self._notes.attempts += 1
         if not self._notes.first_registration_s:
             self._notes.first_registration_s = time.monotonic()
         try:

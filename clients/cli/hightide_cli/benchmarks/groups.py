@@ -26,7 +26,7 @@ from hightide_cli.benchmarks.target import own_cluster
 Figures = dict[str, float | None]
 
 _STEP_TIMEOUT_S = 180.0
-_LOOK_AGAIN_S = 0.05
+_LOOK_AGAIN_S = 0.1
 _CALL_TIMEOUT_MS = 60_000
 #: More than it needs, so that the one that joins finds room, too.
 _ROOM: Final = 100
@@ -210,6 +210,8 @@ class _Course:
             "failover_core_s": used["coordinator"],
             "failover_client_s": used["clients"],
             "failover_stopped": float(told["stopped"]),
+            "failover_look_ups": float(told["look_ups"]),
+            "failover_attempts": float(told["attempts"]),
         }
 
     def _move_everything(self) -> Figures:
@@ -296,6 +298,8 @@ class _Course:
             "started",
             "pings",
             "breaks",
+            "look_ups",
+            "attempts",
         ):
             together[key] = sum(each[key] for each in every)
         return together
