@@ -3,6 +3,8 @@ instance (consumer coordinator §7, §10; C5, C7, C10)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_coordinator.core.descriptions import Refused, not_active
 from hightide_coordinator.core.effects import CloseConnection, Report, SendRegistered
 from hightide_coordinator.core.events import ConsumerRegistered
@@ -106,7 +108,7 @@ def _join(
         consumer_id=consumer_id,
         instance_id=registration.instance_id,
         session_timeout_ms=registration.session_timeout_ms,
-        registration=registration,
+        registration=_kept(registration),
         heard_ms=state.now_ms,
     )
     if predecessor is None:
@@ -118,6 +120,11 @@ def _join(
     _connect(state, group, member, event.connection_id, ())
     place_all(group, group.owned.get(predecessor.member_id, {}))
     return None
+
+
+def _kept(registration: Registration) -> Registration:
+    """What is remembered of it: a claim is looked at once, and may be a hundred thousand partitions long."""
+    return replace(registration, owned=()) if registration.owned else registration
 
 
 def _replace(state: ShardState, group: Group, predecessor: Member, member: Member) -> None:
@@ -160,7 +167,7 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
     if before is not None:
         unsubscribe(state, group, before)
     group.missing.pop(member.member_id, None)
-    member.registration = registration
+    member.registration = _kept(registration)
     member.session_timeout_ms = registration.session_timeout_ms
     group.session_timeout_ms = max(group.session_timeout_ms, member.session_timeout_ms)
     retained = _retain(group, member, registration)
@@ -205,6 +212,7 @@ def _connect(
     member.connection_id = connection_id
     state.connections[connection_id] = member
     member.sequence = 0
+    member.sought.clear()
     member.expired_orders = 0
     member.is_resting = False
     group.resting.pop(member.member_id, None)

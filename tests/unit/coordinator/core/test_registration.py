@@ -139,3 +139,16 @@ def test_a_consumer_hears_how_often_and_how_long() -> None:
     world.join(session_timeout_ms=9_000)
     registered = world.the(ef.SendRegistered)
     assert (registered.ping_interval_ms, registered.answer_timeout_ms) == (3_000, 6_000)
+
+
+def test_what_a_consumer_claimed_is_not_remembered() -> None:
+    world = World()
+    consumer = world.join("a")
+    world.run(100)
+    again = world.come_back(consumer)
+    stranger = world.join("b", owned=consumer.owned())
+    assert len(again.retained) == 4
+    members = world.state.groups["g"].members
+    claims = [member.registration and member.registration.owned for member in members.values()]
+    assert claims == [(), ()], "it may be long, and counts once"
+    assert stranger.retained == ()
