@@ -44,7 +44,7 @@ def on_answer(
             break_stream(state, member, Refusal.INVALID_REQUEST, wrong)
             return
         if isinstance(event, PingAnswered) or _is_open(state, member, event):
-            take_positions(state, group, member, event.positions)
+            take_positions(state, group, member, event.positions, event.sequence)
     if not isinstance(event, PingAnswered):
         on_answered(state, group, member, event)
 

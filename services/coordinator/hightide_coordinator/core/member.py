@@ -73,6 +73,10 @@ class Member:
     """What it has to be told to start."""
     unstarted: Bucket = field(default_factory=dict)
     """What it was told to start and never said that it did: it is told again."""
+    sought: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of what it owns, where it sought another position and committed that as a reset: the last order that it
+    had been sent by then. What answers that one, or one before, may tell of a position from before the seek.
+    """
     is_resting: bool = False
     """It did not answer an order in time; it is given no other before the next attempt."""
     armed_ms: int = NeverDue

@@ -123,6 +123,9 @@ def set_owner(group: Group, name: TopicPartition, owner: Owner | None) -> None:
         del owned[name]
         if not owned:
             del group.owned[before.member_id]
+        holder = group.members.get(before.member_id)
+        if holder is not None:
+            holder.sought.pop(name, None)
     if owner is None:
         group.owners.pop(name, None)
         return

@@ -12,6 +12,7 @@ from hightide_coordinator.core.events import (
     ResetRequested,
 )
 from hightide_coordinator.core.group import CommitWaiting, DeleteWaiting, Group, ResetChecking
+from hightide_coordinator.core.positions import note_seek
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import OffsetReset
 from hightide_coordinator.core.registration_checks import check_commits
@@ -46,6 +47,8 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     member = group.members.get(event.member_id)
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms
+    if member is not None:
+        note_seek(group, member, (commit.name for commit in event.commits if commit.is_reset))
     group.commits.append(CommitWaiting(event.request_id, event.member_id, event.commits))
     state.look_at(group)
 

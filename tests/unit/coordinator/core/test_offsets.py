@@ -155,6 +155,66 @@ def test_a_reset_by_the_consumer_forgets_positions_that_it_told_before() -> None
     assert world.committed(0) == 3
 
 
+def test_a_position_of_before_a_seek_that_arrives_after_its_reset_is_passed_over() -> None:
+    world, consumer = alone()
+    pinged(world, consumer)
+    consumer.positions[tp(0)] = 50
+    assert consumer.commit(tp(0), 3, is_reset=True).refusal is None
+    consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 3
+    pinged(world, consumer)
+    consumer.positions[tp(0)] = 5
+    consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 5, "what answers a later Ping was read after the seek"
+
+
+def test_the_answer_to_a_stop_of_before_a_seek_does_not_overtake_its_reset() -> None:
+    world, consumer = alone()
+    world.join("b")
+    world.run(100)
+    (order,) = consumer.open_orders
+    (moving,) = (each.name for each in order.partitions)
+    consumer.positions[moving] = 50
+    assert consumer.commit(moving, 3, is_reset=True).refusal is None
+    consumer.answer()
+    world.run(200)
+    assert world.owner_of(moving.partition) == "b"
+    assert world.committed(moving.partition) == 3
+
+
+def test_what_is_told_on_another_stream_or_with_a_goodbye_was_read_after_the_seek() -> None:
+    world, consumer = alone()
+    pinged(world, consumer)
+    consumer.commit(tp(0), 3, is_reset=True)
+    world.lose(consumer)
+    consumer = world.come_back(consumer)
+    consumer.positions[tp(0)] = 4
+    world.run(10_000)
+    assert world.state.groups["g"].members[consumer.member_id].sought == {}
+    consumer.commit(tp(0), 2, is_reset=True)
+    consumer.positions[tp(0)] = 5
+    consumer.leave()
+    world.run(100)
+    assert world.committed(0) == 5
+
+
+def test_a_seek_is_remembered_for_what_the_member_owns_only() -> None:
+    world, consumer = alone()
+    pinged(world, consumer)
+    for partition in (0, 1):
+        consumer.commit(tp(partition), 3, is_reset=True)
+    world.commit(ev.Commit(tp(7), 1, 3, is_reset=True), member_id=consumer.member_id)
+    member = world.state.groups["g"].members[consumer.member_id]
+    assert set(member.sought) == {tp(0), tp(1)}
+    consumer.is_mute = False
+    world.join("b")
+    world.run(200)
+    assert set(member.sought) == set(consumer.reading)
+    assert len(member.sought) == 1
+
+
 def test_a_last_commit_counts_for_more_than_where_the_next_owner_would_begin() -> None:
     world = World(topic(partitions=2))
     first = world.join("a", offset_reset=OffsetReset.ERROR)
