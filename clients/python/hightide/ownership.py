@@ -48,7 +48,8 @@ class AssignmentEvent:
 class Owned:
     """A partition of this consumer. `settled` is the offset up to which the user is done, None where nobody
     said yet where to begin; `told` is what the coordinator knows of that. `is_reset` is set while the user
-    has sought elsewhere and that is not committed."""
+    has sought elsewhere and that is not committed. `durable` is what is known to be committed: more than
+    where the partition began, where a commit of before it was given back in the same generation came through."""
 
     generation: int
     stream: int
@@ -56,6 +57,7 @@ class Owned:
     settled: int | None
     told: int
     is_reset: bool = False
+    durable: int = -1
 
 
 @dataclass(slots=True)
@@ -226,7 +228,8 @@ class Ownership:
         found = {}
         for partition, owned in self.owned.items():
             position = self._core.positions[partition].position
-            if position is not None and (owned.is_reset or position != owned.told):
+            is_behind = position is not None and position < owned.durable
+            if position is not None and (owned.is_reset or (position != owned.told and not is_behind)):
                 found[partition] = position
         return found
 
@@ -251,6 +254,7 @@ class Ownership:
             if owned is None or owned.generation != commit.generation:
                 continue
             owned.told = commit.offset if commit.reset else max(owned.told, commit.offset)
+            owned.durable = commit.offset if commit.reset else max(owned.durable, commit.offset)
             if owned.settled is None or owned.settled < commit.offset:
                 owned.settled = commit.offset
             owned.is_reset = owned.is_reset and not commit.reset

@@ -333,6 +333,27 @@ def test_a_commit_that_comes_too_late_changes_nothing() -> None:
     assert bench.ownership.settled_offset(*parts(0)) == 0
 
 
+def test_what_is_read_again_below_a_commit_that_came_through_late_is_not_committed_backwards() -> None:
+    bench = reading(auto_commit=False)
+    bench.user_polls(4)
+    commits = bench.core.commits(None, "")
+    # The user has the records in hand, waits for the commit, and is answered for. Before anybody else owns
+    # the partition the coordinator dies, and the next one gives it back in the same generation.
+    bench.take(0)
+    bench.pass_ms(ANSWER_TIMEOUT_MS / 2)
+    bench.give(0, offset=0)
+    bench.ownership.committed(commits)
+    bench.poll()
+    bench.serve(p0=batch(0, 10))
+    bench.ownership.came_back()
+    assert [record.offset for record in bench.user_polls(2)] == [0, 1]
+    bench.ownership.connection_lost()
+    assert bench.core.commits(None, "") == [], "4 is committed"
+    assert [record.offset for record in bench.user_polls(4)] == [2, 3, 4, 5]
+    (commit,) = bench.core.commits(None, "")
+    assert (commit.offset, commit.reset) == (6, False)
+
+
 # -- pausing -------------------------------------------------------------------------------------------------
 
 
