@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, Protocol, TypeAlias
 
@@ -78,7 +77,8 @@ class ConsumerStream:
         self._task = task
         self._receiver: Receiver | None = None
         self._error: ServiceError | None = None
-        self._pending: deque[bytes] = deque()
+        # No deque: an empty one takes 600 bytes, and this one is empty nearly always, and never long.
+        self._pending: list[bytes] = []
         self._writer: asyncio.Task[None] | None = None
         self._is_reading = False
         self._is_cut = False
@@ -183,7 +183,7 @@ class ConsumerStream:
     async def _write(self) -> None:
         try:
             while self._pending:
-                await self._context.write(self._pending.popleft())
+                await self._context.write(self._pending.pop(0))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the top of a task
