@@ -49,7 +49,8 @@ class Owned:
     """A partition of this consumer. `settled` is the offset up to which the user is done, None where nobody
     said yet where to begin; `told` is what the coordinator knows of that. `is_reset` is set while the user
     has sought elsewhere and that is not committed. `durable` is what is known to be committed: more than
-    where the partition began, where a commit of before it was given back in the same generation came through."""
+    where the partition began, where a commit came through when the partition had been given back in the same
+    generation."""
 
     generation: int
     stream: int
