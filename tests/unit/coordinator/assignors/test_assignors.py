@@ -122,6 +122,19 @@ def test_five_thousand_consumers_of_ten_thousand_partitions_are_shared_out_at_on
     assert min(spent_s) < limit_s
 
 
+@every_assignor
+def test_consumers_of_a_pattern_that_matches_ten_thousand_topics_are_shared_out_at_once(
+    assign: Assignor,
+) -> None:
+    partitions = {f"topic-{number:05}": 1 for number in range(10_000)}
+    matched = dict.fromkeys(partitions, 1)
+    consumers = [Subscriber(f"consumer-{number:04}", matched) for number in range(1_000)]
+    began = time.thread_time()
+    target = assign(consumers, partitions, {})
+    assert time.thread_time() - began < 2.0, "what is read alike is looked at once"
+    assert len(target) == 10_000
+
+
 def test_a_group_takes_the_assignor_that_most_members_name() -> None:
     assert chosen_assignor({"range": 2, "sticky": 1}) == "range"
     assert chosen_assignor({"sticky": 1, "": 1, "range": 2}) == "range"  # A tie goes by name.

@@ -23,6 +23,8 @@ def assign_ranges(
     target: dict[TopicPartition, StreamId] = {}
     for topic, streams in streams_by_topic(consumers, partitions).items():
         shortest, longer = divmod(partitions[topic], len(streams))
+        if not shortest:
+            streams = streams[:longer]  # All others get nothing.
         lengths = {stream: shortest + (rank < longer) for rank, stream in enumerate(streams)}
         first = 0
         for stream in sorted(streams):

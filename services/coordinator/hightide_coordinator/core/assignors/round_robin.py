@@ -20,12 +20,14 @@ def assign_round_robin(
     all read the same. Called by the core with the group's name for it, `roundrobin`.
     """
     by_topic = streams_by_topic(consumers, partitions)
-    circle = sorted({stream for streams in by_topic.values() for stream in streams}, key=_turn)
+    distinct = {id(streams): streams for streams in by_topic.values()}
+    circle = sorted({stream for streams in distinct.values() for stream in streams}, key=_turn)
     places = {stream: place for place, stream in enumerate(circle)}
+    places_of = {key: [places[stream] for stream in streams] for key, streams in distinct.items()}
     target: dict[TopicPartition, StreamId] = {}
     turn = 0
     for topic, streams in by_topic.items():
-        readers = [places[stream] for stream in streams]
+        readers = places_of[id(streams)]
         for number in range(partitions[topic]):
             found = bisect_left(readers, turn)
             place = readers[found] if found < len(readers) else readers[0]

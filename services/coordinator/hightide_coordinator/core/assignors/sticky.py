@@ -28,7 +28,8 @@ def assign_sticky(
     target: dict[TopicPartition, StreamId] = {}
     for topics in _topics_with_shared_readers(readers):
         names = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
-        if all(readers[topic] == readers[topics[0]] for topic in topics):
+        first = readers[topics[0]]
+        if all(readers[topic] is first or readers[topic] == first for topic in topics):
             target.update(_share_evenly(names, readers[topics[0]], current))
         else:
             target.update(share_unevenly(names, {topic: readers[topic] for topic in topics}, current))
@@ -46,7 +47,12 @@ def _topics_with_shared_readers(readers: Mapping[str, list[StreamId]]) -> list[l
         return topic
 
     first_topic_of: dict[StreamId, str] = {}
+    read_alike: dict[int, str] = {}
     for topic, streams in readers.items():
+        alike = read_alike.setdefault(id(streams), topic)
+        if alike != topic:
+            leader[topic] = find(alike)
+            continue
         for stream in streams:
             found = first_topic_of.setdefault(stream, topic)
             if found != topic:

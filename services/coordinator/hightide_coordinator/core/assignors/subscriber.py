@@ -50,16 +50,38 @@ def streams_by_topic(
     consumers: Sequence[Subscriber], partitions: Mapping[str, int]
 ) -> dict[str, list[StreamId]]:
     """The streams that read each existing topic, by (stream, consumer id): whoever deals in this order gives
-    each consumer one before it gives any a second. Topics are in order of their names."""
+    each consumer one before it gives any a second. Topics are in order of their names.
+
+    Topics that are read alike have one list, not to be changed: of thousands of consumers, most subscribe to
+    the same, and a pattern may match thousands of topics.
+    """
     assert len({each.consumer_id for each in consumers}) == len(consumers), "a consumer id stands twice"
-    by_topic: dict[str, list[tuple[int, str]]] = {}
+    alike: dict[frozenset[tuple[str, int]], list[str]] = {}
+    same: dict[int, list[str]] = {}
     for consumer in consumers:
-        for topic, count in consumer.streams.items():
-            assert count > 0, (consumer.consumer_id, topic, count)
+        ids = same.get(id(consumer.streams))
+        if ids is None:
+            interest = frozenset(consumer.streams.items())
+            ids = same[id(consumer.streams)] = alike.setdefault(interest, [])
+        ids.append(consumer.consumer_id)
+    interests: dict[str, list[tuple[int, int]]] = {}
+    for place, interest in enumerate(alike):
+        for topic, count in interest:
+            assert count > 0, (topic, count)
             if partitions.get(topic, 0) > 0:
-                ranks = by_topic.setdefault(topic, [])
-                ranks.extend([(stream, consumer.consumer_id) for stream in range(count)])
-    return {
-        topic: [StreamId(consumer_id, stream) for stream, consumer_id in sorted(by_topic[topic])]
-        for topic in sorted(by_topic)
-    }
+                interests.setdefault(topic, []).append((place, count))
+    members = list(alike.values())
+    readers: dict[tuple[tuple[int, int], ...], list[StreamId]] = {}
+    by_topic: dict[str, list[StreamId]] = {}
+    for topic in sorted(interests):
+        wanted = tuple(interests[topic])
+        if wanted not in readers:
+            ranks = sorted(
+                (stream, consumer_id)
+                for place, count in wanted
+                for consumer_id in members[place]
+                for stream in range(count)
+            )
+            readers[wanted] = [StreamId(consumer_id, stream) for stream, consumer_id in ranks]
+        by_topic[topic] = readers[wanted]
+    return by_topic
