@@ -34,6 +34,7 @@ class _Parts:
     group: GroupZnode | None
     owners: dict[TopicPartition, Owner] = field(default_factory=dict)
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    withheld: set[str] = field(default_factory=set)
 
 
 class GroupReader:
@@ -59,15 +60,18 @@ class GroupReader:
                 self._complaints.complain(f"{GROUPS}/{name[:260]}", "no group can have this name")
         return names
 
-    async def read(self, groups: Collection[str]) -> dict[str, GroupFound]:
+    async def read(
+        self, groups: Collection[str], unreadable: frozenset[str] = frozenset()
+    ) -> dict[str, GroupFound]:
         """These groups; absent are those that are not there.
 
-        Of topics that cannot be read now nothing is told, neither owners nor offsets, so that nobody takes
-        them for deleted; whoever then writes some is refused, and reads the group again.
+        Of topics that cannot be read now, or could not when the caller read them (`unreadable`), nothing is
+        told but that the group holds something of them, so that nobody takes them for deleted; whoever then
+        writes some is refused, and reads the group again.
         """
         own = await self._session.multi_read(GroupZnode.path(name) for name in groups)
         parts = {name: self._begun(own[path]) for name in groups if (path := GroupZnode.path(name)) in own}
-        await self._read_below(parts)
+        await self._read_below(parts, unreadable)
         return {name: GroupFound(_stored(each), each.layout) for name, each in parts.items()}
 
     async def tree(self, group: str) -> list[tuple[str, int]]:
@@ -93,7 +97,7 @@ class GroupReader:
         self._complaints.settled(znode.path)
         return _Parts(layout, group)
 
-    async def _read_below(self, parts: dict[str, _Parts]) -> None:
+    async def _read_below(self, parts: dict[str, _Parts], unreadable: frozenset[str]) -> None:
         roots: dict[str, str] = {}
         for name in parts:
             roots |= {OwnerZnode.parent(name): name, OffsetZnode.parent(name): name}
@@ -105,7 +109,10 @@ class GroupReader:
                     self._complaints.complain(f"{root}/{topic[:260]}", "no topic can have this name")
                 else:
                     topics[f"{root}/{topic}"] = (roots[root], topic)
-        unreadable = (await self._cluster.topics({topic for _, topic in topics.values()})).unreadable
+        unreadable |= (await self._cluster.topics({topic for _, topic in topics.values()})).unreadable
+        for group, topic in topics.values():
+            if topic in unreadable:
+                parts[group].withheld.add(topic)
         topics = {path: each for path, each in topics.items() if each[1] not in unreadable}
         leaves: dict[str, tuple[str, TopicPartition]] = {}
         for parent, children in (await self._session.multi_children(topics)).items():
@@ -143,7 +150,7 @@ def _stored(parts: _Parts) -> StoredGroup:
     else:
         generation = max((owner.generation for owner in parts.owners.values()), default=0)
         timeout_ms = 0
-    return StoredGroup(generation, timeout_ms, parts.owners, parts.offsets)
+    return StoredGroup(generation, timeout_ms, parts.owners, parts.offsets, frozenset(parts.withheld))
 
 
 def _owner_of(znode: OwnerZnode) -> Owner:

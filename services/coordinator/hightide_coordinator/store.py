@@ -143,7 +143,7 @@ class CoordinatorStore:
         brokers = await self._cluster.brokers()
         topics = await self._cluster.topics(await self._cluster.topic_names())
         names = [name for name in await self._groups.names() if self._is_mine(name)]
-        groups = await self._groups.read(names)
+        groups = await self._groups.read(names, topics.unreadable)
         self._layouts = {name: each.layout for name, each in groups.items()}
         stored = {name: each.stored for name, each in groups.items()}
         return Elected(epoch.epoch, stored, topics.topics, brokers)

@@ -205,6 +205,8 @@ class Group:
     store: StoreInFlight | None = None
     is_reading: bool = False
     """It is read from ZooKeeper again."""
+    is_read_due: bool = False
+    """It has to be, once nothing is being written of it."""
     store_failures: int = 0
     store_not_before_ms: int = 0
 

@@ -15,6 +15,7 @@ from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.start_offsets import ask_for_starts
 from hightide_coordinator.core.store_building import forget_group, store_what_is_due
 from hightide_coordinator.core.subscriptions import compute_target
+from hightide_coordinator.core.withheld import read_what_is_due
 
 __all__ = ["advance"]
 
@@ -22,6 +23,7 @@ __all__ = ["advance"]
 def advance(state: ShardState, group: Group) -> None:
     """Take the next step of a group, whatever it is; called at the end of each event that concerned it."""
     now_ms = state.now_ms
+    read_what_is_due(state, group)
     if not group.members:
         _empty(group)
     elif group.state is GroupState.RECOVERING:

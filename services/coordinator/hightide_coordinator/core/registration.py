@@ -102,3 +102,5 @@ class StoredGroup:
     session_timeout_ms: int = 0
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
+    """Topics of which it holds something that is not told, because their znodes cannot be understood now."""

@@ -44,6 +44,8 @@ class ShardState:
     member_count: int = 0
     concerned: dict[str, set[str]] = field(default_factory=dict)
     """Topic → groups that read it, or hold offsets or owners of it. What a change of it may concern."""
+    withheld: dict[str, set[str]] = field(default_factory=dict)
+    """Topic that could not be understood → groups that hold something of it and were read without that."""
     pattern_groups: set[str] = field(default_factory=set)
     is_watch_due: bool = False
     """Whether the topics to be watched are others than WatchTopics said last."""

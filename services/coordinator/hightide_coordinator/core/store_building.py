@@ -221,6 +221,7 @@ def forget_group(state: ShardState, group: Group) -> None:
     state.groups.pop(group.name, None)
     state.pattern_groups.discard(group.name)
     for topic in [topic for topic, names in state.concerned.items() if group.name in names]:
+        state.withheld.get(topic, set()).discard(group.name)
         state.concerned[topic].discard(group.name)
         if not state.concerned[topic]:
             del state.concerned[topic]

@@ -15,6 +15,7 @@ from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.store_building import answer_commits, forget_group
 from hightide_coordinator.core.stored_groups import counts_surely, valid_offsets, valid_owners
 from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.withheld import still_withheld, withhold
 
 __all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
 
@@ -124,8 +125,15 @@ def on_group_read(state: ShardState, event: GroupRead) -> None:
     group.is_reading = False
     group.is_stored = event.stored is not None
     stored = event.stored or StoredGroup()
+    # A topic may be understood by who reads the group before there is news of it here.
+    unknown = {topic for topic in still_withheld(state, group) if topic not in state.topics}
+    stored = replace(stored, withheld=stored.withheld | unknown)
+    withhold(state, group, stored.withheld)
     offsets, void_offsets = valid_offsets(state, stored)
     owners, void_owners = valid_owners(state, stored)
+    # Of a topic that is withheld, what was known before holds on.
+    offsets |= {name: each for name, each in group.offsets.items() if name.topic in stored.withheld}
+    owners |= {name: each for name, each in group.owners.items() if name.topic in stored.withheld}
     group.offsets = offsets
     for name, told in tuple(group.positions.items()):
         if name in offsets and told.offset <= offsets[name].offset:

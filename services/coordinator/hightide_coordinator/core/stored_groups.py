@@ -13,10 +13,12 @@ __all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
 def valid_offsets(
     state: ShardState, stored: StoredGroup
 ) -> tuple[dict[TopicPartition, Committed], list[TopicPartition]]:
-    """The offsets that count, and where those stand that do not."""
+    """The offsets that count, and where those stand that do not. Nothing is said of what is withheld."""
     valid: dict[TopicPartition, Committed] = {}
     void: list[TopicPartition] = []
     for name, committed in stored.offsets.items():
+        if name.topic in stored.withheld:
+            continue
         topic = state.topics.get(name.topic)
         if topic is None or not counts(topic, name, committed):
             void.append(name)
@@ -33,6 +35,8 @@ def valid_owners(
     valid: dict[TopicPartition, Owner] = {}
     void: list[TopicPartition] = []
     for name, owner in stored.owners.items():
+        if name.topic in stored.withheld:
+            continue
         topic = state.topics.get(name.topic)
         if topic is None or not _exists(topic, name) or not _is_owned(topic, name, owner):
             void.append(name)

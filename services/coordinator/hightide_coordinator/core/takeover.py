@@ -12,6 +12,7 @@ from hightide_coordinator.core.registration import Owner, Registration, StoredGr
 from hightide_coordinator.core.shard_state import Role, ShardState
 from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
 from hightide_coordinator.core.subscriptions import target_of_owners
+from hightide_coordinator.core.withheld import withhold
 
 __all__ = ["on_coordinator_seen", "on_deposed", "on_elected", "resign"]
 
@@ -53,6 +54,7 @@ def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
         state.concern(group, key.topic)
     for key in offsets:
         state.concern(group, key.topic)
+    withhold(state, group, stored.withheld)
     timeout_ms = stored.session_timeout_ms or SESSION_TIMEOUT_DEFAULT_MS
     timeout_ms = max(timeout_ms, state.limits.session_timeout_min_ms)
     timeout_ms = min(timeout_ms, state.limits.session_timeout_max_ms)
@@ -125,6 +127,7 @@ def _forget(state: ShardState) -> None:
     state.connections = {}
     state.member_count = 0
     state.concerned = {}
+    state.withheld = {}
     state.pattern_groups = set()
     state.is_watch_due = False
     state.wheel.clear()

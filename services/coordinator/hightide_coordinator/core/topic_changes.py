@@ -13,6 +13,7 @@ from hightide_coordinator.core.placement import place, set_owner
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.stored_groups import counts_surely
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+from hightide_coordinator.core.withheld import note_news
 
 __all__ = ["on_topics_changed", "watch_topics"]
 
@@ -29,6 +30,7 @@ def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
     by_group: dict[str, dict[str, tuple[Topic | None, Topic | None]]] = {}
     for name, topic in changes.items():
         before = state.topics.get(name)
+        note_news(state, name)
         if topic == before:
             continue
         if topic is None:

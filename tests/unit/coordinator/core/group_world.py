@@ -130,6 +130,8 @@ class World:
         self.look_ups_answer = True
         self.ends: dict[TopicPartition, int] = {}
         self.topics = {each.name: each for each in topics or (topic(),)}
+        self.unreadable: set[str] = set()
+        """Topics whose znodes make no sense: nothing is told of them."""
         for name, stored in (groups or {}).items():
             self.owners[name] = dict(stored.owners)
             self.offsets[name] = dict(stored.offsets)
@@ -142,7 +144,8 @@ class World:
 
     def elect(self) -> None:
         groups = {name: self.stored(name) for name in self.generations}
-        self.feed(ev.Elected(self.epoch, groups, dict(self.topics), (ev.Endpoint(1, "b", 9092),)))
+        topics = {name: each for name, each in self.topics.items() if name not in self.unreadable}
+        self.feed(ev.Elected(self.epoch, groups, topics, (ev.Endpoint(1, "b", 9092),)))
 
     def fail_over(self) -> World:
         """Another coordinator takes over what is durable; nobody is connected to it yet."""
@@ -159,8 +162,13 @@ class World:
 
     def stored(self, group: str = GROUP) -> StoredGroup:
         generation, timeout_ms = self.generations.get(group, (0, 0))
+        owners, offsets = self.owners.get(group, {}), self.offsets.get(group, {})
         return StoredGroup(
-            generation, timeout_ms, dict(self.owners.get(group, {})), dict(self.offsets.get(group, {}))
+            generation,
+            timeout_ms,
+            {name: each for name, each in owners.items() if name.topic not in self.unreadable},
+            {name: each for name, each in offsets.items() if name.topic not in self.unreadable},
+            frozenset(name.topic for name in (*owners, *offsets) if name.topic in self.unreadable),
         )
 
     def change_topics(self, *topics: Topic, gone: tuple[str, ...] = ()) -> None:

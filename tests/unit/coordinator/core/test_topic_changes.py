@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.descriptions import committed_offsets
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed
@@ -174,3 +175,101 @@ def test_a_group_is_gone_over_once_however_many_topics_go_together() -> None:
     assert world.describe().generation == generation + 1
     world.run(1_000)
     assert {name.topic for name in consumer.reading} == {f"t{number}" for number in range(30, 40)}
+
+
+# ---- topics that cannot be read
+
+
+def unreadable_at_takeover() -> World:
+    """A coordinator took over a group without members while the znode of the topic made no sense."""
+    world = World(topic(partitions=1))
+    world.commit(ev.Commit(tp(0), 0, 50))
+    world.unreadable = {"t"}
+    return world.fail_over()
+
+
+def become_readable(world: World) -> None:
+    world.unreadable = set()
+    world.change_topics(*world.topics.values())
+
+
+def test_what_was_withheld_while_a_topic_made_no_sense_counts_when_it_does_again() -> None:
+    world = unreadable_at_takeover()
+    assert committed_offsets(world.state, "g") == {}
+    assert world.offsets["g"], "nobody takes it for deleted"
+    become_readable(world)
+    offsets = committed_offsets(world.state, "g")
+    assert isinstance(offsets, dict)
+    assert offsets[tp(0)].offset == 50
+    assert world.state.withheld == {}
+
+
+def test_a_consumer_of_a_topic_that_makes_sense_again_begins_where_its_group_was() -> None:
+    world = unreadable_at_takeover()
+    consumer = world.join()
+    world.run(200)
+    assert consumer.reading == {}
+    become_readable(world)
+    world.run(200)
+    assert consumer.positions == {tp(0): 50}
+    assert world.group_state() is GroupState.STABLE
+
+
+def test_what_was_withheld_goes_with_its_topic() -> None:
+    world = unreadable_at_takeover()
+    world.unreadable = set()
+    world.change_topics(gone=("t",))
+    assert world.offsets["g"] == {}
+
+
+def test_a_group_that_is_read_before_its_topic_is_told_loses_nothing() -> None:
+    world = unreadable_at_takeover()
+    world.stores_answer = False
+    world.change_topics(topic("u", 1, OTHER))
+    world.feed(ev.CommitRequested(90, "g", "", (ev.Commit(tp(0, "u"), 0, 1),)))
+    world.unreadable = set()
+    world.feed(ev.StoreRefused(world.stores[-1].store_id))
+    world.stores_answer = True
+    world.read()
+    world.run(1_000)
+    assert world.offsets["g"].keys() == {tp(0), tp(0, "u")}
+    become_readable(world)
+    offsets = committed_offsets(world.state, "g")
+    assert isinstance(offsets, dict)
+    assert offsets.keys() == {tp(0), tp(0, "u")}
+
+
+def test_a_group_waits_for_its_store_before_it_is_read_again() -> None:
+    world = unreadable_at_takeover()
+    world.change_topics(topic("u", 1, OTHER))
+    world.stores_answer = False
+    world.feed(ev.CommitRequested(90, "g", "", (ev.Commit(tp(0, "u"), 0, 1),)))
+    become_readable(world)
+    assert world.reads == []
+    world.stores_answer = True
+    world.store()
+    assert [each.group for each in world.reads] == ["g"]
+    assert set(world.state.groups["g"].offsets) == {tp(0), tp(0, "u")}
+
+
+def test_nobody_loses_a_partition_because_its_topic_makes_no_sense_for_a_while() -> None:
+    world = World(topic(partitions=1))
+    consumer = world.join()
+    world.run(100)
+    world.stores_answer = False
+    generation = consumer.reading[tp(0)].generation
+    world.feed(ev.CommitRequested(90, "g", consumer.member_id, (ev.Commit(tp(0), generation, 9),)))
+    world.unreadable = {"t"}
+    world.feed(ev.StoreUnknown(world.stores[-1].store_id))
+    world.read()
+    world.run(1_000)
+    assert world.owner_of(0) == consumer.consumer_id
+    assert consumer.partitions == {0}
+    assert world.all(ef.SendStopFetcher) == []
+    world.feed(ev.StoreRefused(world.stores[-1].store_id))
+    world.stores_answer = True
+    world.read()
+    become_readable(world)
+    world.run(2_000)
+    assert world.committed(0) == 9
+    assert world.all(ef.SendStopFetcher) == []
