@@ -11,21 +11,20 @@ on a disk, or as a partition that is not led by one of its replicas, all in sync
 """
 
 import argparse
-import contextlib
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from hightide_local.cluster import ClusterError, LocalCluster  # noqa: E402
+from hightide_local.cluster import LocalCluster  # noqa: E402
 from hightide_runtime.znodes import ADMIN  # noqa: E402
 from histories.anomalies import Kind  # noqa: E402
 from histories.drill import Drill, replica_differences  # noqa: E402
+from histories.faults import Faults, start_what_gave_up  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
 from histories.waiting import wait_until  # noqa: E402
 from integration.operators_hand import OperatorsHand  # noqa: E402
@@ -33,43 +32,6 @@ from integration.operators_hand import OperatorsHand  # noqa: E402
 HEALED_S = 40.0
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 """How long a fault lasts. The longest is beyond the session timeout, so that a paused leader is replaced."""
-
-
-class Faults:
-    """What is broken at present, and how it is mended."""
-
-    def __init__(self, cluster: LocalCluster, chance: random.Random) -> None:
-        self._cluster = cluster
-        self._chance = chance
-        self._mends: list[tuple[str, Callable[[str], object]]] = []
-
-    def strike(self) -> list[str]:
-        """Do something to one to three processes; returns what, for the log."""
-        done = []
-        running = sorted(self._cluster.running())
-        for name in self._chance.sample(running, min(len(running), self._chance.choice((1, 1, 1, 2, 2, 3)))):
-            # ZooKeeper's JVM is not asked to stop in order: a kill is the harder case of it.
-            deeds = ("kill", "pause") if name == "zookeeper" else ("kill", "kill", "pause", "terminate")
-            deed = self._chance.choice(deeds)
-            try:
-                getattr(self._cluster, deed)(name)
-            except ClusterError as error:
-                # It waits for one that is paused at the same time.
-                done.append(f"{name} has to be killed: {error.args[0].splitlines()[0]}")
-                self._cluster.kill(name)
-            self._mends.append((name, self._cluster.resume if deed == "pause" else self._restart))
-            done.append(f"{deed} {name}")
-        return done
-
-    def mend(self) -> None:
-        """Undo all of it, in another order."""
-        self._chance.shuffle(self._mends)
-        for name, mend in self._mends:
-            mend(name)
-        self._mends.clear()
-
-    def _restart(self, name: str) -> None:
-        self._cluster.restart(name, wait=False)
 
 
 def break_and_mend(
@@ -91,18 +53,6 @@ def break_and_mend(
             wait_until("all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S)
     start_what_gave_up(drill.cluster)
     drill.wait_for_progress(50, HEALED_S)
-
-
-def start_what_gave_up(cluster: LocalCluster) -> None:
-    """A service that loses ZooKeeper while it starts ends, and asks whoever runs it to start it again."""
-    for _ in range(5):
-        for name in sorted(set(cluster.names) - cluster.running().keys()):
-            print(f"          {name} is started again: {cluster.log_tail(name, 1).strip()}", flush=True)
-            cluster.restart(name, wait=False)
-        with contextlib.suppress(ClusterError):
-            cluster.wait_ready(HEALED_S)
-            return
-    cluster.wait_ready(HEALED_S)
 
 
 def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:

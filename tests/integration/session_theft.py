@@ -1,0 +1,38 @@
+"""Ending the ZooKeeper session of a process that goes on running, as an expiry does."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Final
+
+from kazoo.client import KazooClient
+
+_SUPER_SECRET: Final = 0xB3415C00
+"""Of ZooKeeper's SessionTrackerImpl: the password of a session is drawn from its id and this."""
+_MULTIPLIER: Final = 0x5DEECE66D
+_BITS: Final = (1 << 48) - 1
+
+
+def end_session_of(hosts: str, ephemeral: str) -> None:
+    """A twin of the client that holds this ephemeral znode takes its session over, and closes it."""
+    looker = KazooClient(hosts, timeout=10.0)
+    looker.start(20)
+    with closing(looker):
+        session_id = looker.get(ephemeral)[1].owner_session_id
+        looker.stop()
+    assert session_id, f"{ephemeral} is ephemeral"
+    twin = KazooClient(hosts, timeout=10.0, client_id=(session_id, password_of(session_id)))
+    twin.start(20)
+    with closing(twin):
+        assert twin.client_id[0] == session_id
+        twin.stop()
+
+
+def password_of(session_id: int) -> bytes:
+    """As `java.util.Random(session_id ^ secret).nextBytes(16)` draws it."""
+    state = ((session_id ^ _SUPER_SECRET) ^ _MULTIPLIER) & _BITS
+    drawn = bytearray()
+    for _ in range(4):
+        state = (state * _MULTIPLIER + 0xB) & _BITS
+        drawn += (state >> 16 & 0xFFFFFFFF).to_bytes(4, "little")
+    return bytes(drawn)

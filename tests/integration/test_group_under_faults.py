@@ -1,0 +1,95 @@
+"""A group of consumer processes that read and commit all the time while coordinators and consumers die, stand
+still and wake up again (§8, §10): every record is handed out, no partition has two owners in a generation, no
+committed offset goes back, and in the end every partition has its owner."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hightide_local.cluster import LocalCluster
+from hightide_runtime.group_znodes import CoordinatorZnode
+from histories.group_anomalies import Given
+from histories.group_drill import GroupDrill
+from histories.group_storm import GroupStorm
+from histories.waiting import wait_until
+from integration.group_reading import new_name
+from integration.session_theft import end_session_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+SESSION_TIMEOUT_MS = 1_500
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        tmp_path_factory.mktemp("group-faults"),
+        brokers=3,
+        controllers=1,
+        coordinators=2,
+        session_timeout_ms=2_000,
+        replica_lag_time_max_ms=1_000,
+        coordinator_arguments=("--commit-interval-ms", "300"),
+    ) as running:
+        yield running
+
+
+def drill(cluster: LocalCluster, tmp_path: Path, **settings: int) -> GroupDrill:
+    return GroupDrill(cluster, tmp_path, new_name("drill"), session_timeout_ms=SESSION_TIMEOUT_MS, **settings)
+
+
+def test_coordinators_that_are_killed_or_expire_or_wake_up_too_late_harm_no_group(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with drill(cluster, tmp_path) as group:
+        for by_hand in (False, False, True):
+            group.start(by_hand=by_hand)
+        group.wait_until_whole()
+        group.wait_for_progress()
+
+        killed = cluster.active_coordinator()
+        cluster.kill(killed)
+        group.wait_for_progress()
+        group.wait_until_whole()
+        cluster.restart(killed, wait=False)
+
+        zombie = cluster.active_coordinator()
+        cluster.pause(zombie)
+        wait_until("another one is active", lambda: cluster.active_coordinator() != zombie, 20)
+        group.wait_for_progress()
+        cluster.resume(zombie)
+        group.wait_for_progress()
+        group.wait_until_whole()
+
+        end_session_of(cluster.zookeeper, CoordinatorZnode.path(0, 1))
+        group.wait_for_progress()
+        group.wait_until_whole()
+
+
+def test_a_consumer_that_stood_still_with_records_in_hand_hands_out_and_commits_nothing_more_of_them(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with drill(cluster, tmp_path, partitions=2, records_per_s=800) as group:
+        # So few of what it has fetched at a time, that there is much left when it stands still.
+        still = group.start(by_hand=True, records_max=5, stands_still_after_polls=20)
+        wait_until("it stands still", lambda: bool(group.handed_out() and still.standstills_ms), 20)
+        group.start()
+        group.wait_for_progress()
+        still.signal(signal.SIGCONT)
+        group.wait_until_whole()
+        group.wait_for_progress()
+    ((_, woken_ms),) = still.standstills_ms
+    first_after = next(report for report in still.reports if report.at_ms >= woken_ms)
+    assert isinstance(first_after, Given), "nothing is handed out, or committed, before it has a share again"
+    assert any("FencedGeneration" in each or "UnknownMember" in each for each in still.refusals), (
+        still.refusals
+    )
+
+
+def test_a_group_withstands_faults_in_the_order_of_a_seed(cluster: LocalCluster, tmp_path: Path) -> None:
+    with drill(cluster, tmp_path) as group:
+        GroupStorm(group, random.Random(11), print).rage(15)
