@@ -45,15 +45,13 @@ class Connections:
             channel = self._channels[key] = grpc.aio.insecure_channel(address, channel_options())
         return channel
 
-    def drop(self, address: str, place: int, broken: grpc.aio.Channel) -> None:
-        """Let go of a channel whose connection broke. It would try to reconnect five times a second for ever,
-        also where the address is that of a process that is dead: thousands of them are a load.
+    def drop(self, address: str, place: int) -> None:
+        """Let go of the channel to where the coordinator was. It would try to reconnect five times a second
+        for ever, also where that process is dead: thousands of them are a load.
 
         The last reference closes it. Its own `close` looks at all tasks of the process.
         """
-        key = (address, place // self._streams_per_connection)
-        if self._channels.get(key) is broken:
-            del self._channels[key]
+        self._channels.pop((address, place // self._streams_per_connection), None)
 
 
 @dataclass(slots=True)
@@ -123,8 +121,8 @@ class GroupMember:
     """One consumer. `live` until `leave`."""
 
     __slots__ = (
+        "_address",
         "_call",
-        "_channel",
         "_connections",
         "_epoch",
         "_finder",
@@ -153,7 +151,7 @@ class GroupMember:
         self._member_id = ""
         self._epoch = 0
         self._generation = 0
-        self._channel: Any = None
+        self._address = ""
         self._call: Any = None
         self._is_leaving = False
         self._gone = asyncio.Event()
@@ -206,9 +204,6 @@ class GroupMember:
             return await act(address)
         except grpc.aio.AioRpcError as error:
             reason, metadata = _reason_of(error)
-            if not reason:
-                self._connections.drop(address, self.plan.place, self._channel)
-                self._call = self._channel = None
             if reason not in _PASSING:
                 self._notes.refused[reason] += 1
                 if reason == "UNKNOWN_MEMBER":
@@ -216,8 +211,11 @@ class GroupMember:
             return metadata.get("coordinator_address", "")
 
     async def _register(self, address: str) -> bool:
-        self._channel = self._connections.to(address, self.plan.place)
-        self._call = self._channel.stream_stream(Method.REGISTER_CONSUMER.value)()
+        if self._address not in ("", address):
+            self._connections.drop(self._address, self.plan.place)
+        self._address = address
+        channel = self._connections.to(address, self.plan.place)
+        self._call = channel.stream_stream(Method.REGISTER_CONSUMER.value)()
         self._notes.attempts += 1
         if not self._notes.first_registration_s:
             self._notes.first_registration_s = time.monotonic()
