@@ -70,24 +70,31 @@ def test_coordinators_that_are_killed_or_expire_or_wake_up_too_late_harm_no_grou
         group.wait_until_whole()
 
 
-def test_a_consumer_that_stood_still_with_records_in_hand_hands_out_and_commits_nothing_more_of_them(
+def test_consumers_that_stood_still_with_records_in_hand_hand_out_and_commit_nothing_more_of_them(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    with drill(cluster, tmp_path, partitions=2, records_per_s=800) as group:
-        # So few of what it has fetched at a time, that there is much left when it stands still.
-        still = group.start(by_hand=True, records_max=5, stands_still_after_polls=20)
-        wait_until("it stands still", lambda: bool(group.handed_out() and still.standstills_ms), 20)
+    with drill(cluster, tmp_path, partitions=4, records_per_s=1_600) as group:
+        # So few of what they have fetched at a time, that there is much left when they stand still.
+        polling, committing = (
+            group.start(by_hand=by_hand, records_max=5, stands_still_after_polls=20)
+            for by_hand in (False, True)
+        )
+        still = (polling, committing)
+        wait_until(
+            "they stand still", lambda: group.handed_out() and all(r.standstills_ms for r in still), 20
+        )
         group.start()
         group.wait_for_progress()
-        still.signal(signal.SIGCONT)
+        for reader in still:
+            reader.signal(signal.SIGCONT)
         group.wait_until_whole()
         group.wait_for_progress()
-    ((_, woken_ms),) = still.standstills_ms
-    first_after = next(report for report in still.reports if report.at_ms >= woken_ms)
-    assert isinstance(first_after, Given), "nothing is handed out, or committed, before it has a share again"
-    assert any("FencedGeneration" in each or "UnknownMember" in each for each in still.refusals), (
-        still.refusals
-    )
+    for reader in still:
+        ((_, woken_ms),) = reader.standstills_ms
+        after = [report for report in reader.reports if report.at_ms >= woken_ms]
+        assert isinstance(after[0], Given), "nothing is handed out, or committed, before it has a share again"
+    fenced = [each for each in committing.refusals if "FencedGeneration" in each or "UnknownMember" in each]
+    assert fenced, committing.refusals
 
 
 def test_a_group_withstands_faults_in_the_order_of_a_seed(cluster: LocalCluster, tmp_path: Path) -> None:
