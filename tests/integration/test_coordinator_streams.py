@@ -1,6 +1,7 @@
 """The streams of consumers over real gRPC: what is written, how a stream ends, and how many there may be."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_coordinator.streams import QUEUE_MAX, ConsumerStream, Streams
+from hightide_coordinator.unread_streams import UnreadStreams
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import ServiceError
@@ -203,6 +205,28 @@ def test_a_consumer_that_never_reads_fills_its_queue_and_no_more() -> None:
         assert (await failure_of(call))[0] == "FENCED_INSTANCE"
 
     with_rig(test)
+
+
+def test_consumers_that_stop_reading_together_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
+        unread = UnreadStreams(2)
+        unread.tell()
+        calls = [await joined(rig, channel) for _ in range(5)]
+        for _, stream in calls:
+            unread.end(stream)
+        unread.tell()
+        unread.tell()
+        for call, _ in calls:
+            reason, message = await failure_of(call)
+            assert reason == "SESSION_TIMED_OUT"
+            assert "does not read its stream" in message
+        assert unread.count == 5
+
+    with caplog.at_level(logging.WARNING):
+        with_rig(test)
+    (line,) = caplog.messages
+    assert line.startswith("shard 2: ended the streams of 5 consumers that do not read: at 127.0.0.1:")
+    assert line.endswith(" and 2 more")
 
 
 def test_a_consumer_that_does_not_read_its_last_messages_does_not_hold_its_end_up() -> None:

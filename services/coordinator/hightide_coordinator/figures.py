@@ -35,7 +35,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Shard], int]], ...] = (
     ("members", "consumers that are members of a group", lambda shard: shard.state.member_count),
     ("rebalances", "rebalances that ended, since it started", lambda shard: shard.rebalances),
     ("rebalance_failures", "attempts that failed, since it started", lambda shard: shard.rebalance_failures),
-    ("consumers_not_reading", "streams that were closed for it", lambda shard: shard.consumers_not_reading),
+    ("consumers_not_reading", "streams that were closed for it", lambda shard: shard.unread_streams.count),
     ("requests_waiting", "commits, resets and deletes under way", lambda shard: len(shard.requests)),
     ("stores_in_flight", "groups that ZooKeeper is writing down", lambda shard: len(shard.state.stores)),
     ("look_ups_in_flight", "groups that wait for start offsets", lambda shard: len(shard.state.look_ups)),

@@ -36,6 +36,7 @@ from hightide_coordinator.start_offsets import StartOffsets
 from hightide_coordinator.store import CoordinatorStore
 from hightide_coordinator.streams import ConsumerStream
 from hightide_coordinator.takeover_traces import ShardTraces
+from hightide_coordinator.unread_streams import UnreadStreams
 
 __all__ = ["Shard", "ShardDuties"]
 
@@ -75,7 +76,7 @@ class Shard:
         self.requests = Requests(self.take, request_timeout_ms)
         self.rebalances = 0
         self.rebalance_failures = 0
-        self.consumers_not_reading = 0
+        self.unread_streams = UnreadStreams(shard)
         self._failed_groups: dict[str, Group] = {}
         """Groups that were FAILED when they were last reported."""
         self._traces = ShardTraces(shard, telemetry, clock)
@@ -138,6 +139,7 @@ class Shard:
             self._life += 1
         for effect in step(self.state, event, self._clock.monotonic_ms()):
             self._perform(effect, event)
+        self.unread_streams.tell()
         self._traces.settle()
 
     def elected(self, elected: ev.Elected, takeover: Takeover) -> None:
@@ -192,14 +194,7 @@ class Shard:
         stream = self._streams.get(connection_id)
         if stream is None or stream.send(message):
             return
-        error = ServiceError(
-            ErrorCode.ERROR_CODE_SESSION_TIMED_OUT,
-            f"the consumer at {stream.peer} does not read its stream; read it all the time, then register "
-            "again",
-        )
-        _log.warning("shard %d: %s", self.shard, error.message)
-        self.consumers_not_reading += 1
-        stream.end(error, at_once=True)
+        self.unread_streams.end(stream)
         self.lost(stream)
 
     def _close(self, effect: ef.CloseConnection) -> None:

@@ -16,7 +16,7 @@ from hightide_coordinator.core.effects import CloseConnection, Effect, RefuseReq
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.liveness import on_member_due, send_pings
-from hightide_coordinator.core.membership import on_connection_lost
+from hightide_coordinator.core.membership import on_connection_lost, report_dead
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.rebalance import advance
 from hightide_coordinator.core.requests import (
@@ -127,6 +127,7 @@ def _tick(state: ShardState) -> None:
                 state.look_at(item)
         else:
             on_member_due(state, item, state.now_ms - due_ms)
+    report_dead(state)
     send_pings(state)
 
 

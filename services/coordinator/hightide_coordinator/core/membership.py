@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hightide_coordinator.core.effects import CloseConnection, Report
+from hightide_coordinator.core.enumeration import first_few
 from hightide_coordinator.core.events import ConnectionLost, ConsumerLeft
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.group_changes import note_change
@@ -23,6 +24,7 @@ __all__ = [
     "on_connection_lost",
     "on_left",
     "remove_member",
+    "report_dead",
 ]
 
 
@@ -106,13 +108,23 @@ def break_stream(state: ShardState, member: Member, refusal: Refusal, message: s
 
 
 def declare_dead(state: ShardState, member: Member, why: str) -> None:
-    """§8 handleConsumerFailure: it is silent, or away, for too long."""
+    """§8 handleConsumerFailure: it is silent, or away, for too long. `report_dead` says so afterwards."""
     group = state.groups[member.group]
     sentence = f"consumer {member.consumer_id} of group {group.name} is declared dead: {why}"
-    state.do(Report(sentence, is_warning=True))
+    state.dead.setdefault(group.name, []).append(f"{member.consumer_id} ({why})")
     if member.is_connected:
         metadata = {"group": group.name, "member_id": member.member_id}
         message = f"{sentence}; register again"
         state.do(CloseConnection(member.connection_id, Refusal.SESSION_TIMED_OUT, message, metadata))
     remove_member(state, group, member)
     note_change(state, group, f"consumer {member.consumer_id} was declared dead: {why}", is_urgent=True)
+
+
+def report_dead(state: ShardState) -> None:
+    """One sentence a group, since a host takes thousands of consumers with it."""
+    for name, dead in state.dead.items():
+        which = "1 consumer" if len(dead) == 1 else f"{len(dead)} consumers"
+        verb = "is" if len(dead) == 1 else "are"
+        sentence = f"group {name}: {which} {verb} declared dead: {first_few(dead)}"
+        state.do(Report(sentence, is_warning=True))
+    state.dead.clear()

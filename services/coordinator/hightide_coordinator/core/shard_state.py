@@ -61,6 +61,8 @@ class ShardState:
     """Look-up id → the ResetOffsets whose offsets are being held against the ends of their partitions."""
     pings: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """What goes out with this tick, by group."""
+    dead: dict[str, list[str]] = field(default_factory=dict)
+    """Who was declared dead with this tick, and why, by group."""
     effects: list[Effect] = field(default_factory=list)
     """What this event leads to, so far."""
 

@@ -136,3 +136,4 @@ def _forget(state: ShardState) -> None:
     state.look_ups = {}
     state.resets = {}
     state.pings = {}
+    state.dead = {}

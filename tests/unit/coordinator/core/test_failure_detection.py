@@ -44,6 +44,22 @@ def test_a_member_that_is_silent_for_its_session_timeout_is_dead() -> None:
     assert second.partitions == {0, 1}
 
 
+def test_a_host_that_dies_with_all_its_consumers_is_one_sentence_a_group() -> None:
+    world = World(topic(partitions=4))
+    consumers = [world.join(f"c{number}", session_timeout_ms=3_000) for number in range(20)]
+    other = world.join("other", session_timeout_ms=3_000, group="h")
+    world.run(1_100)
+    for consumer in (*consumers, other):
+        consumer.is_mute = True
+    world.run(3_000)
+    assert {consumer.refusal() for consumer in consumers} == {Refusal.SESSION_TIMED_OUT}
+    many, one = sorted((each.message for each in world.all(ef.Report) if each.is_warning), key=len)[::-1]
+    assert "group g: 20 consumers are declared dead: c" in many
+    assert "and 17 more" in many
+    assert many.count("silent for") == 3
+    assert "group h: 1 consumer is declared dead: other (it was silent for" in one
+
+
 def test_each_ping_that_may_be_missed_is_a_third_more() -> None:
     world = World(limits=GroupLimits(ping_retries_max=2))
     consumer = world.join(session_timeout_ms=3_000)
