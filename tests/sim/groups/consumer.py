@@ -63,6 +63,8 @@ class _Stop:
 
     order: ef.SendStopFetcher
     deadline_ms: int
+    void: set[TopicPartition] = field(default_factory=set)
+    """What it was told to start again since."""
 
 
 @dataclass(slots=True, eq=False)
@@ -286,7 +288,9 @@ class SimConsumer:
         return [
             each.name
             for each in stop.order.partitions
-            if each.name in self.readings and self.readings[each.name].generation <= each.generation
+            if each.name in self.readings
+            and self.readings[each.name].generation <= each.generation
+            and each.name not in stop.void
         ]
 
     def is_stopping(self, name: TopicPartition) -> bool:
@@ -312,6 +316,8 @@ class SimConsumer:
         for start in order.partitions:
             known = self.readings.get(start.name)
             if known is not None and known.generation == start.generation:
+                for stop in self.stops:
+                    stop.void.add(start.name)
                 continue  # It goes on where it is.
             log = self.world.log_called(start.name, start.topic_id, start.leader_epoch)
             offset = start.offset if start.offset >= 0 else self.world.own_choice(self, log)

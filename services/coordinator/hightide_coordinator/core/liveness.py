@@ -89,8 +89,8 @@ def _expire_order(state: ShardState, group: Group, member: Member) -> bool:
     drop_order(group, member)
     member.is_resting = True
     group.resting[member.member_id] = member
-    if order.kind is OrderKind.START:
-        member.unstarted.update((name, None) for name in order.partitions if name in member.reading)
+    # Whether it reads them now, nobody knows: a late answer changes nothing. What stays its own starts again.
+    member.unstarted.update((name, None) for name in order.partitions if name in member.reading)
     place_all(group, {**order.partitions, **member.stops, **member.starts})
     timeout_ms = member.answer_timeout_ms
     reason = f"consumer {member.consumer_id} did not answer {what} within {timeout_ms} ms"

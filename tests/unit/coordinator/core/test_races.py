@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import next_deadline_ms
 from hightide_coordinator.core.registration import Committed, OffsetReset, Owner, StoredGroup
 from hightide_coordinator.core.topic_partition import Topic
@@ -154,3 +155,23 @@ def test_no_two_members_are_given_a_partition_in_one_generation() -> None:
         if owner is not None
     }
     assert len({(name, generation) for name, generation, _ in given}) == len(given)
+
+
+def test_what_a_member_stopped_too_late_is_started_again_where_it_stays_its_own() -> None:
+    """Its answer changes nothing, so that nobody knows that it does not read the partition any more."""
+    world = World(limits=GroupLimits(ping_retries_max=1))
+    first = world.join("a")
+    world.run(200)
+    first.is_mute = True
+    second = world.join("b")
+    world.run(200)
+    (stop,) = first.open_orders
+    while not world.state.groups["g"].failures:
+        world.run(100)
+        if first.pings:
+            first.answer_ping()
+    first.answer(stop)
+    second.leave()
+    first.is_mute = False
+    world.run(5_000)
+    assert first.partitions == {0, 1, 2, 3}
