@@ -103,6 +103,21 @@ def test_the_cluster_tells_who_coordinates_its_groups(cluster: LocalCluster) -> 
     assert address in succeed(cluster, "cluster", "health").decode()
 
 
+def test_a_cluster_whose_coordinator_is_gone_is_not_healthy(cluster: LocalCluster) -> None:
+    cluster.terminate("coordinator-1")
+    try:
+        until(lambda: hightide(cluster, "cluster", "health").returncode == 1, "health tells that it is gone")
+        told = hightide(cluster, "cluster", "health").stdout.decode()
+        assert "not healthy: no consumer coordinator is active" in told
+        assert "start `hightide-coordinator`" in told
+        assert json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)["coordinators"] == [
+            None
+        ]
+    finally:
+        cluster.restart("coordinator-1")
+    succeed(cluster, "cluster", "health")
+
+
 def test_members_share_the_partitions_and_the_last_one_has_them_all(cluster: LocalCluster) -> None:
     topic_with(cluster, "shared", 5)
     with (

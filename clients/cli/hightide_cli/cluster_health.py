@@ -22,7 +22,7 @@ class Holdings:
     """What the brokers say of themselves: failed log directories with how many replicas live there, by broker
     and directory, and who does not answer, and why. `arriving`: partitions that count as under-replicated
     only because a replica that is being moved to is not there yet (KIP-352). `coordinators`: the active one
-    of each shard of the consumer groups; a cluster may do without."""
+    of each shard of the consumer groups, none where there never was one: a cluster may do without."""
 
     failed_directories: dict[tuple[int, int], int] = field(default_factory=dict)
     silent_brokers: dict[int, str] = field(default_factory=dict)
@@ -70,6 +70,7 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
         f"broker {broker} is registered and does not answer: {reason}"
         for broker, reason in sorted(holdings.silent_brokers.items())
     ]
+    problems += _without_coordinator(holdings.coordinators)
     problems += [
         f"log directory {directory} of broker {broker} has failed, with {count} replica{'s' * (count != 1)}: "
         "check its disk, then start the broker again"
@@ -125,8 +126,21 @@ def _figures(described: "ClusterDescription", holdings: Holdings) -> list[tuple[
     ]
 
 
+def _without_coordinator(coordinators: Sequence[str | None]) -> list[str]:
+    missing = [str(shard) for shard, address in enumerate(coordinators) if address is None]
+    if not missing:
+        return []
+    which = f" for shard{'s' * (len(missing) > 1)} {', '.join(missing)} of {len(coordinators)}"
+    return [
+        f"no consumer coordinator is active{which if len(coordinators) > 1 else ''}, so that consumer groups "
+        "rest: start `hightide-coordinator`, or look into the log of the one that should run"
+    ]
+
+
 def coordinators_text(coordinators: Sequence[str | None]) -> str:
-    """Who coordinates the consumer groups. A cluster may do without, so that nobody is no problem."""
+    """Who coordinates the consumer groups."""
+    if not coordinators:
+        return "none was ever started"
     missing = [shard for shard, address in enumerate(coordinators) if address is None]
     if len(missing) == len(coordinators):
         return "none: consumer groups rest"

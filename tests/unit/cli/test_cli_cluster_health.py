@@ -73,9 +73,25 @@ def test_everything_that_is_not_well_is_told_the_worst_first() -> None:
     ]
 
 
-def test_who_coordinates_the_groups_is_told_and_nobody_is_no_illness() -> None:
+def test_who_coordinates_the_groups_is_told() -> None:
     assert coordinators_text(["a:1"]) == "a:1"
     assert coordinators_text(["a:1", "b:1", "a:1"]) == "a:1, b:1"
     assert coordinators_text(["a:1", None, "b:1", None]) == "a:1, b:1; none for shard 1, 3"
-    assert coordinators_text([None]) == coordinators_text([]) == "none: consumer groups rest"
-    assert health_document(WELL, Holdings(coordinators=(None,)))["healthy"] is True
+    assert coordinators_text([None]) == coordinators_text([None, None]) == "none: consumer groups rest"
+    assert coordinators_text([]) == "none was ever started"
+
+
+def test_a_cluster_that_never_had_coordinators_is_well_without() -> None:
+    assert problems_of(WELL, Holdings()) == []
+    assert problems_of(WELL, Holdings(coordinators=("a:1", "b:1"))) == []
+
+
+def test_groups_that_nobody_coordinates_are_not_well() -> None:
+    (alone,) = problems_of(WELL, Holdings(coordinators=(None,)))
+    assert alone.startswith("no consumer coordinator is active, so that consumer groups rest: ")
+    assert "start `hightide-coordinator`" in alone
+    (some,) = problems_of(WELL, Holdings(coordinators=("a:1", None, "b:1", None)))
+    assert some.startswith("no consumer coordinator is active for shards 1, 3 of 4, so that")
+    (one,) = problems_of(WELL, Holdings(coordinators=("a:1", None)))
+    assert one.startswith("no consumer coordinator is active for shard 1 of 2, so that")
+    assert health_document(WELL, Holdings(coordinators=(None,)))["healthy"] is False
