@@ -217,16 +217,19 @@ class GroupDrill:
 
     def _send(self) -> None:
         number = 0
-        with Producer(
-            self.cluster.bootstrap, linger_ms=1, request_timeout_ms=2_000, delivery_timeout_ms=90_000
-        ) as producer:
-            while not self._stopped.wait(_PAUSE_S):
-                for _ in range(self._batch):
-                    number += 1
-                    try:
-                        producer.send(self.name, b"%d" % number, partition=number % self.partition_count)
-                    except HightideError as error:
-                        self.send_errors.append(error)
+        while not self._stopped.is_set():
+            count = self.partition_count
+            # A producer that is told the partition does not ask whether there are more by now.
+            with Producer(
+                self.cluster.bootstrap, linger_ms=1, request_timeout_ms=2_000, delivery_timeout_ms=90_000
+            ) as producer:
+                while count == self.partition_count and not self._stopped.wait(_PAUSE_S):
+                    for _ in range(self._batch):
+                        number += 1
+                        try:
+                            producer.send(self.name, b"%d" % number, partition=number % count)
+                        except HightideError as error:
+                            self.send_errors.append(error)
 
     def _watch(self) -> None:
         """ZooKeeper's word, not that of a coordinator which may be out of date."""
