@@ -282,12 +282,13 @@ class RandomWalk:
         self.world.by_hand(self.rng.choice(GROUPS))
 
     def _babble(self) -> None:
-        """A consumer answers what nobody asked."""
+        """A consumer answers what nobody asked. One that says that it stopped, and did not,
+        harms itself only."""
         consumer = self._someone()
         if consumer is not None and consumer.connection is not None:
             number = consumer.connection.connection_id
             epoch = consumer.coordinator_epoch - self.rng.randint(0, 1)
-            sequence = self.rng.randint(1, 9)
+            sequence = self.rng.choice((0, 999))
             event = self.rng.choice(
                 (
                     ev.PingAnswered(number, sequence, epoch, 0),
