@@ -136,6 +136,15 @@ class RawConsumer:
         assert self.welcome is not None
         return self.welcome
 
+    async def come_back(self, channel: grpc.aio.Channel) -> pb.ConsumerRegistered:
+        """Register again as the same member, with what it owns, at whoever is at the other end of this
+        channel; also after this was refused. Raises Ended where it is refused."""
+        self._stub = CoordinatorServiceStub(channel)
+        if self.welcome is not None:
+            self.register_again_as()
+        self.ending = None
+        return await self.register()
+
     async def say(self, message: pb.RegisterConsumerRequest) -> None:
         """Send any message at all; nothing happens where the stream is at its end."""
         await self._write(message)

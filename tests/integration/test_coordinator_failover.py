@@ -21,7 +21,7 @@ from hightide_local.traces import SpanRecord, read_spans
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from integration.controller_harness import until
-from integration.scripted_consumer import PATIENCE_S, RawConsumer, Refused, refusal_of
+from integration.raw_consumer import PATIENCE_S, Ended, Ending, RawConsumer, ending_of
 
 pytestmark = pytest.mark.cluster
 
@@ -78,19 +78,18 @@ class Group:
     async def form(self) -> Group:
         """Join all three, and wait until each has its two partitions."""
         channel = await self.channel()
-        wanted = [pb.TopicStreams(topic=TOPIC)]
-        timeout_ms = SESSION_TIMEOUT_MS
         self.consumers = [
-            RawConsumer(channel, self.name, topics=wanted, session_timeout_ms=timeout_ms) for _ in range(3)
+            RawConsumer(channel, self.name, TOPIC, session_timeout_ms=SESSION_TIMEOUT_MS, auto_commit=True)
+            for _ in range(3)
         ]
         for consumer in self.consumers:
-            await consumer.join()
+            await consumer.register()
         await until(self.is_shared_out, "each consumer has its partitions")
         return self
 
     async def is_shared_out(self) -> bool:
-        reading = [set(consumer.reading) for consumer in self.consumers]
-        return [len(each) for each in reading] == [2, 2, 2] and set().union(*reading) == ALL
+        owned = [set(consumer.owned) for consumer in self.consumers]
+        return [len(each) for each in owned] == [2, 2, 2] and set().union(*owned) == ALL
 
     async def come_back(self) -> None:
         """Each consumer finds the active coordinator, however long it takes, and registers again."""
@@ -99,7 +98,7 @@ class Group:
             async def is_back(consumer: RawConsumer = consumer) -> bool:
                 try:
                     await consumer.come_back(await self.channel())
-                except Refused:
+                except Ended:
                     return False  # The one that the broker named is gone, or not yet active.
                 return True
 
@@ -120,7 +119,7 @@ class Group:
 
     async def leave(self) -> None:
         for consumer in self.consumers:
-            await consumer.leave()
+            assert (await consumer.leave()).status is grpc.StatusCode.OK
 
 
 @contextlib.asynccontextmanager
@@ -152,16 +151,16 @@ def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_i
 ) -> None:
     async def test(group: Group) -> None:
         before = await group.described()
-        reading = [dict(consumer.reading) for consumer in group.consumers]
+        owned = [dict(consumer.owned) for consumer in group.consumers]
         known = len(takeovers(cluster))
         await asyncio.to_thread(cluster.kill, cluster.active_coordinator())
         for consumer in group.consumers:
-            await consumer.end()
+            await consumer.ended()
         await group.come_back()
         after = await until(group.state, "the group is stable")
         assert after.coordinator_epoch == before.coordinator_epoch + 1
         assert after.generation == before.generation, "nobody came or went, so nothing is shared out anew"
-        assert [dict(consumer.reading) for consumer in group.consumers] == reading
+        assert [dict(consumer.owned) for consumer in group.consumers] == owned
         traced = takeovers(cluster)
         assert len(traced) == known + 1
         steps = {
@@ -181,7 +180,7 @@ def test_a_coordinator_that_is_stopped_hands_over_at_once(cluster: LocalCluster)
         before = await group.described()
         active = cluster.active_coordinator()
         await asyncio.to_thread(cluster.terminate, active)
-        reasons = {(await consumer.end()).reason for consumer in group.consumers}
+        reasons = {(await consumer.ended()).reason for consumer in group.consumers}
         assert reasons == {"SHUTTING_DOWN"}
         figures = figures_of(cluster, active)
         assert figures["hightide.coordinator.active_shards"] == 1
@@ -207,7 +206,7 @@ def test_a_coordinator_ends_soon_though_zookeeper_does_not_answer(cluster: Local
             await asyncio.to_thread(cluster.terminate, active, 15)
         finally:
             await asyncio.to_thread(cluster.resume, "zookeeper")
-        assert {(await consumer.end()).reason for consumer in group.consumers} == {"SHUTTING_DOWN"}
+        assert {(await consumer.ended()).reason for consumer in group.consumers} == {"SHUTTING_DOWN"}
         await group.come_back()
         await until(group.state, "the group is stable")
         await group.leave()
@@ -221,13 +220,13 @@ def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(
     async def test(group: Group) -> None:
         await asyncio.to_thread(cluster.kill, cluster.active_coordinator())
         for consumer in group.consumers:
-            await consumer.end()
+            await consumer.ended()
         lost = group.consumers.pop()
-        assert lost.reading
+        assert lost.owned
         await group.come_back()
 
         async def is_shared_out() -> bool:
-            return set().union(*(set(consumer.reading) for consumer in group.consumers)) == ALL
+            return set().union(*(set(consumer.owned) for consumer in group.consumers)) == ALL
 
         await until(is_shared_out, "the others have what it had")
         await group.leave()
@@ -247,15 +246,15 @@ def test_a_coordinator_that_stood_still_ends_its_streams_when_it_wakes_up(cluste
 
         await until(is_replaced, "the paused coordinator's session has expired")
         await asyncio.to_thread(cluster.resume, zombie)
-        reasons = {(await consumer.end()).reason for consumer in group.consumers}
+        reasons = {(await consumer.ended()).reason for consumer in group.consumers}
         assert reasons == {"NOT_COORDINATOR"}
         async with open_channel(HostPort.parse(address)) as channel:
             stub: Any = CoordinatorServiceStub(channel)
 
-            async def refused() -> Refused | None:
+            async def refused() -> Ending | None:
                 with pytest.raises(grpc.aio.AioRpcError) as raised:
                     await stub.ListGroups(pb.ListGroupsRequest(), timeout=5)
-                refusal = refusal_of(raised.value)
+                refusal = ending_of(raised.value)
                 assert (refusal.reason, refusal.metadata["shard"]) == ("NOT_COORDINATOR", "0")
                 return refusal if "coordinator_address" in refusal.metadata else None
 

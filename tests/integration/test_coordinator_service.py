@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 from hightide import Admin
 from hightide.v1 import coordinator_service_pb2 as pb
-from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from hightide.v1.errors_pb2 import ErrorCode
 from hightide_local.cluster import LocalCluster
-from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from integration.controller_harness import until
-from integration.scripted_consumer import PATIENCE_S, RawConsumer, Refused, refusal_of
+from integration.raw_consumer import (
+    PATIENCE_S,
+    Ended,
+    Ending,
+    Manner,
+    Place,
+    RawConsumer,
+    RawGroups,
+    with_groups,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -44,252 +48,211 @@ def created(cluster: LocalCluster, partitions: int) -> str:
     return name
 
 
-@contextlib.asynccontextmanager
-async def connected(cluster: LocalCluster) -> AsyncIterator[grpc.aio.Channel]:
-    async with open_channel(HostPort.parse(cluster.address_of(cluster.active_coordinator()))) as channel:
-        yield channel
-
-
-def on_a_channel(cluster: LocalCluster, test: Callable[[grpc.aio.Channel], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with connected(cluster) as channel, asyncio.timeout(3 * PATIENCE_S):
-            await test(channel)
-
-    asyncio.run(run())
+def with_coordinator(cluster: LocalCluster, test: Callable[[RawGroups], Awaitable[None]]) -> None:
+    with_groups(cluster.address_of(cluster.active_coordinator()), test, 3 * PATIENCE_S)
 
 
 def group_name() -> str:
     return f"g-{uuid.uuid4().hex[:8]}"
 
 
-def subscribed(channel: grpc.aio.Channel, group: str, topic: str, **options: Any) -> RawConsumer:
-    return RawConsumer(channel, group, topics=[pb.TopicStreams(topic=topic)], **options)
+async def registered(groups: RawGroups, group: str, topic: str = "", **options: Any) -> RawConsumer:
+    consumer = groups.consumer(group, topic, **{"auto_commit": True, **options})
+    await consumer.register()
+    return consumer
 
 
-async def answered(call: Awaitable[Any]) -> Any:
-    """What an RPC answers. Raises Refused."""
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise refusal_of(error) from None
+async def left(*consumers: RawConsumer) -> None:
+    """Each says goodbye, and its stream ends well."""
+    for consumer in consumers:
+        assert (await consumer.leave()).status is grpc.StatusCode.OK
 
 
-async def described(channel: grpc.aio.Channel, group: str) -> pb.DescribeGroupResponse:
-    request = pb.DescribeGroupRequest(group=group)
-    response: pb.DescribeGroupResponse = await answered(
-        CoordinatorServiceStub(channel).DescribeGroup(request, timeout=5)
-    )
-    return response
-
-
-async def committed(channel: grpc.aio.Channel, group: str) -> dict[int, int]:
+async def committed(groups: RawGroups, group: str) -> dict[int, int]:
     """Partition → committed offset, of groups with one topic."""
-    response = await answered(
-        CoordinatorServiceStub(channel).FetchOffsets(pb.FetchOffsetsRequest(group=group), timeout=5)
-    )
-    return {each.partition: each.offset for each in response.offsets}
+    return {partition: offset for (_, partition), offset in (await groups.committed(group)).items()}
 
 
-async def commit(
-    channel: grpc.aio.Channel, group: str, member_id: str, *offsets: pb.OffsetCommit
-) -> list[pb.OffsetCommitResult]:
-    request = pb.CommitOffsetsRequest(group=group, member_id=member_id, offsets=offsets)
-    response = await answered(CoordinatorServiceStub(channel).CommitOffsets(request, timeout=5))
-    return list(response.offsets)
+async def refusal_at_registration(consumer: RawConsumer) -> Ending:
+    with pytest.raises(Ended):
+        await consumer.register()
+    assert consumer.ending is not None
+    return consumer.ending
 
 
-async def refusal_at_registration(consumer: RawConsumer) -> Refused:
-    with pytest.raises(Refused) as raised:
-        await consumer.join()
-    return raised.value
+def places(topic: str, count: int = 4) -> list[Place]:
+    return [(topic, number) for number in range(count)]
 
 
 def test_a_consumer_alone_is_given_every_partition_from_its_beginning(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        consumer = await subscribed(channel, group, topic).join()
-        assert consumer.registered.consumer_id
-        assert consumer.registered.member_id
-        assert consumer.registered.ping_interval_ms == 10_000 // 3
-        assert consumer.registered.answer_timeout_ms == 20_000 // 3
-        await consumer.until_reading(*((topic, number) for number in range(4)))
-        assert {offset for offset, _ in consumer.reading.values()} == {0}
-        group_now = await described(channel, group)
-        assert (group_now.state, group_now.generation) == (pb.GROUP_STATE_STABLE, consumer.generation)
+        consumer = await registered(groups, group, topic)
+        assert consumer.welcome is not None
+        assert consumer.welcome.consumer_id
+        assert consumer.welcome.member_id
+        assert consumer.welcome.ping_interval_ms == 10_000 // 3
+        assert consumer.welcome.answer_timeout_ms == 20_000 // 3
+        await consumer.until_owns(*places(topic))
+        assert {each.offset for each in consumer.owned.values()} == {0}
+        group_now = await groups.describe(group)
+        generation = consumer.orders[-1].generation
+        assert (group_now.state, group_now.generation) == (pb.GROUP_STATE_STABLE, generation)
         assert [len(member.partitions) for member in group_now.members] == [4]
-        await consumer.leave()
+        await left(consumer)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_second_consumer_takes_half_and_the_first_stops_only_that(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        first = await subscribed(channel, group, topic).join()
-        await first.until_reading(*((topic, number) for number in range(4)))
-        first.positions = {(topic, number): 10 + number for number in range(4)}
-        second = await subscribed(channel, group, topic).join()
-        stop = await first.order()
-        assert stop.WhichOneof("message") == "stop_fetcher"
+        first = await registered(groups, group, topic)
+        await first.until_owns(*places(topic))
+        first.offsets = {place: 10 + place[1] for place in places(topic)}
+        second = await registered(groups, group, topic)
+        stop = await first.until_told("stop_fetcher")
         assert len(stop.stop_fetcher.partitions) == 2
-        start = await second.order()
-        assert start.WhichOneof("message") == "start_fetcher"
-        assert set(second.reading) | set(first.reading) == {(topic, number) for number in range(4)}
-        assert not set(second.reading) & set(first.reading)
+        await second.until_told("start_fetcher")
+        assert sorted([*first.owned, *second.owned]) == places(topic)
         # Where the first one had come to is where the second one begins.
-        assert {name[1]: offset for name, (offset, _) in second.reading.items()} == {
-            name[1]: 10 + name[1] for name in second.reading
+        assert {place: each.offset for place, each in second.owned.items()} == {
+            place: 10 + place[1] for place in second.owned
         }
-        await second.leave()
-        await first.until_reading(*((topic, number) for number in range(4)))
-        await first.leave()
+        await left(second)
+        await first.until_owns(*places(topic))
+        await left(first)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_consumer_is_pinged_and_its_positions_become_durable(cluster: LocalCluster, topic: str) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        consumer = await subscribed(channel, group, topic, session_timeout_ms=1_000).join()
-        await consumer.until_reading(*((topic, number) for number in range(4)))
-        consumer.positions = {(topic, 0): 7}
+        consumer = await registered(groups, group, topic, session_timeout_ms=1_000)
+        await consumer.until_owns(*places(topic))
+        consumer.offsets[topic, 0] = 7
 
         async def is_durable() -> bool:
-            return (await committed(channel, group)).get(0) == 7
+            return (await committed(groups, group)).get(0) == 7
 
         await until(is_durable, "the position is durable")
-        assert consumer.pings >= 1
-        await consumer.leave()
+        assert "ping" in consumer.kinds
+        await left(consumer)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_goodbye_commits_its_positions_before_the_stream_ends(cluster: LocalCluster, topic: str) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        consumer = await subscribed(channel, group, topic).join()
-        await consumer.until_reading(*((topic, number) for number in range(4)))
-        consumer.positions = {(topic, number): 100 + number for number in range(4)}
-        await consumer.leave()
-        assert await committed(channel, group) == {number: 100 + number for number in range(4)}
-        assert (await described(channel, group)).state == pb.GROUP_STATE_EMPTY
+        consumer = await registered(groups, group, topic)
+        await consumer.until_owns(*places(topic))
+        consumer.offsets = {place: 100 + place[1] for place in places(topic)}
+        await left(consumer)
+        assert await committed(groups, group) == {number: 100 + number for number in range(4)}
+        assert (await groups.describe(group)).state == pb.GROUP_STATE_EMPTY
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_consumer_that_answers_no_ping_is_declared_dead_and_the_others_take_over(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        dying = await subscribed(channel, group, topic, session_timeout_ms=1_000).join()
-        await dying.until_reading(*((topic, number) for number in range(4)))
-        dying.answers_pings = False
-        heir = await subscribed(channel, group, topic, session_timeout_ms=1_000).join()
-        error = await dying.end()
-        assert error.reason == "SESSION_TIMED_OUT"
-        await heir.until_reading(*((topic, number) for number in range(4)))
-        await heir.leave()
+        dying = await registered(groups, group, topic, session_timeout_ms=1_000)
+        await dying.until_owns(*places(topic))
+        dying.manners["ping"] = Manner.HOLD
+        heir = await registered(groups, group, topic, session_timeout_ms=1_000)
+        assert (await dying.ended()).reason == "SESSION_TIMED_OUT"
+        await heir.until_owns(*places(topic))
+        await left(heir)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_consumer_whose_stream_breaks_comes_back_as_itself_and_nothing_moves(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        consumer = await subscribed(channel, group, topic).join()
-        other = await subscribed(channel, group, topic).join()
-        while len(consumer.reading) != 2 or len(other.reading) != 2:
-            await (consumer if len(consumer.reading) != 2 else other).order()
-        before = dict(consumer.reading)
-        generation = (await described(channel, group)).generation
-        consumer.vanish()
-        await consumer.end()
-        await consumer.come_back(channel)
-        retained = {(each.topic, each.partition): each.generation for each in consumer.registered.retained}
-        assert retained == {name: given for name, (_, given) in before.items()}
-        assert (await described(channel, group)).generation == generation
-        for each in (consumer, other):
-            await each.leave()
+        consumer = await registered(groups, group, topic)
+        other = await registered(groups, group, topic)
+        await consumer.until("it owns half", lambda: len(consumer.owned) == 2)
+        await other.until("it owns half", lambda: len(other.owned) == 2)
+        before = {place: each.generation for place, each in consumer.owned.items()}
+        generation = (await groups.describe(group)).generation
+        consumer.drop()
+        await consumer.ended()
+        welcome = await consumer.come_back(groups.connection())
+        assert {(each.topic, each.partition): each.generation for each in welcome.retained} == before
+        assert (await groups.describe(group)).generation == generation
+        await left(consumer, other)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_an_explicit_commit_is_durable_when_it_is_answered_and_fenced(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        consumer = await subscribed(channel, group, topic, auto_commit=False).join()
-        await consumer.until_reading(*((topic, number) for number in range(4)))
-        me = consumer.registered.member_id
-        given = consumer.reading[topic, 1][1]
+        consumer = await registered(groups, group, topic, auto_commit=False)
+        await consumer.until_owns(*places(topic))
+        place = (topic, 1)
+        given = consumer.owned[place].generation
 
-        def offset(value: int, **more: Any) -> pb.OffsetCommit:
-            fields = {"topic": topic, "partition": 1, "generation": given, "leader_epoch": -1, **more}
-            return pb.OffsetCommit(offset=value, **fields)
+        async def commit(offset: int, place: Place = place, **fields: Any) -> str:
+            assert consumer.welcome is not None
+            me = {"member_id": consumer.welcome.member_id, "generation": given}
+            return await groups.commit(group, place, offset, **{**me, **fields})
 
-        assert [each.error_code for each in await commit(channel, group, me, offset(5))] == [0]
-        assert (await committed(channel, group))[1] == 5
-        codes = [
-            (await commit(channel, group, who, what))[0].error_code
-            for who, what in (
-                (me, offset(4)),
-                (me, offset(6, generation=given + 1)),
-                (me, offset(6, partition=99)),
-            )
-        ]
-        with pytest.raises(Refused, match="INVALID_REQUEST"):
-            await commit(channel, group, me, offset(-1))
-        assert codes[:2] == [ErrorCode.ERROR_CODE_COMMIT_GOES_BACK, ErrorCode.ERROR_CODE_FENCED_GENERATION]
-        assert 0 not in codes
-        assert (await commit(channel, group, me, offset(4, reset=True)))[0].error_code == 0
-        assert (await committed(channel, group))[1] == 4
+        assert await commit(5) == "OK"
+        assert (await committed(groups, group))[1] == 5
+        assert await commit(4) == "COMMIT_GOES_BACK"
+        assert await commit(6, generation=given + 1) == "FENCED_GENERATION"
+        assert await commit(6, (topic, 99)) == "UNKNOWN_PARTITION"
+        assert await commit(-1) == "INVALID_REQUEST"
+        assert await commit(4, reset=True) == "OK"
+        assert (await committed(groups, group))[1] == 4
         for stranger in ("nobody", ""):
-            with contextlib.suppress(Refused):
-                results = await commit(channel, group, stranger, offset(9))
-                assert results[0].error_code != 0
-        assert (await committed(channel, group))[1] == 4
-        await consumer.leave()
+            assert await commit(9, member_id=stranger) == "UNKNOWN_MEMBER"
+        assert (await committed(groups, group))[1] == 4
+        await left(consumer)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_an_operator_resets_and_deletes_a_group_without_members_only(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        stub: Any = CoordinatorServiceStub(channel)
-        consumer = await subscribed(channel, group, topic).join()
-        await consumer.until_reading(*((topic, number) for number in range(4)))
+        consumer = await registered(groups, group, topic)
+        await consumer.until_owns(*places(topic))
         reset = pb.ResetOffsetsRequest(
             group=group, offsets=[pb.OffsetCommit(topic=topic, partition=2, offset=0, leader_epoch=-1)]
         )
-        for refused in (
-            stub.ResetOffsets(reset, timeout=5),
-            stub.DeleteGroup(pb.DeleteGroupRequest(group=group), timeout=5),
-        ):
-            with pytest.raises(Refused, match="GROUP_NOT_EMPTY"):
-                await answered(refused)
-        consumer.positions = {(topic, 2): 50}
-        await consumer.leave()
-        results = (await answered(stub.ResetOffsets(reset, timeout=5))).offsets
+        delete = pb.DeleteGroupRequest(group=group)
+        assert (await groups.ask("ResetOffsets", reset)).reason == "GROUP_NOT_EMPTY"
+        assert (await groups.ask("DeleteGroup", delete)).reason == "GROUP_NOT_EMPTY"
+        consumer.offsets[topic, 2] = 50
+        await left(consumer)
+        results = (await groups.ask("ResetOffsets", reset)).offsets
         assert [(each.error_code, each.previous_offset) for each in results] == [(0, 50)]
-        assert (await committed(channel, group))[2] == 0
-        listed = (await answered(stub.ListGroups(pb.ListGroupsRequest(), timeout=5))).groups
+        assert (await committed(groups, group))[2] == 0
+        listed = (await groups.ask("ListGroups", pb.ListGroupsRequest())).groups
         assert group in {each.group for each in listed}
-        await answered(stub.DeleteGroup(pb.DeleteGroupRequest(group=group), timeout=5))
-        with pytest.raises(Refused, match="UNKNOWN_GROUP"):
-            await described(channel, group)
+        assert isinstance(await groups.ask("DeleteGroup", delete), pb.DeleteGroupResponse)
+        gone = await groups.ask("DescribeGroup", pb.DescribeGroupRequest(group=group))
+        assert gone.reason == "UNKNOWN_GROUP"
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 @pytest.mark.parametrize(
@@ -310,64 +273,68 @@ def test_an_operator_resets_and_deletes_a_group_without_members_only(
 def test_a_registration_that_makes_no_sense_is_refused_with_its_reason(
     cluster: LocalCluster, fields: dict[str, Any], reason: str
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
-        registration = {"group": group_name(), "topics": [pb.TopicStreams(topic="flights")], **fields}
-        error = await refusal_at_registration(RawConsumer(channel, **registration))
+    async def test(groups: RawGroups) -> None:
+        consumer = groups.consumer(group_name(), "flights")
+        for name in fields:
+            consumer.registration.ClearField(name)  # type: ignore[arg-type]
+        consumer.registration.MergeFrom(pb.ConsumerRegistration(**fields))
+        error = await refusal_at_registration(consumer)
         assert error.reason == reason
         assert error.message
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_consumer_id_of_a_living_member_is_taken(cluster: LocalCluster, topic: str) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
+    async def test(groups: RawGroups) -> None:
         group = group_name()
-        first = await subscribed(channel, group, topic, consumer_id="one").join()
-        error = await refusal_at_registration(subscribed(channel, group, topic, consumer_id="one"))
+        first = await registered(groups, group, topic, consumer_id="one")
+        error = await refusal_at_registration(groups.consumer(group, topic, consumer_id="one"))
         assert error.reason == "CONSUMER_ID_TAKEN"
-        await first.leave()
+        await left(first)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 @pytest.mark.parametrize("fence", [{"sequence": 99}, {"coordinator_epoch": 99, "sequence": 1}])
 def test_an_answer_out_of_turn_ends_the_stream(
     cluster: LocalCluster, topic: str, fence: dict[str, Any]
 ) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
-        consumer = await subscribed(channel, group_name(), topic).join()
-        await consumer.order()
-        wrong = pb.RegisterConsumerResponse(generation=consumer.generation, **fence)
-        await consumer.say(answering=wrong, ping=pb.PingAnswer())
-        assert (await consumer.end()).reason in {"ANSWER_OUT_OF_TURN", "STALE_COORDINATOR_EPOCH"}
-        await consumer.come_back(channel)
-        await consumer.leave()
+    async def test(groups: RawGroups) -> None:
+        consumer = await registered(groups, group_name(), topic)
+        await consumer.until_told("start_fetcher")
+        epoch = consumer.seen_coordinator_epoch
+        wrong = pb.RegisterConsumerRequest(**{"coordinator_epoch": epoch, **fence}, ping=pb.PingAnswer())
+        await consumer.say(wrong)
+        assert (await consumer.ended()).reason in {"ANSWER_OUT_OF_TURN", "STALE_COORDINATOR_EPOCH"}
+        await consumer.come_back(groups.connection())
+        await left(consumer)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_a_second_registration_on_a_stream_ends_it(cluster: LocalCluster, topic: str) -> None:
-    async def test(channel: grpc.aio.Channel) -> None:
-        consumer = await subscribed(channel, group_name(), topic).join()
-        await consumer.say(registration=consumer.registration)
-        assert (await consumer.end()).reason == "INVALID_REQUEST"
+    async def test(groups: RawGroups) -> None:
+        consumer = await registered(groups, group_name(), topic)
+        await consumer.say(pb.RegisterConsumerRequest(registration=consumer.registration))
+        assert (await consumer.ended()).reason == "INVALID_REQUEST"
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)
 
 
 def test_partitions_of_a_growing_topic_and_topics_that_match_come_to_the_group(cluster: LocalCluster) -> None:
     prefix = f"p-{uuid.uuid4().hex[:6]}"
     group = group_name()
 
-    async def test(channel: grpc.aio.Channel) -> None:
-        consumer = await RawConsumer(channel, group, pattern=f"{prefix}-.*").join()
+    async def test(groups: RawGroups) -> None:
+        consumer = await registered(groups, group, pattern=f"{prefix}-.*")
         with Admin(cluster.bootstrap) as admin:
             await asyncio.to_thread(admin.create_topic, f"{prefix}-a", partitions=1, replication_factor=1)
-            await consumer.until_reading((f"{prefix}-a", 0))
+            await consumer.until_owns((f"{prefix}-a", 0))
             await asyncio.to_thread(admin.add_partitions, f"{prefix}-a", 2)
-            await consumer.until_reading((f"{prefix}-a", 0), (f"{prefix}-a", 1))
+            await consumer.until_owns((f"{prefix}-a", 0), (f"{prefix}-a", 1))
             await asyncio.to_thread(admin.delete_topic, f"{prefix}-a")
-            await consumer.until_reading()
-        await consumer.leave()
+            await consumer.until_owns()
+        await left(consumer)
 
-    on_a_channel(cluster, test)
+    with_coordinator(cluster, test)

@@ -22,7 +22,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.group_znodes import shard_of
 from integration.controller_harness import until
-from integration.scripted_consumer import RawConsumer, refusal_of
+from integration.raw_consumer import RawConsumer, ending_of
 
 pytestmark = pytest.mark.cluster
 
@@ -66,9 +66,9 @@ async def joined(cluster: LocalCluster, group: str) -> tuple[grpc.aio.Channel, R
 
     endpoint = await until(named, "the shard has a coordinator")
     channel = open_channel(HostPort(endpoint.host, endpoint.port))
-    consumer = RawConsumer(channel, group, topics=[pb.TopicStreams(topic="flights")])
-    await consumer.join()
-    await consumer.until_reading(("flights", 0))
+    consumer = RawConsumer(channel, group, "flights")
+    await consumer.register()
+    await consumer.until_owns(("flights", 0))
     return channel, consumer
 
 
@@ -88,7 +88,7 @@ def test_the_shards_of_the_groups_lie_on_both_coordinators_and_each_knows_its_ow
                 stub: Any = CoordinatorServiceStub(channel)
                 with pytest.raises(grpc.aio.AioRpcError) as raised:
                     await stub.DescribeGroup(pb.DescribeGroupRequest(group=other), timeout=5)
-            refusal = refusal_of(raised.value)
+            refusal = ending_of(raised.value)
             assert refusal.reason == "NOT_COORDINATOR"
             shard = shard_of(other, SHARDS)
             assert refusal.metadata["shard"] == str(shard)
