@@ -107,14 +107,15 @@ def list_groups(state: ShardState) -> tuple[GroupListing, ...] | Refused:
     )
 
 
+def _known(state: ShardState, name: str) -> Group | Refused:
+    return not_active(state) or state.groups.get(name) or unknown_group(name)
+
+
 def describe_group(state: ShardState, name: str) -> GroupDescription | Refused:
     """Everything about one group."""
-    refused = not_active(state)
-    if refused is not None:
-        return refused
-    group = state.groups.get(name)
-    if group is None:
-        return unknown_group(name)
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
     members = sorted(group.members.values(), key=lambda member: member.consumer_id)
     topics = set(group.named_topics)
     for interest in group.patterns.values():
@@ -138,12 +139,9 @@ def committed_offsets(
     state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
 ) -> Mapping[TopicPartition, Committed] | Refused:
     """The committed offsets of a group: those of the partitions named, or all; what has none is absent."""
-    refused = not_active(state)
-    if refused is not None:
-        return refused
-    group = state.groups.get(name)
-    if group is None:
-        return unknown_group(name)
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
     if not partitions:
         return dict(sorted(group.offsets.items()))
     return {key: group.offsets[key] for key in partitions if key in group.offsets}
