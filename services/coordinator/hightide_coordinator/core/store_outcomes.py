@@ -10,7 +10,7 @@ from hightide_coordinator.core.group import Group, GroupState, StoreInFlight
 from hightide_coordinator.core.group_changes import backoff_ms, fail_attempt, note_change
 from hightide_coordinator.core.placement import place, place_all, set_owner
 from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import StoredGroup
+from hightide_coordinator.core.registration import Committed, StoredGroup
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.store_building import answer_commits, forget_group
 from hightide_coordinator.core.stored_groups import counts_surely, valid_offsets, valid_owners
@@ -98,7 +98,7 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     group.is_reading = True
     group.store_failures += 1
     group.store_not_before_ms = state.now_ms + backoff_ms(state, group.store_failures)
-    for name, told in store.positions.items():
+    for name, told in {**store.positions, **_committed_by_members(store)}.items():
         later = group.positions.get(name)
         if name not in group.voided and (later is None or later.offset < told.offset):
             group.positions[name] = told
@@ -115,6 +115,21 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     place_all(group, store.owners)
     place_all(group, store.offsets)
     state.look_at(group)
+
+
+def _committed_by_members(store: StoreInFlight) -> dict[TopicPartition, Committed]:
+    """What members committed is a position too: who says goodbye meanwhile told none that was not further,
+    and its commit finds no member any more when it is looked at again."""
+    accepted = {
+        commit.name
+        for request in store.commits
+        if request.member_id
+        for commit, outcome in zip(request.commits, request.outcomes, strict=True)
+        if outcome.refusal is None
+    }
+    sought = {commit.name for request in store.commits for commit in request.commits if commit.is_reset}
+    offsets = {name: store.offsets.get(name) for name in accepted - sought}
+    return {name: committed for name, committed in offsets.items() if committed is not None}
 
 
 def on_group_read(state: ShardState, event: GroupRead) -> None:

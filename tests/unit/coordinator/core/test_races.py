@@ -175,3 +175,21 @@ def test_what_a_member_stopped_too_late_is_started_again_where_it_stays_its_own(
     first.is_mute = False
     world.run(5_000)
     assert first.partitions == {0, 1, 2, 3}
+
+
+def test_a_goodbye_that_says_what_was_just_committed_is_not_lost_with_that_commit() -> None:
+    """The commit's write fails, and when it is looked at again, its consumer is no member any more."""
+    world = World()
+    consumer = world.join("a")
+    world.run(200)
+    world.stores_answer = False
+    commit = ev.Commit(tp(0), consumer.reading[tp(0)].generation, 6)
+    world.feed(ev.CommitRequested(99, "g", consumer.member_id, (commit,)))
+    consumer.positions[tp(0)] = 6
+    consumer.leave()
+    world.stores_answer = True
+    world.feed(ev.StoreRefused(world.stores[-1].store_id))
+    world.run(5_000)
+    assert consumer.closed is not None
+    assert consumer.refusal() is None
+    assert world.committed(0) == 6
