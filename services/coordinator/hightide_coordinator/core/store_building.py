@@ -50,8 +50,12 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
         _answer_at_once(state, store)
         return
     group.store = store
-    state.stores[store.store_id] = group
     _place_given(state, group, store)
+    _ask_for(state, group, store)
+
+
+def _ask_for(state: ShardState, group: Group, store: StoreInFlight) -> None:
+    state.stores[store.store_id] = group
     state.do(
         StoreGroup(
             store_id=store.store_id,
@@ -61,6 +65,7 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
             session_timeout_ms=group.session_timeout_ms,
             owners=store.owners,
             offsets=store.offsets,
+            delete_group=bool(store.deletes),
         )
     )
 
@@ -201,17 +206,7 @@ def _delete(state: ShardState, group: Group) -> None:
     store = StoreInFlight(state.last_store_id, deletes=group.deletes)
     group.deletes = []
     group.store = store
-    state.stores[store.store_id] = group
-    state.do(
-        StoreGroup(
-            store_id=store.store_id,
-            group=group.name,
-            coordinator_epoch=state.coordinator_epoch,
-            generation=group.generation,
-            session_timeout_ms=group.session_timeout_ms,
-            delete_group=True,
-        )
-    )
+    _ask_for(state, group, store)
 
 
 def forget_group(state: ShardState, group: Group) -> None:
