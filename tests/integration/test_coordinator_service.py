@@ -12,7 +12,9 @@ import pytest
 from hightide import Admin
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
+from hightide_runtime.znodes import TopicZnode
 from integration.controller_harness import until
+from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import (
     PATIENCE_S,
     Ended,
@@ -338,3 +340,32 @@ def test_partitions_of_a_growing_topic_and_topics_that_match_come_to_the_group(c
         await left(consumer)
 
     with_coordinator(cluster, test)
+
+
+def test_offsets_of_a_topic_that_made_no_sense_at_takeover_count_when_it_does_again(
+    cluster: LocalCluster, topic: str
+) -> None:
+    group = group_name()
+    hand = OperatorsHand(cluster)
+    path = TopicZnode.path(topic)
+
+    async def commit(groups: RawGroups) -> None:
+        assert await groups.commit(group, (topic, 0), 7) == "OK"
+
+    async def correct(groups: RawGroups) -> None:
+        assert await groups.committed(group) == {}
+        hand.put(path, content)
+
+        async def is_told() -> bool:
+            return await groups.committed(group) == {(topic, 0): 7}
+
+        await until(is_told, "the offset counts again")
+
+    try:
+        with_coordinator(cluster, commit)
+        content, _ = hand.zookeeper.get(path)
+        hand.put(path, b"nonsense")
+        cluster.restart("coordinator-1")
+        with_coordinator(cluster, correct)
+    finally:
+        hand.close()
