@@ -522,7 +522,10 @@ class ConsumerCore:
             position.look_up = LATEST
             self.wants_poll = True
         else:
+            fell_from, position.fell_from = position.fell_from, None
             position.found(result.offset)
+            if fell_from is not None and result.offset < fell_from and self.on_gone_back is not None:
+                self.on_gone_back(position.partition, result.offset)
 
     def _failed(self, position: FetchPosition, error: HightideError, now_ms: float) -> None:
         position.failed(error, now_ms)
@@ -554,7 +557,9 @@ class ConsumerCore:
             position.fetch_offset,
             self.settings.offset_reset,
         )
+        fell_from = position.fetch_offset
         position.reset(self._reset_to())
+        position.fell_from = fell_from
 
     def _metadata_changed(self, now_ms: float) -> None:
         interest = {*self._topics, *(partition.topic for partition in self.positions)}

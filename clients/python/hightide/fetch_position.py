@@ -32,7 +32,7 @@ class FetchPosition:
     `position` is the offset of the next record to hand out, `taken_offset` the offset after the last one that
     left the queue for being handed out. Seeking starts a new generation: what is under way for the old one is
     dropped when it comes. `parted_from` is the offset up to which was read, while it is found out where the
-    log parts from that."""
+    log parts from that; `fell_from` the one that was out of range, while it is looked up where to go on."""
 
     __slots__ = (
         "attempts",
@@ -41,6 +41,7 @@ class FetchPosition:
         "epochs",
         "error",
         "failing_since_ms",
+        "fell_from",
         "fetch_offset",
         "generation",
         "high_watermark",
@@ -67,6 +68,7 @@ class FetchPosition:
         self.look_up = look_up
         self.epochs = EpochsRead()
         self.parted_from: int | None = None
+        self.fell_from: int | None = None
         self.generation = 0
         self.is_under_way = False
         self.is_paused = False
@@ -133,7 +135,7 @@ class FetchPosition:
         self.buffered_bytes = 0
         self.blocked_until_ms = 0.0
         self.error = None
-        self.parted_from = None
+        self.parted_from = self.fell_from = None
         self.worked()
 
     def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[Chunk]:

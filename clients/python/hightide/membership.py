@@ -425,6 +425,9 @@ class Membership:
             error = outcome
         else:
             error = UnexpectedAnswerError("the coordinator ended the stream without a reason")
+        if not isinstance(error, ConsumerIdTakenError):
+            # The next one to say that may be another coordinator, which begins to wait for the dead anew.
+            self._taken_until_ms = None
         if isinstance(error, UnknownMemberError):
             # It was declared dead: others own by now what was its own. It begins anew, under a new id.
             log.warning("%s: %s", self._name, error)

@@ -1,7 +1,13 @@
 """What a member of a group commits when its log has lost records that it has read (KIP-320)."""
 
+from hightide.consumer_core import LookUpCall
 from hightide.fetch_call import FetchCall
-from hightide.v1.broker_service_pb2 import FetchPartitionResult, FetchResponse
+from hightide.v1.broker_service_pb2 import (
+    FetchPartitionResult,
+    FetchResponse,
+    ListOffsetsPartitionResult,
+    ListOffsetsResponse,
+)
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -69,6 +75,45 @@ def test_with_auto_commit_it_commits_that_it_went_back() -> None:
     assert bench.user_polls() == []
     assert positions(bench.ping()[-1]) == {0: 17}
     assert bench.commits == []
+
+
+def answer_out_of_range(bench: GroupBench, earliest: int) -> None:
+    """The leader has nothing at the offset that is asked for, and begins there."""
+    call = bench.fetches.pop()
+    answer = FetchPartitionResult(
+        topic_id=TOPIC_ID, error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE, current_leader=-1
+    )
+    bench.core.completed(
+        call, call.decode(FetchResponse(partitions=[answer]).SerializeToString()), bench.now_ms
+    )
+    (look_up,) = (each for each in bench.core.poll(bench.now_ms) if isinstance(each, LookUpCall))
+    answers = ListOffsetsResponse(partitions=[ListOffsetsPartitionResult(offset=earliest)])
+    bench.core.completed(look_up, answers, bench.now_ms)
+    bench.poll()
+
+
+def test_where_nothing_is_left_of_what_was_committed_it_commits_that_it_went_back() -> None:
+    bench = GroupBench(auto_commit=True).register()
+    bench.give(0, offset=1_000)
+    answer_out_of_range(bench, earliest=0)
+    (reset,) = committed(bench)
+    assert (reset.offset, reset.reset) == (0, True)
+    answer_commit(bench)
+    bench.serve(p0=batch(0, 5))
+    assert len(bench.user_polls()) == 5
+    assert bench.user_polls() == []
+    assert positions(bench.ping()[-1]) == {0: 5}
+
+
+def test_a_group_that_retention_has_passed_goes_forward_as_ever() -> None:
+    bench = GroupBench(auto_commit=True).register()
+    bench.give(0, offset=3)
+    answer_out_of_range(bench, earliest=7)
+    assert bench.commits == []
+    bench.serve(p0=batch(7, 5))
+    bench.user_polls()
+    assert bench.user_polls() == []
+    assert positions(bench.ping()[-1]) == {0: 12}
 
 
 def test_a_reset_that_failed_is_tried_again_and_not_at_once() -> None:

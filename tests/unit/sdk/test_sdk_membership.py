@@ -124,6 +124,24 @@ def test_a_consumer_id_that_stays_taken_for_a_session_timeout_is_taken_by_somebo
         bench.membership.raise_errors(bench.now_ms)
 
 
+def test_a_consumer_id_may_be_taken_for_a_session_timeout_of_each_coordinator_in_turn() -> None:
+    bench = GroupBench(consumer_id="c-1")
+    for _ in range(3):
+        until_ms = bench.now_ms + SESSION_TIMEOUT_MS * 2 / 3
+        while bench.now_ms < until_ms:
+            bench.pass_ms(300)
+            bench.answer_metadata()
+            if bench.membership.state is MembershipState.REGISTERING:
+                bench.end(ConsumerIdTakenError("c-1 is alive"))
+        while bench.membership.state is not MembershipState.REGISTERING:
+            assert bench.membership.state is MembershipState.SEEKING
+            bench.pass_ms(300)
+            bench.answer_metadata()
+        bench.end(BROKEN)
+    assert bench.now_ms > SESSION_TIMEOUT_MS
+    assert bench.membership.state is not MembershipState.REFUSED
+
+
 def test_a_consumer_id_of_a_predecessor_that_died_is_had_in_the_end() -> None:
     bench = GroupBench(consumer_id="c-1")
     bench.answer_metadata()
