@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hightide import Admin, Consumer, GroupDescription, HightideError, Producer, TopicPartition
+from hightide.errors import UnknownPartitionError
 from hightide_local.cluster import LocalCluster
 from hightide_runtime.group_znodes import OffsetZnode
 from histories.group_anomalies import (
@@ -219,15 +220,18 @@ class GroupDrill:
         number = 0
         while not self._stopped.is_set():
             count = self.partition_count
-            # A producer that is told the partition does not ask whether there are more by now.
+            # A producer that is told the partition does not ask whether there are more by now: a new one may.
+            is_known = True
             with Producer(
                 self.cluster.bootstrap, linger_ms=1, request_timeout_ms=2_000, delivery_timeout_ms=90_000
             ) as producer:
-                while count == self.partition_count and not self._stopped.wait(_PAUSE_S):
+                while is_known and count == self.partition_count and not self._stopped.wait(_PAUSE_S):
                     for _ in range(self._batch):
                         number += 1
                         try:
                             producer.send(self.name, b"%d" % number, partition=number % count)
+                        except UnknownPartitionError:
+                            is_known = False
                         except HightideError as error:
                             self.send_errors.append(error)
 

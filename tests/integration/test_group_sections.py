@@ -12,10 +12,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from hightide import Admin, Producer
+from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
 from hightide_runtime.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
+from integration.group_reading import Reading
 from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import Manner, RawConsumer, RawGroups, with_groups
 
@@ -233,6 +234,7 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
                 for each in stream.partitions
             ]
             assert started == [MISSING]
+            await asyncio.to_thread(read_from_the_beginning, cluster)
             assert not hand.zookeeper.exists(OwnerZnode.path("one-too-many", "flights", 9))
             assert not hand.zookeeper.exists(OffsetZnode.path("one-too-many", "flights", 9))
         finally:
@@ -253,7 +255,23 @@ def change(hand: OperatorsHand) -> None:
     found = OwnerZnode.decode(hand.content(OwnerZnode.path("other-owner", "flights", 0)) or b"")
     stranger = OwnerZnode("m-nobody", "nobody", "", 0, found.generation, found.topic_id)
     hand.put(OwnerZnode.path("other-owner", "flights", 0), stranger.encode())
-    assert hand.content(GroupZnode.path("same"))
+    hand.put(GroupZnode.path("ahead"), GroupZnode(1, LONG_MS).encode())
+    hand.put(OffsetZnode.path("ahead", "flights", 0), OffsetZnode(1_000, -1, found.topic_id).encode())
+
+
+def read_from_the_beginning(cluster: LocalCluster) -> None:
+    """§11, Ping 2: what is committed is out of range. The consumer goes where it asked to, and commits
+    that it went back; it owns what it owned."""
+    produce(cluster, "flights", 3)
+    with Consumer(cluster.bootstrap, group="ahead", topics="flights", commit_interval_ms=50) as consumer:
+        reading = Reading([consumer])
+        reading.until(lambda: reading.count() == 3)
+        generations = dict(consumer.generations)
+        produce(cluster, "flights", 1)
+        reading.until(lambda: reading.count() == 4)
+        assert consumer.generations == generations
+    with Admin(cluster.bootstrap) as admin:
+        assert admin.group_offsets("ahead")[TopicPartition("flights", 0)].offset == 4
 
 
 async def come_back(groups: RawGroups, members: dict[str, list[RawConsumer]]) -> None:
