@@ -265,7 +265,7 @@ def read_from_the_beginning(cluster: LocalCluster) -> None:
     produce(cluster, "flights", 3)
     with Consumer(cluster.bootstrap, group="ahead", topics="flights", commit_interval_ms=50) as consumer:
         reading = Reading([consumer])
-        reading.until(lambda: reading.count() == 3)
+        reading.until(lambda: reading.count() == 3 and len(consumer.assignment) == len(FLIGHTS))
         generations = dict(consumer.generations)
         produce(cluster, "flights", 1)
         reading.until(lambda: reading.count() == 4)
