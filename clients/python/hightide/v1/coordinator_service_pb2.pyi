@@ -32,7 +32,10 @@ class _OffsetResetEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OffsetRes
     OFFSET_RESET_SMALLEST: _OffsetReset.ValueType  # 1
     """At the earliest offset that exists."""
     OFFSET_RESET_LARGEST: _OffsetReset.ValueType  # 2
-    """At the high watermark."""
+    """At the high watermark. But a partition whose number is above all those of its topic of which the
+    group has committed an offset was added since the group began to read the topic, and starts at the
+    earliest offset, so that no record of it is passed over.
+    """
     OFFSET_RESET_ERROR: _OffsetReset.ValueType  # 3
     """Nowhere: the consumer is told with offset -1, and decides."""
 
@@ -44,7 +47,10 @@ OFFSET_RESET_UNSPECIFIED: OffsetReset.ValueType  # 0
 OFFSET_RESET_SMALLEST: OffsetReset.ValueType  # 1
 """At the earliest offset that exists."""
 OFFSET_RESET_LARGEST: OffsetReset.ValueType  # 2
-"""At the high watermark."""
+"""At the high watermark. But a partition whose number is above all those of its topic of which the
+group has committed an offset was added since the group began to read the topic, and starts at the
+earliest offset, so that no record of it is passed over.
+"""
 OFFSET_RESET_ERROR: OffsetReset.ValueType  # 3
 """Nowhere: the consumer is told with offset -1, and decides."""
 Global___OffsetReset: _TypeAlias = OffsetReset  # noqa: Y015
@@ -681,7 +687,9 @@ class CommitOffsetsRequest(_message.Message):
     """
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommit]:
-        """What to commit, at most 10,000; a partition stands here once."""
+        """What to commit, at most 10,000, with at most 1 MiB of metadata altogether; a partition stands here
+        once.
+        """
 
     def __init__(
         self,
@@ -830,7 +838,9 @@ Global___GroupPartition: _TypeAlias = GroupPartition  # noqa: Y015
 
 @_typing.final
 class FetchOffsetsRequest(_message.Message):
-    """FetchOffsetsRequest asks for committed offsets."""
+    """FetchOffsetsRequest asks for committed offsets. Where they, with their metadata, are more than 8 MiB,
+    it is refused with LIMIT_EXCEEDED: name fewer partitions.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1055,7 +1065,7 @@ class DescribeGroupResponse(_message.Message):
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommittedOffset]:
-        """The committed offsets, by topic and partition."""
+        """The committed offsets, by topic and partition, without metadata: FetchOffsets tells that."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1158,7 +1168,9 @@ class ResetOffsetsRequest(_message.Message):
     """Check everything, change nothing."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommit]:
-        """The new offsets, at most 10,000; only topic, partition, offset, leader_epoch and metadata count."""
+        """The new offsets, at most 10,000, with at most 1 MiB of metadata altogether; only topic, partition,
+        offset, leader_epoch and metadata count.
+        """
 
     def __init__(
         self,

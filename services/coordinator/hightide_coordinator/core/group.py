@@ -13,7 +13,7 @@ from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.member import Bucket, Member
 from hightide_coordinator.core.patterns import TopicPattern
-from hightide_coordinator.core.registration import Committed, Owner
+from hightide_coordinator.core.registration import Committed, OffsetReset, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.core.wheel import NeverDue
 
@@ -26,6 +26,8 @@ __all__ = [
     "GroupState",
     "PatternInterest",
     "ResetChecking",
+    "StartAsked",
+    "StartFound",
     "StoreInFlight",
 ]
 
@@ -117,6 +119,23 @@ class StoreInFlight:
     deletes: list[DeleteWaiting] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class StartAsked:
+    """Where a partition starts is being looked up."""
+
+    look_up_id: int
+    offset_reset: OffsetReset
+    """What its heir wished for when it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFound:
+    """Where a partition starts; not durable yet. It holds for an heir that wishes for the same."""
+
+    committed: Committed
+    offset_reset: OffsetReset
+
+
 @dataclass(slots=True)
 class PatternInterest:
     """A pattern that members subscribed to, and what matches it now."""
@@ -188,10 +207,13 @@ class Group:
     """How many of those orders are StopFetchers."""
     resting: dict[str, Member] = field(default_factory=dict)
     """Members that did not answer an order in time, and wait for the next attempt."""
-    found: dict[TopicPartition, Committed] = field(default_factory=dict)
+    found: dict[TopicPartition, StartFound] = field(default_factory=dict)
     """Start offsets that were looked up, and are not durable yet."""
-    asked: dict[TopicPartition, int] = field(default_factory=dict)
+    asked: dict[TopicPartition, StartAsked] = field(default_factory=dict)
     """What is being looked up, and with which look-up."""
+    begun: dict[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
+    """Partitions that were there when the group set out to read their topic, while nothing is committed of
+    them, with the topic id and the first leader epoch: those above all of them are new."""
     voided: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions that were deleted: their znodes have to go."""
     positions: dict[TopicPartition, Committed] = field(default_factory=dict)

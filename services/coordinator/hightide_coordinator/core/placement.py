@@ -24,7 +24,7 @@ from hightide_coordinator.core.member import Bucket, Member, OrderKind
 from hightide_coordinator.core.registration import OffsetReset, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 
-__all__ = ["heir_of", "place", "place_all", "set_owner", "start_reading", "stop_reading"]
+__all__ = ["heir_of", "is_start_found", "place", "place_all", "set_owner", "start_reading", "stop_reading"]
 
 
 def place(group: Group, name: TopicPartition) -> None:
@@ -106,8 +106,15 @@ def _has_start(group: Group, name: TopicPartition, heir: Member) -> bool:
     return name in group.offsets or heir.offset_reset is OffsetReset.ERROR
 
 
+def is_start_found(group: Group, name: TopicPartition, heir: Member) -> bool:
+    """Whether it was looked up where the partition starts for this heir: what was found for another one, who
+    wished to start elsewhere, does not count."""
+    found = group.found.get(name)
+    return found is not None and found.offset_reset is heir.offset_reset
+
+
 def _to_be_given(group: Group, name: TopicPartition, heir: Member) -> Bucket:
-    if _has_start(group, name, heir) or name in group.positions or name in group.found:
+    if _has_start(group, name, heir) or name in group.positions or is_start_found(group, name, heir):
         return group.gives
     return group.waiting if name in group.asked or name in group.failed_partitions else group.asks
 

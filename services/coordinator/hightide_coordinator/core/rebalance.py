@@ -54,6 +54,7 @@ def _empty(group: Group) -> None:
         group.retry_ms = group.failures = 0
         group.renewed.clear()
         group.found.clear()
+        group.begun.clear()
         group.failed_partitions.clear()
         group.become(GroupState.EMPTY, "it has no members")
         for name in {**group.steps, **group.owners}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import OffsetsLookedUp
-from hightide_coordinator.core.group import Group, GroupState
+from hightide_coordinator.core.group import Group, GroupState, StartAsked, StartFound
 from hightide_coordinator.core.group_changes import fail_attempt
 from hightide_coordinator.core.placement import heir_of, place_all
 from hightide_coordinator.core.registration import OffsetReset
@@ -21,17 +21,49 @@ def ask_for_starts(state: ShardState, group: Group) -> None:
     if not group.asks or group.asked or group.state is GroupState.RECOVERING:
         return
     names = tuple(group.asks)
-    wanted: dict[TopicPartition, OffsetReset] = {}
+    wished: dict[TopicPartition, OffsetReset] = {}
     for name in names:
         heir = heir_of(group, name)
         if heir is not None:
-            wanted[name] = heir.offset_reset
+            wished[name] = heir.offset_reset
     state.last_look_up_id += 1
-    group.asked = dict.fromkeys(wanted, state.last_look_up_id)
+    group.asked = {name: StartAsked(state.last_look_up_id, reset) for name, reset in wished.items()}
     place_all(group, names)
-    if wanted:
+    if wished:
         state.look_ups[state.last_look_up_id] = group
+        new = _new_partitions(state, group) if OffsetReset.LARGEST in wished.values() else frozenset()
+        wanted = {name: OffsetReset.SMALLEST if name in new else reset for name, reset in wished.items()}
         state.do(LookUpOffsets(state.last_look_up_id, wanted))
+
+
+def _new_partitions(state: ShardState, group: Group) -> frozenset[TopicPartition]:
+    """Those that were added to their topics since the group began to read these: it begins at their first
+    record, whatever else it wishes for, since all that they hold was written since then. Their numbers are
+    above all that the group has committed something of, or had set out to; O(partitions), once a look-up."""
+    begun = {
+        name: identity
+        for name, identity in group.begun.items()
+        if name not in group.offsets and identity == _identity_in(state, name)
+    }
+    highest: dict[str, int] = {}
+    for name in (*group.offsets, *begun):
+        highest[name.topic] = max(highest.get(name.topic, -1), name.partition)
+    uncommitted = [name for name in group.target if name not in group.offsets]
+    new = frozenset(name for name in uncommitted if 0 <= highest.get(name.topic, -1) < name.partition)
+    for name in uncommitted:
+        identity = _identity_in(state, name)
+        if name not in new and identity is not None:
+            begun[name] = identity
+    group.begun = begun
+    return new
+
+
+def _identity_in(state: ShardState, name: TopicPartition) -> tuple[bytes, int] | None:
+    """What tells a partition from others that had its name; None: it does not exist."""
+    topic = state.topics.get(name.topic)
+    if topic is None or name.partition >= topic.partition_count:
+        return None
+    return topic.topic_id, topic.first_leader_epochs.get(name.partition, 0)
 
 
 def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
@@ -39,15 +71,15 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     group = state.look_ups.pop(event.look_up_id)
     if state.groups.get(group.name) is not group:
         return  # Its last member left meanwhile, and it was forgotten.
-    asked = [name for name, look_up_id in group.asked.items() if look_up_id == event.look_up_id]
+    asked = {name: each for name, each in group.asked.items() if each.look_up_id == event.look_up_id}
     for name in asked:
         del group.asked[name]
     is_failed = False
-    for name in asked:
+    for name, wish in asked.items():
         topic = state.topics.get(name.topic)
         found = event.found.get(name)
         if found is not None and topic is not None and counts(topic, name, found):
-            group.found[name] = found
+            group.found[name] = StartFound(found, wish.offset_reset)
         elif name in group.target:
             group.failed_partitions[name] = event.failed.get(name, "the answer is about another partition")
             # What is gone is no failure, and is in the next target no more.

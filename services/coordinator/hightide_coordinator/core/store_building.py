@@ -89,6 +89,14 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
         if heir is None:
             place(group, name)  # The member is gone; the next target knows.
             continue
+        found = group.found.get(name)
+        if found is not None and found.offset_reset is not heir.offset_reset:
+            del group.found[name]  # Of the heir before this one.
+            place(group, name)
+            state.look_at(group)
+            if name not in group.gives:
+                continue
+            found = None
         topic = state.topics[name.topic]
         store.owners[name] = Owner(
             member_id=heir.member_id,
@@ -99,9 +107,9 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
             topic_id=topic.topic_id,
             first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
         )
-        found = group.found.pop(name, None)
+        group.found.pop(name, None)
         if found is not None and name not in group.offsets and store.offsets.get(name) is None:
-            store.offsets[name] = found
+            store.offsets[name] = found.committed
 
 
 def _is_given_again(group: Group, name: TopicPartition) -> bool:

@@ -109,9 +109,10 @@ def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
     An offset stays that is the new partition's: brokers and consumers may have known of it before this
     coordinator."""
     set_owner(group, key, None)
-    for offsets in (group.offsets, group.found):
-        if key in offsets and not counts_surely(after, key, offsets[key]):
-            del offsets[key]
+    if key in group.offsets and not counts_surely(after, key, group.offsets[key]):
+        del group.offsets[key]
+    if key in group.found and not counts_surely(after, key, group.found[key].committed):
+        del group.found[key]
     group.positions.pop(key, None)
     group.asked.pop(key, None)  # The answer may be about the partition that was.
     group.voided[key] = None
