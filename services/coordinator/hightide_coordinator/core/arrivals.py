@@ -135,6 +135,8 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
         message = f"another process took over instance {member.instance_id!r} of group {group.name}"
         state.do(CloseConnection(predecessor.connection_id, Refusal.FENCED_INSTANCE, message, metadata))
     before = predecessor.registration
+    if before is None:
+        state.returned_ms = state.now_ms
     remove_member(state, group, predecessor)
     group.fenced.append(predecessor.member_id)
     group.generation += 1
@@ -166,7 +168,8 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
         return Refused(Refusal.INVALID_PATTERN, str(error), {"group": group.name})
     if before is not None:
         unsubscribe(state, group, before)
-    group.missing.pop(member.member_id, None)
+    if group.missing.pop(member.member_id, None) is not None:
+        state.returned_ms = state.now_ms
     member.registration = _kept(registration)
     member.session_timeout_ms = registration.session_timeout_ms
     group.session_timeout_ms = max(group.session_timeout_ms, member.session_timeout_ms)

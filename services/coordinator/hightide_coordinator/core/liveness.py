@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hightide_coordinator.core.effects import Ping
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.group_changes import fail_attempt
@@ -13,6 +15,9 @@ from hightide_coordinator.core.shard_state import ShardState
 
 __all__ = ["on_member_due", "send_pings"]
 
+RETURNING_MS: Final = 1_000
+"""So long after the last one came back after a takeover, others are taken to be on their way."""
+
 
 def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
     """The earliest of all that is awaited from a member has come: its next Ping, the end of an order's time,
@@ -23,13 +28,14 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
     if late_ms > member.ping_interval_ms:
         _excuse(member, late_ms)
     if not member.is_connected:
-        if state.now_ms >= member.away_until_ms:
+        due_ms = _return_by_ms(state, member)
+        if state.now_ms >= due_ms:
             away = (
                 "it did not come back" if member.registration else "it did not register with this coordinator"
             )
             declare_dead(state, member, away)
             return
-        state.wheel.arm(member, member.away_until_ms)
+        state.wheel.arm(member, due_ms)
         return
     dead_ms = _dead_ms(state, member)
     if state.now_ms >= dead_ms:
@@ -44,6 +50,16 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
     if member.order is not None:
         due_ms = min(due_ms, member.order.expires_ms)
     state.wheel.arm(member, due_ms)
+
+
+def _return_by_ms(state: ShardState, member: Member) -> int:
+    """Until when a member without a stream may come back. After a takeover of thousands, those that this
+    coordinator has not got round to yet wait in its queue: to declare them dead would move what they own twice,
+    and be one more load. While others still come back, they have up to half a session timeout more (§10)."""
+    if member.registration is not None:
+        return member.away_until_ms
+    longest_ms = member.away_until_ms + member.session_timeout_ms // 2
+    return max(member.away_until_ms, min(state.returned_ms + RETURNING_MS, longest_ms))
 
 
 def _dead_ms(state: ShardState, member: Member) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
 from hightide_coordinator.core.effects import Effect
 from hightide_coordinator.core.events import Endpoint
@@ -15,7 +16,9 @@ from hightide_coordinator.core.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.topic_partition import Topic
 from hightide_coordinator.core.wheel import Wheel
 
-__all__ = ["Role", "ShardState"]
+__all__ = ["NEVER_RETURNED_MS", "Role", "ShardState"]
+
+NEVER_RETURNED_MS: Final = -(1 << 60)
 
 
 class Role(Enum):
@@ -38,6 +41,8 @@ class ShardState:
     active_elsewhere: Endpoint | None = None
     topics: dict[str, Topic] = field(default_factory=dict)
     brokers: tuple[Endpoint, ...] = ()
+    returned_ms: int = NEVER_RETURNED_MS
+    """When a member that only ZooKeeper knew of last came back to this coordinator."""
     groups: dict[str, Group] = field(default_factory=dict)
     connections: dict[int, Member] = field(default_factory=dict)
     """Connection id → the member whose stream it is."""

@@ -9,7 +9,7 @@ from hightide_coordinator.core.member import Member, identity_of
 from hightide_coordinator.core.membership import add_member
 from hightide_coordinator.core.placement import place, set_owner, start_reading
 from hightide_coordinator.core.registration import Owner, Registration, StoredGroup
-from hightide_coordinator.core.shard_state import Role, ShardState
+from hightide_coordinator.core.shard_state import NEVER_RETURNED_MS, Role, ShardState
 from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
 from hightide_coordinator.core.subscriptions import target_of_owners
 from hightide_coordinator.core.withheld import withhold
@@ -124,6 +124,7 @@ def _forget(state: ShardState) -> None:
     state.topics = {}
     state.brokers = ()
     state.groups = {}
+    state.returned_ms = NEVER_RETURNED_MS
     state.connections = {}
     state.member_count = 0
     state.concerned = {}

@@ -53,6 +53,60 @@ def test_an_owner_that_does_not_come_back_within_its_session_timeout_is_dead() -
     assert again.partitions == {0, 1, 2, 3}
 
 
+def many_after_a_takeover() -> tuple[World, list[Consumer]]:
+    """Eight members of 3 s; the coordinator that takes over gets round to one of them every 600 ms."""
+    world = World(topic(partitions=8))
+    consumers = [world.join(f"c{number}", session_timeout_ms=3_000) for number in range(8)]
+    world.run(100)
+    return world.fail_over(), consumers
+
+
+def test_who_still_waits_in_the_queue_of_an_overloaded_coordinator_is_not_declared_dead() -> None:
+    after, consumers = many_after_a_takeover()
+    again = []
+    for consumer in consumers[:7]:
+        after.run(600)
+        again.append(back_at(after, consumer))
+    after.run(290)
+    again.append(back_at(after, consumers[7]))
+    after.run(1_000)
+    assert [each.orders for each in again] == [[]] * 8
+    assert after.group_state() is GroupState.STABLE
+    assert after.stores == []
+
+
+def test_the_wait_for_those_that_come_back_late_ends_half_a_session_timeout_later() -> None:
+    after, consumers = many_after_a_takeover()
+    again = []
+    for consumer in consumers[:7]:
+        after.run(600)
+        again.append(back_at(after, consumer))
+    after.run(400)
+    assert {name for each in again for name in each.partitions} == set(range(8))
+
+
+def test_the_wait_ends_a_second_after_the_last_one_came_back() -> None:
+    after, consumers = many_after_a_takeover()
+    after.run(2_500)
+    again = back_at(after, consumers[0])
+    after.run(900)
+    assert again.orders == []
+    after.run(300)
+    assert again.partitions == set(range(8))
+
+
+def test_a_member_whose_stream_breaks_after_the_takeover_has_no_more_time_than_ever() -> None:
+    after, consumers = many_after_a_takeover()
+    again = [back_at(after, each) for each in consumers[:7]]
+    after.run(2_800)
+    after.lose(again[6])
+    after.run(100)
+    again.append(back_at(after, consumers[7]))
+    after.run(950)
+    alive = [*again[:6], again[7]]
+    assert {name for each in alive for name in each.partitions} == set(range(8))
+
+
 def test_no_session_timeout_that_a_hand_wrote_keeps_a_group_waiting_for_ever() -> None:
     world, _, _ = pair()
     generation, _ = world.generations["g"]
