@@ -189,9 +189,10 @@ class GroupOrders(Groups):
             consumer.connection.is_silent = True
 
     def commit(self, consumer: SimConsumer, names: list[TopicPartition], back_by: int = 0) -> Request | None:
-        """It commits with CommitOffsets, perhaps after it has sought back."""
+        """It commits with CommitOffsets, perhaps after it has sought back; one such call after the other."""
         connection = consumer.connection
-        if connection is None or not names:
+        is_committing = any(request.consumer is consumer for request in self.requests.values())
+        if connection is None or not names or is_committing:
             return None
         commits = []
         for name in names:
