@@ -325,6 +325,11 @@ class ConsumerCore:
     def _leader_for(self, position: FetchPosition, now_ms: float) -> Leader | None:
         topic, number = position.partition.topic, position.partition.partition
         described = self.cluster.topics.get(topic)
+        if self.is_in_group and described is not None and not position.is_in(described):
+            # The coordinator knows of a newer partition, or topic, than the broker that was asked.
+            self._block(position, now_ms)
+            self.seeker.want_again([topic], now_ms=now_ms)
+            return None
         if described is not None and number >= len(described.partitions):
             position.error = UnknownPartitionError(
                 f"topic {topic} has the partitions 0 to {len(described.partitions) - 1}, not {number}"
@@ -532,9 +537,9 @@ class ConsumerCore:
         match error:
             case OffsetOutOfRangeError():
                 self._out_of_range(position, error)
-            case InconsistentTopicIdError():
+            case InconsistentTopicIdError() if not self.is_in_group:
                 position.error = error
-            case UnknownTopicError() | UnknownPartitionError():
+            case UnknownTopicError() | UnknownPartitionError() | InconsistentTopicIdError():
                 # The broker may not have heard of it yet; metadata will tell whether it is gone.
                 self._missing_since_ms.setdefault(position.partition.topic, now_ms)
                 self._block(position, now_ms)
@@ -583,7 +588,7 @@ class ConsumerCore:
         described = self.cluster.topics.get(topic)
         if described is None:
             return
-        if position.topic_id and described.topic_id != position.topic_id:
+        if position.topic_id and described.topic_id != position.topic_id and not self.is_in_group:
             position.error = UnknownTopicError(
                 f"topic {topic} was deleted and created again while it was read; assign it anew", topic=topic
             )

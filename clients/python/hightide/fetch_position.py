@@ -7,7 +7,7 @@ from hightide.batch.header import BatchHeader
 from hightide.epochs_read import EpochsRead
 from hightide.errors import HightideError
 from hightide.offset_at import OffsetAt
-from hightide.records import TopicPartition
+from hightide.records import TopicDescription, TopicPartition
 
 
 @dataclass(slots=True)
@@ -87,6 +87,11 @@ class FetchPosition:
     def is_held(self) -> bool:
         """Whether nothing is to be fetched or handed out: the user paused it, or its group takes it away."""
         return self.is_paused or self.is_stopping
+
+    def is_in(self, described: TopicDescription) -> bool:
+        """Whether this is the topic, and the partition one of those, that a broker has described."""
+        is_this_topic = not self.topic_id or described.topic_id == self.topic_id
+        return is_this_topic and self.partition.partition < len(described.partitions)
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Fetch and hand out from this offset on. `leader_epoch` is the one of the last record below it,

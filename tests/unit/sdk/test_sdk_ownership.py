@@ -5,8 +5,19 @@ from hightide.errors import AddressUnreachableError, InvalidArgumentError, NoCom
 from hightide.group_settings import GroupSettings, group_settings_of, topic_streams
 from hightide.ownership import Change
 from hightide.records import Record
+from hightide.v1.broker_service_pb2 import FetchPartitionResult, FetchResponse
+from hightide.v1.errors_pb2 import ErrorCode
 from unit.sdk.consumer_bench import batch
-from unit.sdk.group_bench import ANSWER_TIMEOUT_MS, GroupBench, changes, owned, parts, positions
+from unit.sdk.group_bench import (
+    ANSWER_TIMEOUT_MS,
+    GroupBench,
+    changes,
+    owned,
+    parts,
+    positions,
+    with_coordinator,
+)
+from unit.sdk.producer_bench import TOPIC_ID
 
 BROKEN = AddressUnreachableError("the connection broke", address="co1:1")
 
@@ -44,6 +55,36 @@ def test_a_partition_begins_where_the_group_has_come_to() -> None:
     (call,) = bench.fetches
     assert [(each.partition, each.fetch_offset) for each in call.entries] == [(*parts(0), 40)]
     assert answered(bench) == ["start_fetcher"]
+
+
+def test_a_partition_that_the_asked_broker_has_not_heard_of_yet_is_read_when_it_has() -> None:
+    bench = reading()
+    bench.answer_metadata(with_coordinator(partition_count=8))
+    bench.give(8)
+    bench.poll()
+    assert not any(parts(8)[0] == each.partition for call in bench.fetches for each in call.entries)
+    bench.answer_metadata(with_coordinator(partition_count=8))
+    bench.pass_ms(1_000)
+    bench.answer_metadata(with_coordinator(partition_count=9))
+    bench.pass_ms(1_000)
+    assert any(parts(8)[0] == each.partition for call in bench.fetches for each in call.entries)
+
+
+def test_a_namesake_that_a_broker_has_not_heard_of_yet_is_read_when_it_has() -> None:
+    bench = GroupBench().register()
+    bench.give(0)
+    (call,) = bench.fetches
+    bench.fetches = []
+    refused = FetchPartitionResult(
+        topic_id=TOPIC_ID, error_code=ErrorCode.ERROR_CODE_INCONSISTENT_TOPIC_ID, current_leader=-1
+    )
+    answer = FetchResponse(partitions=[refused]).SerializeToString()
+    bench.core.completed(call, call.decode(answer), bench.now_ms)
+    bench.pass_ms(1_000)
+    bench.answer_metadata()
+    bench.pass_ms(1_000)
+    bench.serve(p0=batch(0, 10))
+    assert len(bench.user_polls()) == 10
 
 
 def test_partitions_are_given_by_stream() -> None:
