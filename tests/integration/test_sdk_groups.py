@@ -149,9 +149,11 @@ def test_a_topic_that_grows_or_goes_is_followed_without_an_error(
         admin.add_partitions(topic, 8)
         admin.delete_topic(other)
         reading.until(lambda: consumer.assignment == parts(topic, *range(8)))
+        send(cluster, topic, range(80), partitions=8)
+        reading.until(lambda: reading.count() == 80)
         admin.create_topic(other, partitions=1)
     send(cluster, other, range(5), partitions=1)
-    reading.until(lambda: reading.count() == 5)
+    reading.until(lambda: reading.count() == 85)
 
 
 def test_a_slow_user_does_not_block_the_group_and_is_told_what_it_lost(
