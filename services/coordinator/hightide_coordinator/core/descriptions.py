@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.member import Member
@@ -16,6 +17,7 @@ from hightide_coordinator.core.shard_state import Role, ShardState
 from hightide_coordinator.core.topic_partition import TopicPartition
 
 __all__ = [
+    "OFFSETS_BYTES_MAX",
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
@@ -25,6 +27,11 @@ __all__ = [
     "list_groups",
     "not_active",
 ]
+
+OFFSETS_BYTES_MAX: Final = 8 << 20
+"""Of one answer to FetchOffsets: half of what a message may have."""
+_OFFSET_BYTES: Final = 40
+"""An offset in such an answer, without its topic's name and its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +145,22 @@ def describe_group(state: ShardState, name: str) -> GroupDescription | Refused:
 def committed_offsets(
     state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
 ) -> Mapping[TopicPartition, Committed] | Refused:
-    """The committed offsets of a group: those of the partitions named, or all; what has none is absent."""
+    """The committed offsets of a group: those of the partitions named, or all; what has none is absent.
+    Refused where they are more than one answer may hold."""
     group = _known(state, name)
     if isinstance(group, Refused):
         return group
-    if not partitions:
-        return dict(sorted(group.offsets.items()))
-    return {key: group.offsets[key] for key in partitions if key in group.offsets}
+    offsets = group.offsets
+    if partitions:
+        offsets = {key: offsets[key] for key in partitions if key in offsets}
+    size = sum(_OFFSET_BYTES + len(key.topic) + len(each.metadata.encode()) for key, each in offsets.items())
+    if size > OFFSETS_BYTES_MAX:
+        message = (
+            f"the {len(offsets)} committed offsets of group {name} and their metadata are more than "
+            f"{OFFSETS_BYTES_MAX} bytes; name fewer `partitions`"
+        )
+        return Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name, "partitions": str(len(offsets))})
+    return dict(sorted(offsets.items()))
 
 
 def _describe(group: Group, member: Member) -> MemberDescription:

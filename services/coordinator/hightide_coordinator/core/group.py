@@ -221,6 +221,8 @@ class Group:
     positions_due_ms: int = 0
     """When they have to be; 0: there are none."""
     commits: list[CommitWaiting] = field(default_factory=list)
+    offsets_waiting: int = 0
+    """How many offsets these hold, and those in the store that is under way."""
     deletes: list[DeleteWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
     """Connections that are closed when the positions are durable."""

@@ -25,6 +25,8 @@ def check(state: ShardState) -> None:
     for connection_id, member in state.connections.items():
         assert member.connection_id == connection_id
         assert state.groups[member.group].members[member.member_id] is member
+    if not any(group.offsets_waiting for group in state.groups.values()):
+        assert state.waiting_bytes == 0
     for group in state.groups.values():
         _check_members(state, group)
         _check_partitions(state, group)
@@ -98,6 +100,8 @@ def _check_steps(state: ShardState, group: Group) -> None:
 def _check_progress(state: ShardState, group: Group) -> None:
     """Something will come that makes the group go on: nothing waits for nothing."""
     store = group.store
+    waiting = [*group.commits, *(store.commits if store is not None else ())]
+    assert group.offsets_waiting == sum(len(request.commits) for request in waiting)
     if store is not None:
         assert state.stores[store.store_id] is group
         assert not group.is_reading

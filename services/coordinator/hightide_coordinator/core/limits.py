@@ -31,6 +31,14 @@ class GroupLimits:
     commits_per_request_max: int = 10_000
     commits_waiting_max: int = 10_000
     """How many CommitOffsets of one group may wait for ZooKeeper."""
+    offsets_waiting_max: int = 100_000
+    """How many offsets they may hold altogether."""
+    commit_bytes_waiting_max: int = 128 << 20
+    """What the commits of all groups of the shard that wait may take, in memory."""
+    deletes_waiting_max: int = 100
+    """How many DeleteGroups of one group may wait for ZooKeeper."""
+    resets_checked_max: int = 100
+    """For how many ResetOffsets the ends of partitions may be looked up at the same time."""
     streams_max: int = 64
     topics_per_consumer_max: int = 1_000
     pattern_characters_max: int = 1_000

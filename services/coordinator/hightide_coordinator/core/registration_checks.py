@@ -19,6 +19,8 @@ OFFSET_MAX: Final = (1 << 63) - 1
 EPOCH_MAX: Final = (1 << 31) - 1
 MEMBER_ID_CHARACTERS_MAX: Final = 249
 METADATA_CHARACTERS_MAX: Final = 4_096
+METADATA_BYTES_MAX: Final = 1 << 20
+"""Of all commits of one request: it is held in memory, written down and told again altogether."""
 OWNED_MAX: Final = 100_000
 
 
@@ -118,4 +120,11 @@ def check_commits(limits: GroupLimits, group: str, commits: tuple[Commit, ...]) 
         if len(commit.metadata) > METADATA_CHARACTERS_MAX:
             message = f"the metadata of {where} has more than {METADATA_CHARACTERS_MAX} characters"
             return Refused(Refusal.INVALID_REQUEST, message, metadata)
+    size = sum(len(commit.metadata.encode()) for commit in commits if commit.metadata)
+    if size > METADATA_BYTES_MAX:
+        message = (
+            f"{size} bytes of metadata are more than the {METADATA_BYTES_MAX} of one request for group "
+            f"{group!r}; commit fewer partitions at a time, or keep less with them"
+        )
+        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
     return None

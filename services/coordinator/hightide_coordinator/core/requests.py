@@ -17,6 +17,7 @@ from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import OffsetReset
 from hightide_coordinator.core.registration_checks import check_commits
 from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.waiting_commits import no_room, wait_for_store
 
 __all__ = ["on_commit_requested", "on_delete_requested", "on_ends_found", "on_reset_requested"]
 
@@ -30,6 +31,8 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     """It waits for the group's next store, with all others that come meanwhile."""
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     group = state.groups.get(event.group)
+    if refused is None:
+        refused = no_room(state, event.group, group, event.commits)
     if refused is None and group is None:
         if event.member_id:
             message = f"group {event.group} has no member {event.member_id[:250]!r}; register first"
@@ -40,17 +43,12 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
         assert refused is not None
         refuse(state, event.request_id, refused)
         return
-    if len(group.commits) >= state.limits.commits_waiting_max:
-        message = f"{len(group.commits)} commits of group {group.name} wait for ZooKeeper; try again later"
-        refuse(state, event.request_id, Refused(Refusal.OVERLOADED, message, {"group": group.name}))
-        return
     member = group.members.get(event.member_id)
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms
     if member is not None:
         note_seek(group, member, (commit.name for commit in event.commits if commit.is_reset))
-    group.commits.append(CommitWaiting(event.request_id, event.member_id, event.commits))
-    state.look_at(group)
+    wait_for_store(state, group, CommitWaiting(event.request_id, event.member_id, event.commits))
 
 
 def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None, Refused]:
@@ -66,6 +64,9 @@ def on_reset_requested(state: ShardState, event: ResetRequested) -> None:
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     if refused is None:
         refused = _not_empty(state, event.group, "reset its offsets")
+    if refused is None and len(state.resets) >= state.limits.resets_checked_max:
+        message = f"the offsets of {len(state.resets)} resets are being checked; try again in a moment"
+        refused = Refused(Refusal.OVERLOADED, message, {"group": event.group})
     if refused is not None:
         refuse(state, event.request_id, refused)
         return
@@ -98,6 +99,8 @@ def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
     reset = state.resets.pop(event.look_up_id)
     refused = _not_empty(state, reset.group, "reset its offsets")
     group = state.groups.get(reset.group)
+    if refused is None and not reset.validate_only:
+        refused = no_room(state, reset.group, group, reset.commits)
     if refused is None and group is None:
         # A check leaves no group behind that was not there.
         group, refused = (Group(reset.group), None) if reset.validate_only else _new_group(state, reset.group)
@@ -107,8 +110,7 @@ def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
         return
     waiting = CommitWaiting(reset.request_id, "", reset.commits, is_reset=True, ends=event.found)
     if not reset.validate_only:
-        state.look_at(group)
-        group.commits.append(waiting)
+        wait_for_store(state, group, waiting)
         return
     outcomes = []
     for commit in reset.commits:
@@ -129,6 +131,10 @@ def on_delete_requested(state: ShardState, event: DeleteGroupRequested) -> None:
     if refused is not None or group is None:
         assert refused is not None
         refuse(state, event.request_id, refused)
+        return
+    if len(group.deletes) >= state.limits.deletes_waiting_max:
+        message = f"{len(group.deletes)} deletions of group {group.name} wait for ZooKeeper already"
+        refuse(state, event.request_id, Refused(Refusal.OVERLOADED, message, {"group": group.name}))
         return
     group.deletes.append(DeleteWaiting(event.request_id))
     state.look_at(group)

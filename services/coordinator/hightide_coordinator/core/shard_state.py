@@ -62,6 +62,8 @@ class ShardState:
     stores: dict[int, Group] = field(default_factory=dict)
     last_look_up_id: int = 0
     look_ups: dict[int, Group] = field(default_factory=dict)
+    waiting_bytes: int = 0
+    """What the commits that wait for ZooKeeper take, of all groups."""
     resets: dict[int, ResetChecking] = field(default_factory=dict)
     """Look-up id → the ResetOffsets whose offsets are being held against the ends of their partitions."""
     pings: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)

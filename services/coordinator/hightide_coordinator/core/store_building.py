@@ -19,6 +19,7 @@ from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, Owner
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.waiting_commits import note_answered
 
 __all__ = ["answer_commits", "forget_group", "store_what_is_due"]
 
@@ -47,7 +48,7 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
         _give(state, group, store)
     _commit(state, group, store)
     if not store.owners and not store.offsets:
-        _answer_at_once(state, store)
+        _answer_at_once(state, group, store)
         return
     group.store = store
     _place_given(state, group, store)
@@ -178,15 +179,16 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
         store.commits.append(request)
 
 
-def _answer_at_once(state: ShardState, store: StoreInFlight) -> None:
+def _answer_at_once(state: ShardState, group: Group, store: StoreInFlight) -> None:
     """Nothing of it has to be written."""
-    answer_commits(state, store.commits)
+    answer_commits(state, group, store.commits)
     for connection_id in store.farewells:
         state.do(CloseConnection(connection_id))
 
 
-def answer_commits(state: ShardState, commits: list[CommitWaiting]) -> None:
+def answer_commits(state: ShardState, group: Group, commits: list[CommitWaiting]) -> None:
     """All of it is durable that was not refused."""
+    note_answered(state, group, commits)
     for request in commits:
         if request.is_reset:
             state.do(AnswerReset(request.request_id, request.outcomes))

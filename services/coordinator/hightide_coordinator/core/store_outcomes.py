@@ -55,7 +55,7 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
             place(group, name)
     if lost:
         _take_back(store, lost)
-    answer_commits(state, store.commits)
+    answer_commits(state, group, store.commits)
     for connection_id in store.farewells:
         state.do(CloseConnection(connection_id))
 
@@ -80,7 +80,10 @@ def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
         set_owner(group, name, None)
     group.offsets.clear()
     group.is_stored = False
-    for request in store.deletes:
+    deletes = store.deletes
+    if not group.members and not group.commits:
+        deletes, group.deletes = deletes + group.deletes, []  # What came meanwhile is done too.
+    for request in deletes:
         state.do(AnswerDelete(request.request_id))
     if group.members or group.commits:
         place_all(group, group.target)

@@ -135,6 +135,7 @@ def _forget(state: ShardState) -> None:
     state.due_groups = {}
     state.stores = {}
     state.look_ups = {}
+    state.waiting_bytes = 0
     state.resets = {}
     state.pings = {}
     state.dead = {}

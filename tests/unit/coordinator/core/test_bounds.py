@@ -1,0 +1,91 @@
+"""Nothing that the outside can make grow grows without a bound (C10)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.descriptions import Refused, committed_offsets
+from hightide_coordinator.core.limits import GroupLimits
+from hightide_coordinator.core.refusals import Refusal
+from hightide_coordinator.core.registration import Committed, StoredGroup
+from unit.coordinator.core.group_world import World, topic, tp
+
+
+def refusals(world: World) -> list[Refusal]:
+    return [each.refusal for each in world.all(ef.RefuseRequest)]
+
+
+def test_offsets_do_not_pile_up_in_few_requests_while_zookeeper_is_away() -> None:
+    world = World(topic(partitions=3), limits=GroupLimits(offsets_waiting_max=5))
+    world.stores_answer = False
+    commits = tuple(ev.Commit(tp(number), 0, 5) for number in range(3))
+    world.feed(ev.CommitRequested(91, "g", "", commits))
+    world.feed(ev.CommitRequested(92, "g", "", commits))
+    assert refusals(world) == [Refusal.OVERLOADED]
+    world.stores_answer = True
+    world.store()
+    world.feed(ev.CommitRequested(93, "g", "", commits))
+    assert {each.request_id for each in world.all(ef.AnswerCommit)} == {91, 93}
+
+
+def test_commits_of_all_groups_together_take_bounded_memory_while_zookeeper_is_away() -> None:
+    world = World(topic(partitions=1), limits=GroupLimits(commit_bytes_waiting_max=6_000))
+    world.stores_answer = False
+    for number in range(3):
+        commits = (ev.Commit(tp(0), 0, 5, metadata="x" * 2_000),)
+        world.feed(ev.CommitRequested(90 + number, f"g{number}", "", commits))
+    assert refusals(world) == [Refusal.OVERLOADED]
+    assert set(world.state.groups) == {"g0", "g1"}
+
+
+def test_deletions_do_not_pile_up_while_zookeeper_is_away() -> None:
+    world = World(topic(partitions=1), limits=GroupLimits(deletes_waiting_max=2))
+    world.commit(ev.Commit(tp(0), 0, 5))
+    world.stores_answer = False
+    for number in range(4):
+        world.feed(ev.DeleteGroupRequested(90 + number, "g"))
+    assert refusals(world) == [Refusal.OVERLOADED]
+    world.stores_answer = True
+    world.store()
+    world.run(1_000)
+    answered = {each.request_id for each in world.all(ef.AnswerDelete)}
+    refused = {each.request_id for each in world.all(ef.RefuseRequest)}
+    assert answered | refused == {90, 91, 92, 93}
+
+
+def test_resets_that_are_checked_at_the_same_time_are_few() -> None:
+    world = World(topic(partitions=1), limits=GroupLimits(resets_checked_max=1))
+    world.look_ups_answer = False
+    for number in range(2):
+        world.feed(ev.ResetRequested(90 + number, "g", (ev.Commit(tp(0), 0, 5),), False))
+    assert refusals(world) == [Refusal.OVERLOADED]
+
+
+def test_a_request_holds_bounded_metadata_however_many_offsets_it_has() -> None:
+    world = World(topic(partitions=300))
+    commits = tuple(ev.Commit(tp(number), 0, 5, metadata="x" * 4_096) for number in range(257))
+    world.feed(ev.CommitRequested(91, "g", "", commits))
+    assert refusals(world) == [Refusal.LIMIT_EXCEEDED]
+    world.feed(ev.CommitRequested(92, "g", "", commits[:256]))
+    assert world.the(ef.AnswerCommit).request_id == 92
+
+
+def test_more_offsets_than_an_answer_may_hold_are_asked_for_in_parts() -> None:
+    kept = {tp(number): Committed(5, -1, b"i" * 16, "x" * 4_096) for number in range(3_000)}
+    world = World(topic(partitions=3_000), groups={"g": StoredGroup(1, 10_000, {}, kept)})
+    refused = committed_offsets(world.state, "g")
+    assert isinstance(refused, Refused)
+    assert refused.refusal is Refusal.LIMIT_EXCEEDED
+    assert "`partitions`" in refused.message
+    assert committed_offsets(world.state, "g", list(kept)[:1_000]) == dict(list(kept.items())[:1_000])
+
+
+def test_a_deletion_that_comes_while_the_group_is_deleted_is_answered_too() -> None:
+    world = World(topic(partitions=1))
+    world.commit(ev.Commit(tp(0), 0, 5))
+    world.stores_answer = False
+    for number in range(2):
+        world.feed(ev.DeleteGroupRequested(90 + number, "g"))
+    world.stores_answer = True
+    world.store()
+    assert {each.request_id for each in world.all(ef.AnswerDelete)} == {90, 91}
