@@ -296,6 +296,9 @@ class GroupDrill:
     def judge(self) -> None:
         """Everything that the group promises."""
         self.take_reports()
+        ends = {0, -signal.SIGKILL, -signal.SIGTERM}  # It left, was killed, or was told to end as it began.
+        crashed = [each.name for each in self.readers if each.process.returncode not in ends]
+        assert crashed == [], "\n".join(self.tell())
         assert self.history.offsets, "nobody watched the committed offsets"
         anomalies = find_group_anomalies(self.history)
         assert anomalies == [], "\n".join([f"{len(anomalies)} anomalies", *map(str, anomalies[:20])])
