@@ -101,7 +101,7 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     group.is_reading = True
     group.store_failures += 1
     group.store_not_before_ms = state.now_ms + backoff_ms(state, group.store_failures)
-    for name, told in {**store.positions, **_committed_by_members(store)}.items():
+    for name, told in {**store.positions, **_committed_by_members(group, store)}.items():
         later = group.positions.get(name)
         if name not in group.voided and (later is None or later.offset < told.offset):
             group.positions[name] = told
@@ -120,7 +120,7 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     state.look_at(group)
 
 
-def _committed_by_members(store: StoreInFlight) -> dict[TopicPartition, Committed]:
+def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicPartition, Committed]:
     """What members committed is a position too: who says goodbye meanwhile told none that was not further,
     and its commit finds no member any more when it is looked at again."""
     accepted = {
@@ -130,9 +130,12 @@ def _committed_by_members(store: StoreInFlight) -> dict[TopicPartition, Committe
         for commit, outcome in zip(request.commits, request.outcomes, strict=True)
         if outcome.refusal is None
     }
-    sought = {commit.name for request in store.commits for commit in request.commits if commit.is_reset}
-    offsets = {name: store.offsets.get(name) for name in accepted - sought}
-    return {name: committed for name, committed in offsets.items() if committed is not None}
+    forward: dict[TopicPartition, Committed] = {}
+    for name in accepted:
+        committed, durable = store.offsets.get(name), group.offsets.get(name)
+        if committed is not None and (durable is None or durable.offset < committed.offset):
+            forward[name] = committed
+    return forward
 
 
 def on_group_read(state: ShardState, event: GroupRead) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import next_deadline_ms
@@ -177,13 +178,14 @@ def test_what_a_member_stopped_too_late_is_started_again_where_it_stays_its_own(
     assert first.partitions == {0, 1, 2, 3}
 
 
-def test_a_goodbye_that_says_what_was_just_committed_is_not_lost_with_that_commit() -> None:
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_goodbye_that_says_what_was_just_committed_is_not_lost_with_that_commit(is_reset: bool) -> None:
     """The commit's write fails, and when it is looked at again, its consumer is no member any more."""
     world = World()
     consumer = world.join("a")
     world.run(200)
     world.stores_answer = False
-    commit = ev.Commit(tp(0), consumer.reading[tp(0)].generation, 6)
+    commit = ev.Commit(tp(0), consumer.reading[tp(0)].generation, 6, is_reset=is_reset)
     world.feed(ev.CommitRequested(99, "g", consumer.member_id, (commit,)))
     consumer.positions[tp(0)] = 6
     consumer.leave()
