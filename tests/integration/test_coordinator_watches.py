@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 from hightide_coordinator.election import Takeover
 from hightide_coordinator.shards import fix_shard_count
@@ -265,11 +266,31 @@ def test_partitions_of_a_topic_that_is_read_are_told_when_they_are_added(zookeep
     async def test(hand: ZooKeeperSession, active: Process) -> None:
         await put_topic(hand, "flights", 2)
         await active.topic("flights", flights(2))
-        active.watches.watch_topics(0, frozenset({"flights", "to come", "to-come"}))
+        active.watches.watch_topics(0, WatchTopics(frozenset({"flights", "to come", "to-come"})))
         for partitions in (3, 4):
             grown = TopicZnode(FLIGHTS_ID, ((1,),) * partitions, {1: 5})
             await hand.set(PATH, grown.encode(), partitions - 3)
             await active.topic("flights", Topic("flights", FLIGHTS_ID, partitions, {1: 5}))
+
+    with_active(zookeeper_hosts, test)
+
+
+def test_a_topic_that_nobody_reads_any_more_is_followed_no_more(zookeeper_hosts: str) -> None:
+    async def test(hand: ZooKeeperSession, active: Process) -> None:
+        await put_topic(hand, "flights", 2)
+        other = bytes(15) + b"\2"
+        await hand.create(TopicZnode.path("later"), TopicZnode(other, ((1,),)).encode())
+        active.watches.watch_topics(0, WatchTopics(frozenset({"flights", "later"})))
+        await active.topic("flights", flights(2))
+        await active.topic("later", Topic("later", other, 1))
+        active.watches.watch_topics(0, WatchTopics(frozenset(), frozenset({"flights"})))
+        await hand.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),) * 3).encode(), 0)
+        await hand.set(TopicZnode.path("later"), TopicZnode(other, ((1,),) * 2).encode(), 0)
+        grown = Topic("later", other, 2)
+        while "later" not in (event := await active.topics.get()).topics or event.topics["later"] != grown:
+            assert event.topics.get("flights") in (None, flights(2)), "a change of it is told no more"
+        active.watches.watch_topics(0, WatchTopics(frozenset({"flights"})))
+        await active.topic("flights", Topic("flights", FLIGHTS_ID, 3))
 
     with_active(zookeeper_hosts, test)
 
@@ -294,7 +315,7 @@ def test_a_topic_that_a_hand_garbles_is_not_told_as_gone_and_is_told_when_correc
 ) -> None:
     async def test(hand: ZooKeeperSession, active: Process) -> None:
         await put_topic(hand, "flights", 2)
-        active.watches.watch_topics(0, frozenset({"flights"}))
+        active.watches.watch_topics(0, WatchTopics(frozenset({"flights"})))
         await active.topic("flights", flights(2))
         await hand.set(PATH, b"nonsense", 0)
         await hand.create("/brokers/topics/no topic", b"")

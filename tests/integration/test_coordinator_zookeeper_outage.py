@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.registration import StoredGroup
 from hightide_coordinator.core.topic_partition import Topic
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
@@ -26,7 +27,7 @@ def test_a_coordinator_outlives_a_restart_of_zookeeper_within_its_session(server
         async with process(server.address) as active, connected(server.address) as hand:
             await active.is_elected()
             await put_topic(hand, "flights")
-            active.watches.watch_topics(0, frozenset({"flights"}))
+            active.watches.watch_topics(0, WatchTopics(frozenset({"flights"})))
             await active.topic("flights", Topic("flights", FLIGHTS_ID, 1))
             store = active.watches.stores[0]
             first = store_of(store, offsets={FLIGHTS: committed(5)})

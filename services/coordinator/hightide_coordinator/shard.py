@@ -50,7 +50,7 @@ A = TypeVar("A", bound=Answer)
 class ShardDuties:
     """What a shard needs of, and tells to, the process around it. All are called on the loop."""
 
-    watch_topics: Callable[[int, frozenset[str]], None]
+    watch_topics: Callable[[int, ef.WatchTopics], None]
     resigned: Callable[[int], None]
     """The core has resigned by itself, since a write was fenced."""
     failed: Callable[[], None]
@@ -259,7 +259,7 @@ class Shard:
             case ef.LookUpOffsets():
                 self._feed_back(self._start_offsets.look_up(effect))
             case ef.WatchTopics():
-                self._duties.watch_topics(self.shard, effect.topics)
+                self._duties.watch_topics(self.shard, effect)
             case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete():
                 self.requests.answer(effect)
             case ef.RefuseRequest():

@@ -52,8 +52,10 @@ class TopicWatches:
         """Whose znodes were not to be understood, or had no id: no watch tells when they are corrected."""
         self._changes = -1
         """How often topics were created or deleted, as of the last read; -1: not known."""
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: set[str] = set()
         """The topics that groups read."""
+        self._unwatched: set[str] = set()
+        """Those of them that are to get a watch."""
         self._watched: dict[str, str] = {}
         """Path → topic, of the topic znodes that have a watch."""
         self._changed: set[str] = set()
@@ -94,19 +96,32 @@ class TopicWatches:
         self._is_active = False
         self._terms += 1
         self._seen.clear()
-        self._wanted = self._unreadable = frozenset()
+        self._unreadable = frozenset()
+        self._wanted.clear()
+        self._unwatched.clear()
         self._watched.clear()
         self._changed.clear()
 
-    def watch(self, topics: frozenset[str]) -> None:
-        """Follow the partitions of these topics, and of no others."""
-        if topics != self._wanted:
-            self._wanted = topics
+    def watch(self, topics: Iterable[str]) -> None:
+        """Follow the partitions of these topics too."""
+        new = set(topics) - self._wanted
+        if new:
+            self._wanted |= new
+            self._unwatched |= new
             self._znodes.mark()
+
+    def unwatch(self, topics: Iterable[str]) -> None:
+        """Follow the partitions of these no more. A watch that ZooKeeper has goes when it fires."""
+        for topic in topics:
+            self._wanted.discard(topic)
+            self._unwatched.discard(topic)
+            if is_legal_topic_name(topic):
+                self._watched.pop(TopicZnode.path(topic), None)
 
     def reconnected(self) -> None:
         """The connection is back: watches were lost with it."""
         self._changed |= set(self._watched.values())
+        self._unwatched |= set(self._watched.values())
         self._watched.clear()
         self._mark_all()
 
@@ -118,6 +133,7 @@ class TopicWatches:
             self._brokers.mark()
         elif (topic := self._watched.pop(path, None)) is not None:
             self._changed.add(topic)
+            self._unwatched.add(topic)
             self._znodes.mark()
 
     def _mark_all(self) -> None:
@@ -157,20 +173,21 @@ class TopicWatches:
         if not self._is_active:
             return
         term = self._terms
-        wanted = {TopicZnode.path(name): name for name in self._wanted if is_legal_topic_name(name)}
-        self._watched = {path: name for path, name in self._watched.items() if path in wanted}
-        new = [path for path in wanted if path not in self._watched]
-        self._watched |= {path: wanted[path] for path in new}
+        new = {TopicZnode.path(name): name for name in self._unwatched if is_legal_topic_name(name)}
+        self._unwatched = set()
+        self._watched |= new
         changed, self._changed = self._changed, set()
         # What changed before its watch was set is told by no watch, so each new one counts as changed.
-        changed |= {wanted[path] for path in new}
+        changed |= set(new.values())
         try:
             # A watch on what exists; where it does not, it fires when it is created.
             await asyncio.gather(*(self._session.exists(path, watch=True) for path in new))
             read = await self._cluster.topics(changed)
         except ZooKeeperError:
-            for path in new:
+            for path, name in new.items():
                 self._watched.pop(path, None)
+                if name in self._wanted:
+                    self._unwatched.add(name)
             self._changed |= changed
             raise
         if changed and term == self._terms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hightide_runtime.clock import Clock
 from hightide_runtime.zookeeper import (
@@ -19,6 +19,7 @@ from hightide_runtime.zookeeper import (
 
 from hightide_coordinator.cluster_reader import ClusterReader
 from hightide_coordinator.complaints import Complaints
+from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
 from hightide_coordinator.election import Candidacy, CandidacyDuties, Takeover
 from hightide_coordinator.peers import Peers
@@ -67,7 +68,8 @@ class CoordinatorWatches:
         )
         """By shard."""
         self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}
-        self._wanted: dict[int, frozenset[str]] = {}
+        self._wanted: dict[int, set[str]] = {}
+        """By shard, the topics that its groups read."""
         self._topics = TopicWatches(
             session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
         )
@@ -100,10 +102,17 @@ class CoordinatorWatches:
         """How many shards this process coordinates."""
         return sum(each.is_active for each in self.candidacies)
 
-    def watch_topics(self, shard: int, topics: frozenset[str]) -> None:
+    def watch_topics(self, shard: int, effect: WatchTopics) -> None:
         """The effect WatchTopics of the core of this shard."""
-        self._wanted[shard] = topics
-        self._topics.watch(frozenset().union(*self._wanted.values()))
+        wanted = self._wanted.setdefault(shard, set())
+        wanted |= effect.more
+        wanted -= effect.fewer
+        self._topics.watch(effect.more)
+        self._unwatch(effect.fewer)
+
+    def _unwatch(self, topics: Iterable[str]) -> None:
+        """Follow these no more, but for those that another shard wants."""
+        self._topics.unwatch(set(topics).difference(*self._wanted.values()))
 
     def overtaken(self, shard: int, other: Endpoint) -> None:
         """Another process coordinates this shard, by the word of brokers."""
@@ -114,11 +123,12 @@ class CoordinatorWatches:
         self.candidacies[shard].resigned()
 
     def _elected(self, shard: int, elected: Elected, takeover: Takeover) -> None:
+        self._unwatch(self._wanted.pop(shard, ()))
         self._on_elected(shard, elected, takeover)
         self._topics.activate(elected.topics)
 
     def _deposed(self, shard: int) -> None:
-        self._wanted.pop(shard, None)
+        self._unwatch(self._wanted.pop(shard, ()))
         if not self.held():
             self._topics.deactivate()
         self._on_deposed(shard)

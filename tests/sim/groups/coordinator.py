@@ -185,7 +185,7 @@ class SimCoordinator:
                 asking = self.state.look_ups.get(effect.look_up_id)
                 self.look_ups.append(LookUp(effect, "" if asking is None else asking.name))
             case ef.WatchTopics():
-                self._watch(effect.topics)
+                self._watch(effect)
             case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete() | ef.RefuseRequest():
                 self.world.answer(self, effect)
             case ef.Resign():
@@ -209,9 +209,9 @@ class SimCoordinator:
         size = self.world.rng.choice((1, 2, 1000))
         self.to_zookeeper.append(Store(effect, multis_of(self.coordinator_id, effect, size)))
 
-    def _watch(self, topics: frozenset[str]) -> None:
-        fresh = tuple(sorted(topics - self.watched))
-        self.watched = topics
+    def _watch(self, effect: ef.WatchTopics) -> None:
+        fresh = tuple(sorted(effect.more - self.watched))
+        self.watched = (self.watched | effect.more) - effect.fewer
         if fresh:
             self.from_zookeeper.append(TopicsFired(fresh))
 

@@ -13,7 +13,6 @@ from hightide_coordinator.core.group_changes import note_change
 from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.membership import add_member, break_stream, remove_member
 from hightide_coordinator.core.orders import drop_order
-from hightide_coordinator.core.patterns import InvalidPattern
 from hightide_coordinator.core.placement import place_all, start_reading, stop_reading
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Owned, Registration
@@ -94,10 +93,9 @@ def _join(
     state: ShardState, group: Group, event: ConsumerRegistered, predecessor: Member | None
 ) -> Refused | None:
     registration = event.registration
-    try:
-        subscribe(state, group, registration)
-    except InvalidPattern as error:
-        return Refused(Refusal.INVALID_PATTERN, str(error), {"group": group.name})
+    refused = subscribe(state, group, registration)
+    if refused is not None:
+        return refused
     state.groups[group.name] = group
     consumer_id = registration.consumer_id
     if not consumer_id:
@@ -162,10 +160,9 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
             f"says {registration.instance_id!r}; register without the member id"
         )
         return Refused(Refusal.INVALID_REQUEST, message, {"group": group.name})
-    try:
-        subscribe(state, group, registration)
-    except InvalidPattern as error:
-        return Refused(Refusal.INVALID_PATTERN, str(error), {"group": group.name})
+    refused = subscribe(state, group, registration)
+    if refused is not None:
+        return refused
     if before is not None:
         unsubscribe(state, group, before)
     if group.missing.pop(member.member_id, None) is not None:

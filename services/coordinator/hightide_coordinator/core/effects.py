@@ -154,9 +154,11 @@ class LookUpOffsets:
 
 @dataclass(frozen=True, slots=True)
 class WatchTopics:
-    """The topics that groups read: those whose partitions are to be watched (§6)."""
+    """Topics that concern some group from now on, so that their partitions are to be watched (§6), and those
+    that concern none any more. A new coordinator begins with none."""
 
-    topics: frozenset[str]
+    more: frozenset[str]
+    fewer: frozenset[str] = frozenset()
 
 
 # ---- to callers

@@ -12,7 +12,6 @@ from hightide_coordinator.core.assignors import StreamId
 from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.member import Bucket, Member
-from hightide_coordinator.core.patterns import TopicPattern
 from hightide_coordinator.core.registration import Committed, OffsetReset, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.core.wheel import NeverDue
@@ -138,9 +137,8 @@ class StartFound:
 
 @dataclass(slots=True)
 class PatternInterest:
-    """A pattern that members subscribed to, and what matches it now."""
+    """A pattern that members subscribed to, and what matches it now: the shard's own set, not a copy."""
 
-    pattern: TopicPattern
     topics: set[str]
     member_count: int = 0
 
@@ -178,6 +176,11 @@ class Group:
     assignors: dict[str, int] = field(default_factory=dict)
     assignor: str = ""
     """What the last rebalance went by."""
+
+    concerns: set[str] = field(default_factory=set)
+    """Topics whose changes concern it: `ShardState.concerned` by group."""
+    doubtful: set[str] = field(default_factory=set)
+    """Those of which something went away: perhaps it was the last (`concerns`)."""
 
     # ---- wished for
     target: dict[TopicPartition, StreamId] = field(default_factory=dict)

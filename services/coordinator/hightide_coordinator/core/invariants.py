@@ -25,6 +25,7 @@ def check(state: ShardState) -> None:
     for connection_id, member in state.connections.items():
         assert member.connection_id == connection_id
         assert state.groups[member.group].members[member.member_id] is member
+    _check_concerns(state)
     if not any(group.offsets_waiting for group in state.groups.values()):
         assert state.waiting_bytes == 0
     for group in state.groups.values():
@@ -32,6 +33,23 @@ def check(state: ShardState) -> None:
         _check_partitions(state, group)
         _check_steps(state, group)
         _check_progress(state, group)
+
+
+def _check_concerns(state: ShardState) -> None:
+    assert not state.watch_changes, "the shell is told in the same event"
+    by_topic: dict[str, set[str]] = {}
+    for group in state.groups.values():
+        for topic in group.concerns:
+            by_topic.setdefault(topic, set()).add(group.name)
+        read = {*group.named_topics}.union(*(interest.topics for interest in group.patterns.values()))
+        assert read <= group.concerns, f"nobody would look at {group.name}"
+        for text, interest in group.patterns.items():
+            assert interest.topics is state.patterns[text].topics
+            assert group.name in state.patterns[text].groups
+    assert by_topic == state.concerned
+    for matches in state.patterns.values():
+        assert matches.groups, f"nobody subscribes to {matches.pattern.text}"
+        assert matches.topics <= state.topics.keys()
 
 
 def _check_members(state: ShardState, group: Group) -> None:

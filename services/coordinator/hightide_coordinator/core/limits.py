@@ -42,3 +42,7 @@ class GroupLimits:
     streams_max: int = 64
     topics_per_consumer_max: int = 1_000
     pattern_characters_max: int = 1_000
+    patterns_per_group_max: int = 100
+    """How many different ones the members of a group may subscribe to."""
+    patterns_max: int = 2_000
+    """How many different ones all groups of the shard may."""

@@ -63,8 +63,7 @@ def step(state: ShardState, event: ev.Event, now_ms: int) -> tuple[Effect, ...]:
         while state.due_groups:
             _, group = state.due_groups.popitem()
             advance(state, group)
-        if state.is_watch_due:
-            watch_topics(state)
+        watch_topics(state)
     else:
         _refuse(state, event)
     if not state.effects:

@@ -7,6 +7,7 @@ it, since every step begins from what is true then.
 
 from __future__ import annotations
 
+from hightide_coordinator.core.concerns import drop_concerns
 from hightide_coordinator.core.effects import Report
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.orders import send_orders
@@ -40,6 +41,8 @@ def advance(state: ShardState, group: Group) -> None:
     send_orders(state, group)
     if group.state is GroupState.REBALANCING:
         _finish(state, group)
+    if group.doubtful and not group.steps and not group.is_changed:
+        drop_concerns(state, group)
     if not group.members and group.is_nothing:
         forget_group(state, group)
     else:
@@ -82,6 +85,8 @@ def _begin(state: ShardState, group: Group) -> None:
             place(group, name)
     for name in group.target:
         place(group, name)
+    if group.doubtful:
+        drop_concerns(state, group)
     if group.steps:
         _open_attempt(state, group)
     elif not group.open_orders and (group.store is None or not group.store.owners):

@@ -13,10 +13,11 @@ from hightide_coordinator.core.group import Group, ResetChecking
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.patterns import TopicPattern
 from hightide_coordinator.core.topic_partition import Topic
 from hightide_coordinator.core.wheel import Wheel
 
-__all__ = ["NEVER_RETURNED_MS", "Role", "ShardState"]
+__all__ = ["NEVER_RETURNED_MS", "PatternMatches", "Role", "ShardState"]
 
 NEVER_RETURNED_MS: Final = -(1 << 60)
 
@@ -26,6 +27,15 @@ class Role(Enum):
 
     STANDBY = auto()
     ACTIVE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class PatternMatches:
+    """A pattern that members of some groups subscribed to, and what matches it now."""
+
+    pattern: TopicPattern
+    topics: set[str]
+    groups: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -51,9 +61,10 @@ class ShardState:
     """Topic → groups that read it, or hold offsets or owners of it. What a change of it may concern."""
     withheld: dict[str, set[str]] = field(default_factory=dict)
     """Topic that could not be understood → groups that hold something of it and were read without that."""
-    pattern_groups: set[str] = field(default_factory=set)
-    is_watch_due: bool = False
-    """Whether the topics to be watched are others than WatchTopics said last."""
+    patterns: dict[str, PatternMatches] = field(default_factory=dict)
+    """What members subscribed to, by its text: each is held against a topic once, for all groups."""
+    watch_changes: set[str] = field(default_factory=set)
+    """Topics that began, or ceased, to concern any group since the last WatchTopics."""
 
     wheel: Wheel[Member | Group] = field(default_factory=Wheel)
     due_groups: dict[str, Group] = field(default_factory=dict)
@@ -83,9 +94,24 @@ class ShardState:
 
     def concern(self, group: Group, topic: str) -> None:
         """Changes of the topic concern the group from now on."""
+        if topic in group.concerns:
+            return
+        group.concerns.add(topic)
         names = self.concerned.get(topic)
         if names is None:
             self.concerned[topic] = {group.name}
-            self.is_watch_due = True
+            self.watch_changes.add(topic)
         else:
             names.add(group.name)
+
+    def concern_no_more(self, group: Group, topic: str) -> None:
+        """Changes of the topic do not concern the group any more."""
+        group.concerns.discard(topic)
+        for by_topic in (self.concerned, self.withheld):
+            names = by_topic.get(topic)
+            if names is not None:
+                names.discard(group.name)
+                if not names:
+                    del by_topic[topic]
+        if topic not in self.concerned:
+            self.watch_changes.add(topic)

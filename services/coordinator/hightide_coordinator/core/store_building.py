@@ -224,10 +224,5 @@ def forget_group(state: ShardState, group: Group) -> None:
     assert not group.members, group.name
     assert group.store is None, group.name
     state.groups.pop(group.name, None)
-    state.pattern_groups.discard(group.name)
-    for topic in [topic for topic, names in state.concerned.items() if group.name in names]:
-        state.withheld.get(topic, set()).discard(group.name)
-        state.concerned[topic].discard(group.name)
-        if not state.concerned[topic]:
-            del state.concerned[topic]
-            state.is_watch_due = True
+    for topic in tuple(group.concerns):
+        state.concern_no_more(group, topic)

@@ -42,12 +42,15 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
             continue
         if committed is None:
             group.offsets.pop(name, None)
+            group.doubtful.add(name.topic)
         else:
             group.offsets[name] = committed
             state.concern(group, name.topic)
     for name, owner in store.owners.items():
         if name not in group.voided:
             set_owner(group, name, owner)
+        if owner is None:
+            group.doubtful.add(name.topic)
         group.renewed.discard(name)
         place(group, name)
     for name in store.offsets:
@@ -162,6 +165,7 @@ def on_group_read(state: ShardState, event: GroupRead) -> None:
     for name in offsets:
         state.concern(group, name.topic)
     group.voided = dict.fromkeys((*void_offsets, *void_owners))
+    group.doubtful |= group.concerns
     differing = [name for name in {**group.owners, **owners} if group.owners.get(name) != owners.get(name)]
     for name in differing:
         set_owner(group, name, owners.get(name))

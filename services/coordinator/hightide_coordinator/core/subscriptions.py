@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hightide_coordinator.core.assignors import ASSIGNORS, StreamId, Subscriber, chosen_assignor
+from hightide_coordinator.core.descriptions import Refused
 from hightide_coordinator.core.group import Group, PatternInterest
 from hightide_coordinator.core.member import Member, identity_of
-from hightide_coordinator.core.patterns import compile_pattern
+from hightide_coordinator.core.patterns import InvalidPattern, compile_pattern
+from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Registration
-from hightide_coordinator.core.shard_state import ShardState
+from hightide_coordinator.core.shard_state import PatternMatches, ShardState
 from hightide_coordinator.core.topic_partition import TopicPartition
 
 __all__ = ["compute_target", "is_same_subscription", "subscribe", "target_of_owners", "unsubscribe"]
@@ -25,15 +27,16 @@ def is_same_subscription(left: Registration, right: Registration) -> bool:
     )
 
 
-def subscribe(state: ShardState, group: Group, registration: Registration) -> None:
-    """A member wants this. Raises patterns.InvalidPattern; then nothing has changed."""
+def subscribe(state: ShardState, group: Group, registration: Registration) -> Refused | None:
+    """A member wants this. Where it is refused, nothing has changed."""
     if registration.pattern:
         interest = group.patterns.get(registration.pattern)
         if interest is None:
-            pattern = compile_pattern(registration.pattern, state.limits.pattern_characters_max)
-            interest = PatternInterest(pattern, set(pattern.matching(state.topics)))
-            group.patterns[registration.pattern] = interest
-            state.pattern_groups.add(group.name)
+            matches = _matches_of(state, group, registration.pattern)
+            if isinstance(matches, Refused):
+                return matches
+            matches.groups.add(group.name)
+            interest = group.patterns[registration.pattern] = PatternInterest(matches.topics)
             for topic in interest.topics:
                 state.concern(group, topic)
         interest.member_count += 1
@@ -43,6 +46,35 @@ def subscribe(state: ShardState, group: Group, registration: Registration) -> No
         if not count:
             state.concern(group, topic)
     group.assignors[registration.assignor] = group.assignors.get(registration.assignor, 0) + 1
+    return None
+
+
+def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | Refused:
+    """What matches the pattern, which the group is new to. To find out takes time for each topic that there
+    is, and so does each topic that comes later for each pattern, so there must not be too many."""
+    limits = state.limits
+    metadata = {"group": group.name}
+    if len(group.patterns) >= limits.patterns_per_group_max:
+        message = (
+            f"members of group {group.name} subscribe to {len(group.patterns)} different patterns, and a "
+            f"group may have {limits.patterns_per_group_max}; let them use the same ones"
+        )
+        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
+    matches = state.patterns.get(text)
+    if matches is not None:
+        return matches
+    if len(state.patterns) >= limits.patterns_max:
+        message = (
+            f"consumers subscribe to {len(state.patterns)} different patterns, which are all that this "
+            f"coordinator takes; name topics, or use a pattern that others of group {group.name} use"
+        )
+        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
+    try:
+        pattern = compile_pattern(text, limits.pattern_characters_max)
+    except InvalidPattern as error:
+        return Refused(Refusal.INVALID_PATTERN, str(error), metadata)
+    matches = state.patterns[text] = PatternMatches(pattern, set(pattern.matching(state.topics)))
+    return matches
 
 
 def unsubscribe(state: ShardState, group: Group, registration: Registration) -> None:
@@ -52,12 +84,16 @@ def unsubscribe(state: ShardState, group: Group, registration: Registration) -> 
         interest.member_count -= 1
         if not interest.member_count:
             del group.patterns[registration.pattern]
-            if not group.patterns:
-                state.pattern_groups.discard(group.name)
+            group.doubtful |= interest.topics
+            matches = state.patterns[registration.pattern]
+            matches.groups.discard(group.name)
+            if not matches.groups:
+                del state.patterns[registration.pattern]
     for topic in registration.topics:
         group.named_topics[topic] -= 1
         if not group.named_topics[topic]:
             del group.named_topics[topic]
+            group.doubtful.add(topic)
     group.assignors[registration.assignor] -= 1
     if not group.assignors[registration.assignor]:
         del group.assignors[registration.assignor]

@@ -129,8 +129,8 @@ def _forget(state: ShardState) -> None:
     state.member_count = 0
     state.concerned = {}
     state.withheld = {}
-    state.pattern_groups = set()
-    state.is_watch_due = False
+    state.patterns = {}
+    state.watch_changes = set()
     state.wheel.clear()
     state.due_groups = {}
     state.stores = {}

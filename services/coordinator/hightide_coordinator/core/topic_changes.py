@@ -46,14 +46,15 @@ def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
 
 
 def _match_patterns(state: ShardState, name: str, *, exists: bool) -> None:
-    for group_name in state.pattern_groups:
-        group = state.groups[group_name]
-        for interest in group.patterns.values():
-            if not exists:
-                interest.topics.discard(name)
-            elif interest.pattern.matches(name):
-                interest.topics.add(name)
-                state.concern(group, name)
+    for matches in state.patterns.values():
+        if exists and matches.pattern.matches(name):
+            matches.topics.add(name)
+            for group_name in matches.groups:
+                state.concern(state.groups[group_name], name)
+        elif name in matches.topics:
+            matches.topics.discard(name)
+            for group_name in matches.groups:
+                state.groups[group_name].doubtful.add(name)
 
 
 def _change(state: ShardState, group: Group, changed: _Changes) -> None:
@@ -122,7 +123,8 @@ def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
 
 
 def watch_topics(state: ShardState) -> None:
-    """Tell the shell which topics concern any group, where that has changed."""
-    if state.is_watch_due:
-        state.is_watch_due = False
-        state.do(WatchTopics(frozenset(state.concerned)))
+    """Tell the shell which topics concern any group, as far as that has changed."""
+    if state.watch_changes:
+        more = frozenset(state.watch_changes & state.concerned.keys())
+        state.do(WatchTopics(more, frozenset(state.watch_changes - more)))
+        state.watch_changes.clear()

@@ -7,7 +7,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.descriptions import Refused, committed_offsets
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, StoredGroup
+from hightide_coordinator.core.registration import Committed, OffsetReset, Registration, StoredGroup
 from unit.coordinator.core.group_world import World, topic, tp
 
 
@@ -89,3 +89,98 @@ def test_a_deletion_that_comes_while_the_group_is_deleted_is_answered_too() -> N
     world.stores_answer = True
     world.store()
     assert {each.request_id for each in world.all(ef.AnswerDelete)} == {90, 91}
+
+
+# ---- topics that concern nobody any more
+
+
+def watched(world: World) -> set[str]:
+    told: set[str] = set()
+    for effect in world.all(ef.WatchTopics):
+        told = (told | effect.more) - effect.fewer
+    return told
+
+
+def test_topics_that_nobody_reads_any_more_are_forgotten() -> None:
+    world = World(topic("t", 1))
+    world.join("k")
+    for number in range(20):
+        world.join(f"c{number}", topics={f"gone-{number}": 1}).leave()
+    world.run(1_000)
+    assert set(world.state.concerned) == watched(world) == {"t"}
+
+
+def test_a_topic_of_which_offsets_are_kept_concerns_their_group() -> None:
+    world = World(topic("t", 1), topic("u", 1, b"o" * 16))
+    world.join("k")
+    world.join("a", topics={"u": 1}).leave()
+    other = world.join("b", topics={"u": 1})
+    world.run(1_000)
+    other.leave()
+    world.run(1_000)
+    assert watched(world) == {"t", "u"}
+    world.change_topics(gone=("u",))
+    world.run(1_000)
+    assert set(world.state.concerned) == watched(world) == {"t"}
+
+
+def test_a_topic_that_matched_a_pattern_and_is_deleted_at_once_is_forgotten() -> None:
+    world = World(topic("t", 1))
+    world.join(pattern="t.*")
+    world.run(1_000)
+    world.change_topics(topic("t2", 1, b"o" * 16))
+    world.change_topics(gone=("t2",))
+    world.run(1_000)
+    assert set(world.state.concerned) == watched(world) == {"t"}
+
+
+def test_what_matched_a_pattern_is_forgotten_with_who_subscribed_to_it() -> None:
+    world = World(topic("t", 1), topic("u", 1, b"o" * 16))
+    world.join("k")
+    other = world.join("b", pattern="u.*", offset_reset=OffsetReset.ERROR)
+    world.run(1_000)
+    other.leave()
+    world.run(1_000)
+    assert set(world.state.concerned) == watched(world) == {"t"}
+    assert world.state.patterns == {}
+
+
+def test_only_what_is_new_is_told_to_be_watched() -> None:
+    world = World(topic("t", 1))
+    world.join("k")
+    world.join("a", topics={"t": 1, "later": 1})
+    assert [effect.more for effect in world.all(ef.WatchTopics)] == [{"t"}, {"later"}]
+
+
+# ---- patterns
+
+
+def test_a_group_has_few_different_patterns() -> None:
+    world = World(topic("t", 1), limits=GroupLimits(patterns_per_group_max=2))
+    first, second = world.join(pattern="a.*"), world.join(pattern="b.*")
+    assert world.join(pattern="c.*").refusal() is Refusal.LIMIT_EXCEEDED
+    assert world.join(pattern="a.*").refusal() is None
+    second.leave()
+    assert world.join(pattern="c.*").refusal() is None
+    assert first.refusal() is None
+
+
+def test_all_groups_together_have_few_different_patterns() -> None:
+    world = World(topic("t", 1), limits=GroupLimits(patterns_max=1))
+    world.join(pattern="a.*")
+    same = world.register(Registration("h", pattern="a.*"))
+    other = world.register(Registration("i", pattern="b.*"))
+    assert same.refusal() is None
+    assert other.refusal() is Refusal.LIMIT_EXCEEDED
+    assert set(world.state.groups) == {"g", "h"}
+
+
+def test_a_pattern_is_held_against_the_topics_once_for_all_groups() -> None:
+    world = World(topic("t1", 1))
+    world.register(Registration("g", pattern="t.*"))
+    world.register(Registration("h", pattern="t.*"))
+    first, second = (world.state.groups[name].patterns["t.*"].topics for name in ("g", "h"))
+    assert first is second
+    world.change_topics(topic("t2", 1, b"o" * 16))
+    world.run(1_000)
+    assert set(world.owners["g"]) == set(world.owners["h"]) == {tp(0, "t1"), tp(0, "t2")}

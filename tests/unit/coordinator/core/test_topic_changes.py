@@ -29,7 +29,7 @@ def test_a_topic_may_be_named_before_it_exists() -> None:
     consumer = world.join(topics={"later": 1})
     world.run(100)
     assert world.group_state() is GroupState.STABLE
-    assert world.all(ef.WatchTopics)[-1].topics == {"later"}
+    assert world.all(ef.WatchTopics)[-1].more == {"later"}
     world.change_topics(topic("later", 2, OTHER))
     world.run(100)
     assert set(consumer.reading) == {tp(0, "later"), tp(1, "later")}
