@@ -56,11 +56,21 @@ class Stream:
 
 
 class AioStream:
-    """One stream with a task that writes it; the driver's own task for the call reads it."""
+    """One stream with a task that writes it; the driver's own task for the call reads it. `answered` is
+    called for each message and for a good end, `ended` once at any end."""
 
-    def __init__(self, method: Any, call: StreamCall[Any], error_of: ErrorOf) -> None:
+    def __init__(
+        self,
+        method: Any,
+        call: StreamCall[Any],
+        error_of: ErrorOf,
+        answered: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
         self._call = call
         self._error_of = error_of
+        self._answered = answered
+        self._ended = ended
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._rpc = method(self._requests())
 
@@ -76,9 +86,14 @@ class AioStream:
         """What comes, until the server ends the stream with OK. Raises HightideError."""
         try:
             async for message in self._rpc:
+                self._answered()
                 yield message
+            self._answered()
         except grpc.RpcError as error:
             raise self._error_of(error, self._call) from error
         finally:
             self._outbox.put_nowait(None)
             self._rpc.cancel()
+            # The traceback of what is raised may outlive the stream, and must not keep its channel.
+            self._rpc = None
+            self._ended()

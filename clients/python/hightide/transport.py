@@ -1,11 +1,12 @@
 """The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
 
-Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address, with the
-options below. Credentials, when they come, are set here and nowhere else.
+Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address that can be
+reached (`hightide.lines`), with the options below. Credentials, when they come, are set here and nowhere
+else.
 """
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -13,22 +14,19 @@ import grpc.aio
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from hightide.calls import AnswerT, Call, Method, StreamCall
+from hightide.calls import AnswerT, Call, StreamCall, StreamEnded
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
-    ClosedError,
     HightideError,
     RequestTimeoutError,
     UnexpectedAnswerError,
     from_reason,
 )
+from hightide.lines import Line, Lines
 from hightide.streams import AioStream, Heard, Stream
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
-
-# The methods of which both sides are streams.
-STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # A fetch may answer with a batch that is larger than asked for, so the limit is far above any setting.
@@ -118,69 +116,75 @@ class Transport:
     """Channels for threads. Thread-safe. One a client."""
 
     def __init__(self, client_id: str | None = None) -> None:
-        self._client_id = client_id
-        self._channels: dict[str, grpc.Channel] = {}
-        self._methods: dict[tuple[str, Method], Any] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def _method(self, address: str, method: Method) -> Any:
-        known = self._methods.get((address, method))
-        if known is not None:
-            return known
-        with self._lock:
-            if self._closed:
-                raise ClosedError("this client is closed")
-            channel = self._channels.get(address)
-            if channel is None:
-                channel = grpc.insecure_channel(address, options=channel_options(self._client_id))
-                self._channels[address] = channel
-            kind = channel.stream_stream if method in STREAMS else channel.unary_unary
-            made: Any = kind(method.value, request_serializer=None, response_deserializer=None)
-            self._methods[address, method] = made
-            return made
+        options = channel_options(client_id)
+        self._lines = Lines(lambda address: grpc.insecure_channel(address, options=options))
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
         """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
         threads, with the answer's bytes or an error. Raises ClosedError."""
-        future = self._method(call.address, call.method).future(request, timeout=call.timeout_ms / 1000)
-        future.add_done_callback(lambda ended: done(call, _outcome(ended, call)))
+        line = self._lines.begin(call.address, call.method)
+
+        def ended(future: Any) -> None:
+            outcome = _outcome(future, call, line)
+            self._lines.end(line)
+            done(call, outcome)
+
+        future = line.methods[call.method].future(request, timeout=call.timeout_ms / 1000)
+        future.add_done_callback(ended)
         return future
 
     def open(self, call: StreamCall[Any], request: bytes, heard: Heard) -> Stream:
         """Open a stream with its first message. `heard` is called on a thread of its own for each message and
         for the end. Raises ClosedError."""
-        stream = Stream(self._method(call.address, call.method), call, heard, error_of)
+        line = self._lines.begin(call.address, call.method)
+
+        def hear(call: StreamCall[Any], said: bytes | StreamEnded | HightideError) -> None:
+            if not isinstance(said, HightideError):
+                line.answered()
+            if not isinstance(said, bytes):
+                self._lines.end(line)
+            heard(call, said)
+
+        stream = Stream(line.methods[call.method], call, hear, partial(_failed, line))
         stream.send(request)
         return stream
 
     def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and wait for its answer. Raises HightideError."""
-        method = self._method(call.address, call.method)
+        request = call.encode()
+        line = self._lines.begin(call.address, call.method)
         try:
-            answer = method(call.encode(), timeout=call.timeout_ms / 1000)
+            answer = line.methods[call.method](request, timeout=call.timeout_ms / 1000)
+            line.answered()
         except grpc.RpcError as error:
-            raise error_of(error, call) from error
+            raise _failed(line, error, call) from error
+        finally:
+            self._lines.end(line)
         return call.decode(answer)
 
     def close(self) -> None:
         """End all connections; calls under way fail."""
-        with self._lock:
-            self._closed = True
-            channels = list(self._channels.values())
-            self._channels.clear()
-            self._methods.clear()
-        for channel in channels:
+        for channel in self._lines.close():
             channel.close()
 
 
-def _outcome(ended: Any, call: Call[Any]) -> bytes | HightideError:
+def _failed(line: Line[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+    """The typed error, of which the line is told."""
+    error = error_of(rpc_error, call)
+    line.failed(rpc_error, error)
+    # gRPC's frames hold the call, and that its channel, for as long as somebody keeps the error.
+    rpc_error.__traceback__ = None
+    return error
+
+
+def _outcome(ended: Any, call: Call[Any], line: Line[Any]) -> bytes | HightideError:
     try:
         answer: bytes = ended.result()
     except grpc.FutureCancelledError:
         return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)
     except grpc.RpcError as error:
-        return error_of(error, call)
+        return _failed(line, error, call)
+    line.answered()
     return answer
 
 
@@ -188,38 +192,26 @@ class AioTransport:
     """Channels for one event loop. One a client."""
 
     def __init__(self, client_id: str | None = None) -> None:
-        self._client_id = client_id
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._methods: dict[tuple[str, Method], Any] = {}
-        self._closed = False
+        options = channel_options(client_id)
+        self._lines = Lines(lambda address: grpc.aio.insecure_channel(address, options=options))
 
     async def exchange(self, call: Call[Any], request: bytes) -> bytes:
         """Make a call. Raises HightideError."""
-        method = self._method(call.address, call.method)
+        line = self._lines.begin(call.address, call.method)
         try:
-            answer: bytes = await method(request, timeout=call.timeout_ms / 1000)
+            answer: bytes = await line.methods[call.method](request, timeout=call.timeout_ms / 1000)
+            line.answered()
         except grpc.RpcError as error:
-            raise error_of(error, call) from error
+            raise _failed(line, error, call) from error
+        finally:
+            self._lines.end(line)
         return answer
-
-    def _method(self, address: str, method: Method) -> Any:
-        if self._closed:
-            raise ClosedError("this client is closed")
-        known = self._methods.get((address, method))
-        if known is not None:
-            return known
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=channel_options(self._client_id))
-            self._channels[address] = channel
-        kind = channel.stream_stream if method in STREAMS else channel.unary_unary
-        made: Any = kind(method.value, request_serializer=None, response_deserializer=None)
-        self._methods[address, method] = made
-        return made
 
     def open(self, call: StreamCall[Any], request: bytes) -> AioStream:
         """Open a stream with its first message. Raises ClosedError."""
-        stream = AioStream(self._method(call.address, call.method), call, error_of)
+        line = self._lines.begin(call.address, call.method)
+        method, ended = line.methods[call.method], partial(self._lines.end, line)
+        stream = AioStream(method, call, partial(_failed, line), line.answered, ended)
         stream.send(request)
         return stream
 
@@ -229,8 +221,5 @@ class AioTransport:
 
     async def close(self) -> None:
         """End all connections; calls under way fail."""
-        self._closed = True
-        for channel in self._channels.values():
+        for channel in self._lines.close():
             await channel.close(None)
-        self._channels.clear()
-        self._methods.clear()
