@@ -24,6 +24,7 @@ from typing import Any, Final
 from hightide.calls import Call, Method, StreamCall, StreamEnded
 from hightide.cluster import MetadataSeeker
 from hightide.errors import (
+    AddressUnreachableError,
     AnswerOutOfTurnError,
     ConsumerIdTakenError,
     CoordinatorUnavailableError,
@@ -54,6 +55,8 @@ log = logging.getLogger("hightide.consumer")
 FIRST_PAUSE_MS: Final = 20
 LONGEST_PAUSE_MS: Final = 500
 OVERLOADED_PAUSE_MS: Final = 1_000
+# A coordinator that could not be reached is not tried again for so long, though brokers still name it.
+REFUSAL_REST_MS: Final = 300
 # A membership that lasted so long was none of the attempts that failed.
 STEADY_MS: Final = 1_000
 # How long an answer to a registration is waited for, at least.
@@ -123,6 +126,7 @@ class Membership:
         self._random = random
         self._call: RegisterCall | None = None
         self._named: str | None = None
+        self._unreachable: tuple[str, float] | None = None
         self._answers_needed = seeker.answer_count + 1
         self._retry_at_ms = 0.0
         self._attempts = 0
@@ -234,11 +238,12 @@ class Membership:
             self._wake_by(self._retry_at_ms)
             return []
         address, self._named = self._named, None
+        is_named = address is not None
         if address is None:
             if self._seeker.answer_count < self._answers_needed:
                 return []
             address = self._seeker.cluster.coordinator_of(self.settings.group)
-        if address is None:
+        if address is None or (not is_named and self._has_just_refused(address, now_ms)):
             self._try_later(now_ms)
             return []
         self.coordinator_address = address
@@ -247,6 +252,13 @@ class Membership:
         self._become(MembershipState.REGISTERING)
         self._wake_by(now_ms + self._registration_timeout_ms())
         return [self._call]
+
+    def _has_just_refused(self, address: str, now_ms: float) -> bool:
+        """Whether nobody could be reached there a moment ago: brokers name a coordinator that died until
+        there is another one."""
+        if self._unreachable is None or self._unreachable[0] != address:
+            return False
+        return now_ms - self._unreachable[1] < REFUSAL_REST_MS
 
     def _registration(self, address: str) -> RegisterCall:
         registration = self.settings.registration()
@@ -462,6 +474,8 @@ class Membership:
     def _disconnected(self, error: HightideError, now_ms: float) -> None:
         """The stream is gone; the consumer goes on reading for a while, and tries to come back."""
         was_member = self.state is MembershipState.MEMBER
+        if self.state is MembershipState.REGISTERING and isinstance(error, AddressUnreachableError):
+            self._unreachable = (self.coordinator_address or "", now_ms)
         self._call = None
         self._last_error = error
         if self._away_since_ms is None:

@@ -83,6 +83,52 @@ def test_a_coordinator_that_is_none_names_the_right_one() -> None:
     assert bench.stream.address == "co2:2"
 
 
+def tried_while_the_brokers_name_the_dead_one(for_ms: int) -> tuple[int, int]:
+    """A member's coordinator dies, and nobody knows yet. How often it tries that one, and asks a broker."""
+    bench = reading()
+    bench.end(BROKEN)
+    tried = asked = 0
+    for _ in range(0, for_ms, 10):
+        bench.pass_ms(10)
+        asked += len(bench.asked)
+        bench.answer_metadata()
+        if bench.membership.state is MembershipState.REGISTERING:
+            tried += 1
+            bench.end(BROKEN)
+    return tried, asked
+
+
+def test_a_coordinator_that_has_just_refused_is_not_tried_again_while_brokers_still_name_it() -> None:
+    tried, asked = tried_while_the_brokers_name_the_dead_one(for_ms=290)
+    assert tried == 1
+    assert asked > 2
+
+
+def test_a_coordinator_that_is_back_where_it_was_is_tried_again_soon() -> None:
+    tried, _ = tried_while_the_brokers_name_the_dead_one(for_ms=1_000)
+    assert tried >= 2
+
+
+def test_another_coordinator_than_the_one_that_refused_is_tried_at_once() -> None:
+    bench = GroupBench()
+    bench.answer_metadata()
+    bench.end(BROKEN)
+    bench.pass_ms(50)
+    bench.answer_metadata(with_coordinator(2))
+    assert [each.address for each in bench.streams] == ["co1:1", "co2:2"]
+
+
+def test_a_coordinator_that_is_named_by_the_one_that_is_none_is_tried_although_it_has_just_refused() -> None:
+    bench = GroupBench()
+    bench.answer_metadata()
+    bench.end(BROKEN)
+    bench.pass_ms(50)
+    bench.answer_metadata(with_coordinator(2))
+    bench.end(NotCoordinatorError("co1 is", metadata={"coordinator_address": "co1:1", "shard": "0"}))
+    bench.pass_ms(50)
+    assert [each.address for each in bench.streams] == ["co1:1", "co2:2", "co1:1"]
+
+
 def test_where_none_is_named_the_brokers_are_asked_again() -> None:
     bench = GroupBench()
     bench.answer_metadata()
