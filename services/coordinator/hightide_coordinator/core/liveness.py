@@ -54,8 +54,9 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
 
 def _return_by_ms(state: ShardState, member: Member) -> int:
     """Until when a member without a stream may come back. After a takeover of thousands, those that this
-    coordinator has not got round to yet wait in its queue: to declare them dead would move what they own twice,
-    and be one more load. While others still come back, they have up to half a session timeout more (§10)."""
+    coordinator has not got round to yet wait in its queue: to declare them dead would move what they own
+    twice, and be one more load. While others still come back, they have up to half a session timeout more
+    (§10)."""
     if member.registration is not None:
         return member.away_until_ms
     longest_ms = member.away_until_ms + member.session_timeout_ms // 2
