@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from operator import itemgetter
+from typing import Final, NamedTuple, Protocol
 
 from hightide_coordinator.core.topic_partition import TopicPartition
 
@@ -26,6 +27,9 @@ class Subscriber:
     consumer_id: str
     streams: Mapping[str, int]
     """Topic → number of streams, at least 1. Topics that do not exist are passed over."""
+
+
+_TURN: Final = itemgetter(1, 0)
 
 
 class Assignor(Protocol):
@@ -70,18 +74,20 @@ def streams_by_topic(
             assert count > 0, (topic, count)
             if partitions.get(topic, 0) > 0:
                 interests.setdefault(topic, []).append((place, count))
-    members = list(alike.values())
+    members = [sorted(each) for each in alike.values()]
+    made: dict[tuple[int, int], list[StreamId]] = {}
     readers: dict[tuple[tuple[int, int], ...], list[StreamId]] = {}
     by_topic: dict[str, list[StreamId]] = {}
     for topic in sorted(interests):
         wanted = tuple(interests[topic])
         if wanted not in readers:
-            ranks = sorted(
-                (stream, consumer_id)
-                for place, count in wanted
-                for consumer_id in members[place]
-                for stream in range(count)
-            )
-            readers[wanted] = [StreamId(consumer_id, stream) for stream, consumer_id in ranks]
+            # Runs that are in order already: sorting merges them.
+            runs: list[StreamId] = []
+            for place, count in wanted:
+                for stream in range(count):
+                    if (place, stream) not in made:
+                        made[place, stream] = [StreamId(each, stream) for each in members[place]]
+                    runs += made[place, stream]
+            readers[wanted] = sorted(runs, key=_TURN)
         by_topic[topic] = readers[wanted]
     return by_topic

@@ -12,7 +12,7 @@ from hightide_coordinator.core.topic_partition import TopicPartition
 __all__ = ["share_unevenly"]
 
 ROUNDS_MAX: Final = 20
-"""Each round goes through all topics and ends earlier where nothing moves."""
+"""Each round goes through all pools and ends earlier where nothing moves."""
 
 
 def share_unevenly(
@@ -22,56 +22,71 @@ def share_unevenly(
 ) -> dict[TopicPartition, StreamId]:
     """Everything stays where it is; what is nobody's goes to the stream with the least; then partitions move
     from streams with more to streams with less, as long as that evens out."""
-    loads = {stream: 0 for streams in readers.values() for stream in streams}
-    readers_of = {topic: set(streams) for topic, streams in readers.items()}
-    held: dict[str, dict[StreamId, list[int]]] = {topic: {} for topic in readers}
-    homeless: dict[str, list[int]] = {topic: [] for topic in readers}
-    for topic, number in names:
-        owner = current.get(TopicPartition(topic, number))
-        if owner is None or owner not in readers_of[topic]:
-            homeless[topic].append(number)
+    pools: dict[int, _Pool] = {}
+    pool_of = {}
+    for topic, streams in readers.items():
+        pool = pools.get(id(streams))
+        if pool is None:
+            pool = pools[id(streams)] = _Pool(streams)
+        pool_of[topic] = pool
+    loads = {stream: 0 for pool in pools.values() for stream in pool.streams}
+    for name in names:
+        pool = pool_of[name.topic]
+        owner = current.get(name)
+        if owner is None or owner not in pool.members:
+            pool.homeless.append(name)
         else:
-            held[topic].setdefault(owner, []).append(number)
+            pool.held.setdefault(owner, []).append(name)
             loads[owner] += 1
-    # Topics with the fewest readers have the least choice.
-    for topic in sorted(readers, key=lambda each: (len(readers[each]), each)):
-        _house(homeless[topic], readers[topic], held[topic], loads)
+    # Those with the fewest readers have the least choice.
+    for pool in sorted(pools.values(), key=lambda each: len(each.streams)):
+        _house(pool.homeless, pool.streams, pool.held, loads)
     for _ in range(ROUNDS_MAX):
-        moved = [_even_out(readers[topic], held[topic], loads) for topic in readers]
+        moved = [_even_out(pool.streams, pool.held, loads) for pool in pools.values()]
         if not any(moved):
             break
-    return {
-        TopicPartition(topic, number): stream
-        for topic, owners in held.items()
-        for stream, numbers in owners.items()
-        for number in numbers
-    }
+    return {name: stream for pool in pools.values() for stream, held in pool.held.items() for name in held}
+
+
+class _Pool:
+    """Topics that the same streams read: their partitions are all alike."""
+
+    __slots__ = ("held", "homeless", "members", "streams")
+
+    def __init__(self, streams: list[StreamId]) -> None:
+        self.streams = streams
+        self.members = frozenset(streams)
+        self.held: dict[StreamId, list[TopicPartition]] = {}
+        self.homeless: list[TopicPartition] = []
 
 
 def _house(
-    numbers: list[int],
+    names: list[TopicPartition],
     streams: list[StreamId],
-    held: dict[StreamId, list[int]],
+    held: dict[StreamId, list[TopicPartition]],
     loads: dict[StreamId, int],
 ) -> None:
-    if not numbers:
+    if not names:
         return
     heap = [(loads[stream], rank) for rank, stream in enumerate(streams)]
     heapq.heapify(heap)
-    for number in numbers:
+    for name in names:
         load, rank = heap[0]
-        held.setdefault(streams[rank], []).append(number)
+        held.setdefault(streams[rank], []).append(name)
         loads[streams[rank]] += 1
         heapq.heapreplace(heap, (load + 1, rank))
 
 
-def _even_out(streams: list[StreamId], held: dict[StreamId, list[int]], loads: dict[StreamId, int]) -> int:
-    """Move partitions of one topic while a stream that holds some has two more than another reader of it.
+def _even_out(
+    streams: list[StreamId], held: dict[StreamId, list[TopicPartition]], loads: dict[StreamId, int]
+) -> int:
+    """Move partitions of one pool while a stream that holds some has two more than another reader of it.
     Returns how many moved."""
+    most = max((loads[stream] for stream, names in held.items() if names), default=0)
+    if most - min(map(loads.__getitem__, streams)) <= 1:
+        return 0
     poor = [(loads[stream], rank) for rank, stream in enumerate(streams)]
     rich = [(-loads[stream], rank) for rank, stream in enumerate(streams) if held.get(stream)]
-    if not rich or -min(rich)[0] - min(poor)[0] <= 1:
-        return 0
     heapq.heapify(poor)
     heapq.heapify(rich)
     moved = 0
@@ -79,14 +94,14 @@ def _even_out(streams: list[StreamId], held: dict[StreamId, list[int]], loads: d
     # or below the level of those that give.
     while rich and -rich[0][0] - poor[0][0] > 1:
         load, giver = rich[0]
-        numbers = held[streams[giver]]
+        names = held[streams[giver]]
         taken, taker = poor[0]
-        held.setdefault(streams[taker], []).append(numbers.pop())
+        held.setdefault(streams[taker], []).append(names.pop())
         loads[streams[giver]] -= 1
         loads[streams[taker]] += 1
         moved += 1
         heapq.heapreplace(poor, (taken + 1, taker))
-        if numbers:
+        if names:
             heapq.heapreplace(rich, (load + 1, giver))
         else:
             heapq.heappop(rich)
