@@ -140,3 +140,16 @@ def test_a_group_takes_the_assignor_that_most_members_name() -> None:
     assert chosen_assignor({"sticky": 1, "": 1, "range": 2}) == "range"  # A tie goes by name.
     assert chosen_assignor({"": 3, "roundrobin": 2}) == "sticky"
     assert chosen_assignor({}) == "sticky"
+
+
+@every_assignor
+def test_thousands_of_consumers_that_read_different_ones_of_a_thousand_topics_are_shared_out_at_once(
+    assign: Assignor,
+) -> None:
+    topics = [f"t{number}" for number in range(1_000)]
+    kinds = [dict.fromkeys(topics, 1), dict.fromkeys(topics[:600], 1), dict.fromkeys(topics[400:], 1)]
+    consumers = [Subscriber(f"c{number}", dict(kinds[number % 3])) for number in range(5_000)]
+    began = time.thread_time()
+    target = assign(consumers, dict.fromkeys(topics, 2), {})
+    assert time.thread_time() - began < 2.0, "topics that are read alike are shared out together"
+    assert len(target) == 2_000
