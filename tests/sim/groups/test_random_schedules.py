@@ -12,37 +12,15 @@ import pytest
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
 from sim.checkers import Violation
 from sim.groups.random_walk import RandomWalk
+from sim.seeds import SHARES, run_share
 
-SHARES = 10
-"""So that xdist can run them side by side."""
 SCHEDULES_IN_SMOKE = 300
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_schedule_breaks_an_invariant(share: int, pytestconfig: pytest.Config) -> None:
-    seed = pytestconfig.getoption("--seed", default=None)
-    if seed is not None:
-        if share == 0:
-            replay(seed)
-        return
-    count = pytestconfig.getoption("--schedules", default=None) or SCHEDULES_IN_SMOKE
-    first = pytestconfig.getoption("--first-seed", default=0)
-    for number in range(first + share, first + count, SHARES):
-        replay(number, quiet=True)
-
-
-def replay(seed: int, quiet: bool = False) -> None:
-    """Run one schedule; where it fails, its seed is what to tell."""
-    walk = RandomWalk(seed)
-    try:
-        walk.run()
-    except Exception as error:
-        error.add_note(f"pytest tests/sim/groups/test_random_schedules.py --seed {seed}")
-        raise
-    finally:
-        if not quiet:
-            print("\n".join(walk.world.told_story()))
+    run_share(RandomWalk, lambda walk: walk.world.told_story(), share, SCHEDULES_IN_SMOKE, pytestconfig)
 
 
 def run_all(seeds: range, mends: Mends) -> None:
