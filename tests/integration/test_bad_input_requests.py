@@ -48,13 +48,17 @@ def target(shared_target: Target) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def servers(hightide_cluster: LocalCluster, shared_target: Target) -> Iterator[Callable[[Method], RawClient]]:
-    """Who answers a method: the leader of the partition under attack, or the active controller."""
+    """Who answers a method: the active controller, the coordinator, or the leader of the partition under
+    attack."""
     control = ControlPlane(hightide_cluster.bootstrap)
-    yield (
-        lambda method: (
-            control.client if method.service.endswith(".ControllerService") else shared_target.leader
-        )
-    )
+    (coordinator_address,) = hightide_cluster.coordinators.values()
+    coordinator = RawClient(coordinator_address)
+    named = {
+        "hightide.v1.ControllerService": control.client,
+        "hightide.v1.CoordinatorService": coordinator,
+    }
+    yield lambda method: named.get(method.service, shared_target.leader)
+    coordinator.close()
     control.close()
 
 

@@ -133,7 +133,9 @@ def test_a_partition_moves_and_its_records_with_it(
 def test_a_move_is_throttled_listed_and_cancelled(
     hightide_cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
-    write(hightide_cluster, topic, 1, 5_000)
+    # In several batches: one alone is never held back, however large it is.
+    for _ in range(5):
+        write(hightide_cluster, topic, 1)
     here = TopicPartition(topic, 1)
     try:
         (begun,) = admin.reassign_partitions({here: [3, 2]}, throttle_bytes_per_s=20_000)
