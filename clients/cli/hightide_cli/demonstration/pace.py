@@ -31,8 +31,10 @@ class Pace:
         """Let some time pass; return how many rows shall have been sent."""
         assert elapsed_s >= 0
         step = elapsed_s * self._rows_per_s
-        mark = self._mark
-        if mark is not None:
-            step = min(step, max(mark - self._due, 0.0) * min(elapsed_s * _SLOWING_PER_S, 1.0))
-        self._due = min(self._due + step, float(self._rows_total))
+        limit = float(self._rows_total)
+        if self._mark is not None:
+            limit = max(self._mark, self._due)
+            step = min(step, (limit - self._due) * min(elapsed_s * _SLOWING_PER_S, 1.0))
+        # Rounded, due and the distance to the limit can be a little more than the limit.
+        self._due = min(self._due + step, limit)
         return int(self._due)
