@@ -330,8 +330,11 @@ def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
     hand.start(10)
     try:
         with Drill(cluster, "garbage") as drill:
+            # All at once: the controller would see to a topic's partitions before the hand comes to them.
+            writing = hand.transaction()
             for path, content in GARBAGE.items():
-                hand.create(path, content)
+                writing.create(path, content)
+            assert writing.commit() == list(GARBAGE)
             with Admin(cluster.bootstrap) as admin:
                 admin.create_topic("beside-garbage", 3, 3)
                 controller, leader = cluster.active_controller(), drill.leader()
