@@ -11,6 +11,7 @@ _SUPER_SECRET: Final = 0xB3415C00
 """Of ZooKeeper's SessionTrackerImpl: the password of a session is drawn from its id and this."""
 _MULTIPLIER: Final = 0x5DEECE66D
 _BITS: Final = (1 << 48) - 1
+_ATTEMPTS: Final = 20
 
 
 def end_session_of(hosts: str, ephemeral: str) -> None:
@@ -21,11 +22,24 @@ def end_session_of(hosts: str, ephemeral: str) -> None:
         session_id = looker.get(ephemeral)[1].owner_session_id
         looker.stop()
     assert session_id, f"{ephemeral} is ephemeral"
-    twin = KazooClient(hosts, timeout=10.0, client_id=(session_id, password_of(session_id)))
-    twin.start(20)
-    with closing(twin):
-        assert twin.client_id[0] == session_id
-        twin.stop()
+    end_session(hosts, session_id, password_of(session_id))
+
+
+def end_session(hosts: str, session_id: int, password: bytes) -> None:
+    """A twin takes the session over and closes it, until it is gone.
+
+    The client that is robbed may take it back before the twin has closed it.
+    """
+    for attempt in range(_ATTEMPTS):
+        twin = KazooClient(hosts, timeout=10.0, client_id=(session_id, password))
+        twin.start(20)
+        with closing(twin):
+            is_gone = twin.client_id[0] != session_id
+            twin.stop()
+        if is_gone:
+            assert attempt, f"session {session_id:#x} was not there to be ended"
+            return
+    raise AssertionError(f"session {session_id:#x} was taken back {_ATTEMPTS} times")
 
 
 def password_of(session_id: int) -> bytes:

@@ -18,7 +18,7 @@ from hightide_runtime.zookeeper import (
     WatchFired,
     ZooKeeperSession,
 )
-from kazoo.client import KazooClient
+from integration.session_theft import end_session
 
 
 @pytest.fixture
@@ -192,7 +192,5 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 def expire(session: ZooKeeperSession, hosts: str) -> None:
     """End the session on the server behind the client's back: a twin takes it over and closes it."""
-    twin = KazooClient(hosts, client_id=session._client.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
+    session_id, password = session._client.client_id
+    end_session(hosts, session_id, password)
