@@ -46,9 +46,9 @@ def cluster(shared: LocalCluster) -> Iterator[LocalCluster]:
     """Both coordinators run, whatever the test before did to them."""
     yield shared
     for name in ("coordinator-1", "coordinator-2"):
-        with contextlib.suppress(Exception):
+        if name in shared.running():
             shared.resume(name)
-        if name not in shared.running():
+        else:
             shared.restart(name, wait=False)
     shared.wait_ready()
 
