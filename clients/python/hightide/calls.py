@@ -31,6 +31,7 @@ class Method(Enum):
     GET_METADATA = _BROKER + "GetMetadata"
     INIT_PRODUCER_ID = _BROKER + "InitProducerId"
     DESCRIBE_REPLICAS = _BROKER + "DescribeReplicas"
+    DESCRIBE_PRODUCERS = _BROKER + "DescribeProducers"
     CREATE_TOPIC = _CONTROLLER + "CreateTopic"
     DESCRIBE_TOPICS = _CONTROLLER + "DescribeTopics"
     DESCRIBE_CLUSTER = _CONTROLLER + "DescribeCluster"

@@ -356,6 +356,14 @@ class UnknownProducerIdError(ServerError):
     code = errors_pb2.ERROR_CODE_UNKNOWN_PRODUCER_ID
 
 
+class SequenceConflictError(ServerError):
+    """The log holds other records under these sequences of this producer: two writers share its id and
+    epoch."""
+
+    code = errors_pb2.ERROR_CODE_SEQUENCE_CONFLICT
+    next_step = "Ask describe_producers what was written under this id, and go on behind it."
+
+
 class StorageFailedError(ServerError):
     """The log directory failed (an I/O error); what it holds is offline on this broker."""
 

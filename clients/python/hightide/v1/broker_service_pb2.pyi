@@ -227,12 +227,17 @@ class FetchRequest(_message.Message):
     MIN_BYTES_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    FROM_FOLLOWER_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
     """How long to wait while there are fewer than min_bytes."""
     min_bytes: _builtins.int
     """Answer as soon as there are this many bytes."""
     max_bytes: _builtins.int
     """At most this many bytes, but always at least one batch."""
+    from_follower: _builtins.bool
+    """Read this broker's own replica, leader or follower, up to the high watermark that it knows. For
+    comparing replicas; leader_epoch and last_fetched_epoch must then be absent or -1.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartition]:
         """Where to read from."""
@@ -244,10 +249,11 @@ class FetchRequest(_message.Message):
         min_bytes: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
         partitions: _abc.Iterable[Global___FetchPartition] | None = ...,
+        from_follower: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_follower", b"from_follower", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -967,3 +973,171 @@ class ReplicaDescription(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
+
+@_typing.final
+class DescribeProducersRequest(_message.Message):
+    """DescribeProducersRequest asks about any number of partitions that the broker leads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartition]:
+        """The partitions, at most 1,000."""
+
+    @_builtins.property
+    def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The producers of interest, at most 1,000; empty means all that the logs remember."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DescribeProducersPartition] | None = ...,
+        producer_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "producer_ids", b"producer_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersRequest: _TypeAlias = DescribeProducersRequest  # noqa: Y015
+
+@_typing.final
+class DescribeProducersPartition(_message.Message):
+    """DescribeProducersPartition is one partition to look into."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    leader_epoch: _builtins.int
+    """The leader epoch that the client knows; -1 where it knows none."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersPartition: _TypeAlias = DescribeProducersPartition  # noqa: Y015
+
+@_typing.final
+class DescribeProducersResponse(_message.Message):
+    """DescribeProducersResponse answers each partition, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartitionResult]:
+        """One result for each partition asked."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DescribeProducersPartitionResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersResponse: _TypeAlias = DescribeProducersResponse  # noqa: Y015
+
+@_typing.final
+class DescribeProducersPartitionResult(_message.Message):
+    """DescribeProducersPartitionResult is what one partition's log remembers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    PRODUCERS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """Why it failed; unspecified where it did not."""
+    error_message: _builtins.str
+    """The error as a sentence."""
+    @_builtins.property
+    def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerDescription]:
+        """The producers, by id. What is said of them may not be committed yet."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        producers: _abc.Iterable[Global___ProducerDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "producers", b"producers", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersPartitionResult: _TypeAlias = DescribeProducersPartitionResult  # noqa: Y015
+
+@_typing.final
+class ProducerDescription(_message.Message):
+    """ProducerDescription is what a log remembers of one idempotent producer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    NEXT_SEQUENCE_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The producer id."""
+    producer_epoch: _builtins.int
+    """Its newest epoch here. What follows is about this epoch."""
+    first_sequence: _builtins.int
+    """The sequence of the first record that the log holds of this epoch: 0, unless older batches were deleted
+    before the states were last rebuilt.
+    """
+    first_offset: _builtins.int
+    """The offset of that record."""
+    next_sequence: _builtins.int
+    """The sequence that the next record must have."""
+    end_offset: _builtins.int
+    """The offset after the last record appended under this epoch."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        first_sequence: _builtins.int = ...,
+        first_offset: _builtins.int = ...,
+        next_sequence: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "first_offset", b"first_offset", "first_sequence", b"first_sequence", "next_sequence", b"next_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerDescription: _TypeAlias = ProducerDescription  # noqa: Y015

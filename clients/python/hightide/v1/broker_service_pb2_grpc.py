@@ -76,6 +76,11 @@ class BrokerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.FromString,
                 _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/hightide.v1.BrokerService/DescribeProducers',
+                request_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer(object):
@@ -144,6 +149,14 @@ class BrokerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeProducers(self, request, context):
+        """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
+        producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -186,6 +199,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DescribeReplicas,
                     request_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -406,6 +424,33 @@ class BrokerService(object):
             '/hightide.v1.BrokerService/DescribeReplicas',
             hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasRequest.SerializeToString,
             hightide_dot_v1_dot_broker__service__pb2.DescribeReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.BrokerService/DescribeProducers',
+            hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.SerializeToString,
+            hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,6 +61,10 @@ class BrokerServiceStub:
     """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
     offsets. Plans and the progress of moves are made of it.
     """
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeProducersRequest, _broker_service_pb2.DescribeProducersResponse]
+    """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
+    producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
+    """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -94,6 +98,10 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeReplicasRequest, _broker_service_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
     """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
     offsets. Plans and the progress of moves are made of it.
+    """
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeProducersRequest, _broker_service_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
+    producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
     """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -173,6 +181,16 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_broker_service_pb2.DescribeReplicasResponse, _abc.Awaitable[_broker_service_pb2.DescribeReplicasResponse]]:
         """DescribeReplicas tells what this broker holds of partitions, as leader or follower: sizes and
         offsets. Plans and the progress of moves are made of it.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _broker_service_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_service_pb2.DescribeProducersResponse, _abc.Awaitable[_broker_service_pb2.DescribeProducersResponse]]:
+        """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
+        producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
         """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
