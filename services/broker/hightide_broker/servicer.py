@@ -16,7 +16,9 @@ from hightide.v1.broker_control_service_pb2_grpc import (
     add_BrokerControlServiceServicer_to_server,
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
+from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
+from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving import Service
 
 from hightide_broker import convert, refused
@@ -135,6 +137,12 @@ class ClientRpcs(BrokerServiceServicer):
         """Tell what is held here."""
         topics = convert.described_topics_in(request)
         return convert.replicas_out(self._broker_id, await self._descriptions.describe(topics))
+
+    async def DescribeProducers(
+        self, request: broker_pb2.DescribeProducersRequest, context: Context
+    ) -> broker_pb2.DescribeProducersResponse:
+        """Tell what the logs remember of producers."""
+        raise ServiceError(ErrorCode.ERROR_CODE_INVALID_REQUEST, "DescribeProducers is not served yet")
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key
