@@ -22,6 +22,8 @@ RECORDS = 7
 SHORT_MS = 1_500
 AT_ONCE = 10_000
 GROUPS_AT_ONCE = 3_000
+CROWD_PATIENCE_S = 180
+"""A crowd is mostly this process's own work, which a busy machine draws out."""
 
 
 @pytest.fixture(scope="module")
@@ -434,13 +436,14 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(address: str) -> None
 async def outcome(consumer: RawConsumer) -> str:
     """What became of a registration: "member", or why it was refused."""
     try:
-        await consumer.until("it is registered", lambda: consumer.welcome is not None, 60)
+        await consumer.until("it is registered", lambda: consumer.welcome is not None, CROWD_PATIENCE_S)
     except Ended:
         assert consumer.ending is not None
         return consumer.ending.reason
     return "member"
 
 
+@pytest.mark.timeout(240)
 def test_ten_thousand_registrations_at_once_are_members_or_told_so(address: str) -> None:
     """Of one group, from a few connections; a consumer of another group is served all the while."""
 
@@ -466,9 +469,10 @@ def test_ten_thousand_registrations_at_once_are_members_or_told_so(address: str)
         assert await groups.commit("calm", place, 1, member_id=member_id, generation=start.generation) == "OK"
         assert "stop_fetcher" not in calm.kinds
 
-    with_groups(address, story, timeout_s=100)
+    with_groups(address, story, timeout_s=CROWD_PATIENCE_S)
 
 
+@pytest.mark.timeout(240)
 def test_three_thousand_groups_that_begin_at_once_are_all_served(address: str) -> None:
     """Where their partition starts is asked of brokers for all of them together."""
 
@@ -485,7 +489,7 @@ def test_three_thousand_groups_that_begin_at_once_are_all_served(address: str) -
         assert became == {"member": GROUPS_AT_ONCE}
         await asyncio.gather(*(consumer.until_owns(("ships", 0)) for consumer in crowd))
 
-    with_groups(address, story, timeout_s=100)
+    with_groups(address, story, timeout_s=CROWD_PATIENCE_S)
 
 
 def test_consumers_and_groups_beyond_the_limit_are_refused_until_there_is_room(

@@ -26,8 +26,10 @@ _log = logging.getLogger(__name__)
 QUEUE_MAX: Final = 64
 """Messages that wait for a consumer to read. In good order there are never more than a few: orders wait for
 their answers, and Pings are counted."""
-REGISTRATION_TIMEOUT_S: Final = 10.0
-"""A stream on which nobody registers for so long is ended: streams are counted from their beginning."""
+REGISTRATION_TIMEOUT_S: Final = 60.0
+"""A stream on which nobody registers for so long is ended: streams are counted from their beginning. It is
+long, since our own delay counts as well: where ten thousand come at once, a registration may wait here for
+longer than 10 s until it is read."""
 _LAST_WORDS_S: Final = 2.0
 """How long a stream that is ended waits for its consumer to read what was sent before."""
 
