@@ -23,24 +23,36 @@ CONTROLLER = "/hightide.v1.ControllerService"
 CONTROL = "/hightide.v1.BrokerControlService"
 
 
+_ANSWER_S = 5.0
+"""So long one process is asked; a dead one never answers, and the next is asked."""
+
+
 def active_controller(bootstrap: str) -> metadata_pb2.Endpoint:
-    """The controller that the brokers know; waits until there is one that answers as the active one."""
+    """The controller that some broker knows; waits until there is one that answers as the active one."""
 
     def known() -> metadata_pb2.Endpoint | None:
-        with RawClient(bootstrap.split(",")[0]) as broker:
-            answer = broker.send("/hightide.v1.BrokerService/GetMetadata", broker_pb2.GetMetadataRequest())
-        if not answer.ok:
-            return None
-        controller = broker_pb2.GetMetadataResponse.FromString(answer.body).controller
-        if not controller.port:
-            return None
-        with RawClient(f"{controller.host}:{controller.port}") as client:
-            active = client.send(f"{CONTROLLER}/DescribeCluster", controller_pb2.DescribeClusterRequest())
-        return controller if active.ok else None
+        return next(filter(None, map(_active_controller_told_by, bootstrap.split(","))), None)
 
-    found = wait_until("an active controller", known, 15)
+    found = wait_until("an active controller", known, 30)
     assert found is not None
     return found
+
+
+def _active_controller_told_by(broker_address: str) -> metadata_pb2.Endpoint | None:
+    with RawClient(broker_address) as broker:
+        answer = broker.send(
+            "/hightide.v1.BrokerService/GetMetadata", broker_pb2.GetMetadataRequest(), timeout_s=_ANSWER_S
+        )
+    if not answer.ok:
+        return None
+    controller = broker_pb2.GetMetadataResponse.FromString(answer.body).controller
+    if not controller.port:
+        return None
+    with RawClient(f"{controller.host}:{controller.port}") as client:
+        active = client.send(
+            f"{CONTROLLER}/DescribeCluster", controller_pb2.DescribeClusterRequest(), timeout_s=_ANSWER_S
+        )
+    return controller if active.ok else None
 
 
 class ControlPlane:
