@@ -1,11 +1,18 @@
 """Fixtures that the rooms share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 
 pytest_plugins = ["hightide_local.pytest_plugin"]
+
+
+def pytest_configure() -> None:
+    """Tests that a shell starts in the background are born with SIGINT ignored, and so would be all that they
+    start: a command that a test interrupts would run on for ever."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

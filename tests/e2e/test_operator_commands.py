@@ -121,8 +121,6 @@ def an_interrupted_watch_leaves_the_moves_running(cluster: LocalCluster) -> None
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(cluster),
-        # A job that a shell starts in the background ignores SIGINT, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     )
     assert watcher.stdout is not None
     looks = [json.loads(watcher.stdout.readline()) for _ in range(2)]
