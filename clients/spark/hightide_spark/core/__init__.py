@@ -1,0 +1,1 @@
+"""What the data source decides, without I/O: options, offsets, ranges, admission, losses, filters."""

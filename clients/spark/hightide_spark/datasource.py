@@ -1,0 +1,59 @@
+"""The data source `hightide`: `spark.read.format("hightide")`, `readStream`, `write` and `writeStream`.
+
+Spark makes one in a Python process of the driver, pickles it, and calls what it needs. So it holds the
+options and nothing else; what reads and what writes is imported when it is asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class HightideDataSource(DataSource):
+    """Reads and writes topics. The options have the names and the meaning of Spark's Kafka source; see
+    `hightide_spark.core.source_options` and `sink_options`. Errors are those of `hightide_spark.errors`, and
+    the SDK's where the cluster has refused something."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(…)`."""
+        return "hightide"
+
+    def schema(self) -> str:
+        """The columns where the user names none; called by `load()`. Refuses wrong options already there."""
+        from hightide_spark.source.planned_read import default_schema
+
+        return default_schema(self.options)
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        """A batch read."""
+        from hightide_spark.source.batch_reader import batch_reader
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A streaming read."""
+        from hightide_spark.source.stream_reader import StreamReader
+
+        return StreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        from hightide_spark.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A streaming write."""
+        from hightide_spark.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,77 @@
+"""Everything the data source raises by itself.
+
+Strategy: Spark wraps whatever a data source raises in a traceback of its own, and pickles it on the way. So
+each message is one line that stands alone: what is wrong, with which option, topic, partition, value, and the
+next step. Errors of the cluster are the SDK's (`hightide.errors`) and pass through unchanged.
+"""
+
+from hightide.error_base import HightideError
+
+
+class SparkConnectorError(HightideError):
+    """The root of what this package raises."""
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+class OptionError(SparkConnectorError, ValueError):
+    """An option of a read or write cannot be used."""
+
+
+class UnknownOptionError(OptionError):
+    """No option has this name."""
+
+
+class MissingOptionError(OptionError):
+    """An option that is needed was not given."""
+
+
+class InvalidOptionError(OptionError):
+    """The value of an option is not one that it may have."""
+
+
+class ContradictingOptionsError(OptionError):
+    """Two options say different things, or one has no meaning for this kind of query."""
+
+
+class UnsupportedSchemaError(SparkConnectorError, ValueError):
+    """The schema names a column that is not there, or gives one another type."""
+
+
+# -- what was to be read is not there ------------------------------------------------------------------------
+
+
+class DataLossError(SparkConnectorError):
+    """Records that were to be read are gone. Each kind of loss is a class of its own."""
+
+    next_step = (
+        "To go on with the records that are there, set failOnDataLoss to false; to begin anew, start without "
+        "this checkpoint."
+    )
+
+
+class RecordsDeletedError(DataLossError):
+    """Retention has deleted records before they were read."""
+
+
+class RecordsLostError(DataLossError):
+    """The log ends before records that were committed: an unclean election lost them."""
+
+
+class TopicRecreatedLossError(DataLossError):
+    """The topic was deleted, and another one of its name was created."""
+
+
+class TopicDeletedLossError(DataLossError):
+    """The topic was deleted."""
+
+
+class PartitionsRemovedLossError(DataLossError):
+    """The topic has fewer partitions than before."""
+
+
+class UnreadableOffsetsError(SparkConnectorError, ValueError):
+    """The offsets of a checkpoint are not those of this data source."""
+
+    next_step = "Start with a checkpoint of its own for each query."

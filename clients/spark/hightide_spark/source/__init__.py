@@ -1,0 +1,1 @@
+"""The reading side: what Spark calls on the driver to plan, and in its workers to read."""
