@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hightide.errors import DeliveryPendingError, HightideError
-from hightide.records import RecordMetadata, RecordRange
+from hightide.records import DeliveredPiece, RecordMetadata, RecordRange
 
 if TYPE_CHECKING:
     from hightide.pending_batch import PendingBatch
@@ -84,6 +84,11 @@ class BulkDelivery:
         errors = (leaf.error for batch in self._batches for leaf in batch.leaves())
         return next((error for error in errors if error is not None), None)
 
+    def pieces(self) -> tuple[DeliveredPiece, ...]:
+        """What became of all rows, batch by batch; those that were sent to one partition by name stand in
+        their order. Once all are done; raises DeliveryPendingError before."""
+        return pieces_of(self._batches)
+
     def add_done_callback(self, callback: Callable[["BulkDelivery"], object]) -> None:
         """Call back with this once all rows are done; at once if they are."""
         left = _Countdown(len(self._batches), lambda: callback(self))
@@ -91,6 +96,15 @@ class BulkDelivery:
             batch.when_done(left.one_done, None)
         if not self._batches:
             callback(self)
+
+
+def pieces_of(batches: "tuple[PendingBatch, ...]") -> tuple[DeliveredPiece, ...]:
+    """The ends of batches and of what they were split into. Raises DeliveryPendingError."""
+    leaves = [leaf for batch in batches for leaf in batch.leaves()]
+    for leaf in leaves:
+        if not leaf.is_done:
+            raise DeliveryPendingError("it is still being sent", topic=leaf.topic, partition=leaf.partition)
+    return tuple(DeliveredPiece(leaf.record_count, leaf.base_offset, leaf.error) for leaf in leaves)
 
 
 class _Countdown:

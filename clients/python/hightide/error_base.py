@@ -1,7 +1,7 @@
 """What all errors of the SDK have in common; see `hightide.errors`."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hightide.v1 import errors_pb2
 from hightide.v1.errors_pb2 import ErrorCode
@@ -30,6 +30,10 @@ class HightideError(Exception):
         self.address = address
         self.metadata: Mapping[str, str] = dict(metadata or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross processes (Spark's, multiprocessing's), whatever their constructors ask for."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         named = f"{self.topic}-{self.partition}" in self.message
         where = [
@@ -43,6 +47,12 @@ class HightideError(Exception):
         ]
         text = f"{self.message.rstrip('.')} ({', '.join(where)})" if where else self.message.rstrip(".")
         return f"{text}. {self.next_step}" if self.next_step else text
+
+
+def _restored(cls: type[HightideError], args: tuple[object, ...], fields: Mapping[str, Any]) -> HightideError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 # -- what servers answer -------------------------------------------------------------------------------------

@@ -523,6 +523,35 @@ class UndeliveredError(ClientError):
         self.undelivered_count = undelivered_count
 
 
+class TopicRecreatedError(ClientError):
+    """The topic was deleted, and another one of its name created."""
+
+    next_step = "What the old one held is gone; begin anew with the new one."
+
+
+class RangeDeletedError(ClientError):
+    """Records of a range that is read were deleted: retention, or an operator, has moved the log's start."""
+
+    next_step = "Begin at the log's start, or keep records for longer (retention.ms, retention.bytes)."
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that there is."""
+        return int(self.metadata["log_start_offset"])
+
+
+class RangeLostError(ClientError):
+    """Records of a range that is read are lost, although they were committed: after an unclean election, the
+    log ends before them or holds others in their place."""
+
+    next_step = "Look for them on the replicas that led before (`hightide topic describe`), or do without."
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends, or parts from what was read before."""
+        return int(self.metadata["end_offset"])
+
+
 class ClosedError(ClientError):
     """The producer, consumer or admin is closed."""
 

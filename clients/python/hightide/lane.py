@@ -6,6 +6,9 @@ all that is in flight came back, then one batch at a time until what failed is t
 ends without being appended, its sequences would leave a gap: the lane then takes a new producer id and
 numbers from 0 again. What may have been appended under the old id can not be sent under the new one without a
 possible duplicate; it fails instead.
+
+A producer with a key has one identity for good. Its lanes stop instead of being numbered anew: what waits,
+and what comes, fails like the batch that failed, until `go_on_at` says which sequence is next.
 """
 
 from collections import deque
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide.batch.header import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, next_sequence
-from hightide.errors import UnknownPartitionError
+from hightide.errors import HightideError, UnknownPartitionError
 from hightide.partitioner import crc32c
 from hightide.pending_batch import PendingBatch
 
@@ -89,6 +92,7 @@ class Lane:
         "partition",
         "queue",
         "spent_id",
+        "stopped_by",
         "topic",
         "topic_id",
         "tried_epoch",
@@ -108,6 +112,7 @@ class Lane:
         self.next_sequence = 0
         self.next_ordinal = 0
         self.is_resetting = False
+        self.stopped_by: HightideError | None = None
         self.blocked_until_ms = 0.0
 
     @property
@@ -174,6 +179,12 @@ class Lane:
         while at < len(self.queue) and self.queue[at].ordinal < batch.ordinal:
             at += 1
         self.queue.insert(at, batch)
+
+    def go_on_at(self, identity: Identity, sequence: int) -> None:
+        """What is taken next has this sequence. Only of a keyed producer, and while nothing is unfinished."""
+        assert self.is_empty, "nothing waits under a sequence of before"
+        assert not self.in_flight, "nothing is in flight under a sequence of before"
+        self.identity, self.next_sequence, self.stopped_by = identity, sequence, None
 
     def ready_to_reset(self) -> bool:
         """Whether a lane that needs a new producer id has nothing in flight under the old one."""

@@ -25,6 +25,7 @@ from hightide.lane import Lane, TopicLanes
 from hightide.partitioner import crc32c
 from hightide.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producer_core import ProducerCore
+from hightide.producer_key import ProducerKey
 from hightide.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
 from hightide.transport import Transport
@@ -38,6 +39,10 @@ UNKNOWN_TOPIC_PATIENCE_MS = 2_000
 
 class Producer:
     """Sends records; thread-safe. Records are gathered in batches and sent in the background.
+
+    With a `key` it is the same writer again as others of that key, and a sequence is a compare-and-set on the
+    log: what meets other records in its place fails with SequenceConflictError, and so does everything behind
+    it in that partition, until `go_on_at`. Only with acks="all"; one request is in flight a partition.
 
     Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first send().
     """
@@ -56,6 +61,7 @@ class Producer:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         client_id: str | None = None,
+        key: ProducerKey | None = None,
     ) -> None:
         self._settings = ProducerSettings(
             acks=acks,
@@ -67,6 +73,7 @@ class Producer:
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             max_block_ms=max_block_ms,
+            key=key,
         )
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -139,7 +146,7 @@ class Producer:
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._topics.get(topic) or self._topic(topic)
-        lane = home.lane_for(key, partition)
+        lane = self._lane(home, key, partition)
         delivery = self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
         )
@@ -200,6 +207,31 @@ class Producer:
                 self._driver.poke()
                 self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
+    def _lane(self, home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
+        """The lane of a record; a partition that is not known is asked for, since the topic may have grown.
+        Raises UnknownPartitionError."""
+        give_up_ms: float | None = None
+        while partition is not None and partition >= home.partition_count:
+            with self._changed:
+                self._check_open()
+                now = now_ms()
+                give_up_ms = give_up_ms or now + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+                if now >= give_up_ms:
+                    break
+                self._core.seeker.want_again(now_ms=now)
+                self._driver.poke()
+                self._changed.wait(min(0.1, (give_up_ms - now) / 1000))
+        return home.lane_for(key, partition)
+
+    def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
+        """Only with a key, and when nothing is unfinished in that partition: what is sent there next has this
+        sequence, and what was refused there before stands in the way no more. Raises InvalidArgumentError,
+        and errors as of send()."""
+        lane = self._lane(self._topic(topic), None, partition)
+        assert lane is not None, "a partition was named"
+        with self._lock:
+            self._core.go_on_at(lane, next_sequence)
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this producer is closed")
@@ -218,7 +250,7 @@ class Producer:
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
+                lane = self._core.next_sticky(home) if number is None else self._lane(home, None, number)
                 batches.append(self._take_rows(lane or home.sticky, part, size_bytes))
         return BulkDelivery(tuple(batches))
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hightide.accumulator import Accumulator
+from hightide.batch.header import SEQUENCES
 from hightide.calls import Call
 from hightide.cluster import Cluster, Leader, MetadataSeeker, retry_pause_ms
 from hightide.delivery import Delivery
@@ -23,12 +24,15 @@ from hightide.errors import (
     DeliveryTimeoutError,
     FencedProducerEpochError,
     HightideError,
+    InvalidArgumentError,
     RequestTimeoutError,
+    SequenceConflictError,
+    TopicRecreatedError,
     UndeliveredError,
     UnknownTopicError,
     from_code,
 )
-from hightide.lane import ANONYMOUS, Lane
+from hightide.lane import ANONYMOUS, Identity, Lane
 from hightide.pending_batch import Owner, PendingBatch
 from hightide.produce_call import ProduceCall, ProduceEntry
 from hightide.producer_identity import IdentitySeeker
@@ -45,12 +49,27 @@ log = logging.getLogger("hightide.producer")
 # Below what servers take in one message (16 MiB), and not so much that one partition's batch delays
 # another's.
 REQUEST_BYTES_MAX: Final = 8 << 20
-FIRST_GRANT_BYTES: Final = 4096
 # A call that is unanswered for so long makes the producer ask others whether the leader is still the leader.
 SLOW_CALL_MS: Final = 500
 # A topic that brokers do not know is given up after this; its metadata may still be on its way to them.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
-_IDENTITY_TIMEOUT_MS: Final = 5_000
+
+
+def _given_identity(settings: ProducerSettings) -> Identity | None:
+    """The identity that need not be asked for."""
+    if settings.key is not None:
+        return Identity(settings.key.producer_id, settings.key.producer_epoch)
+    return None if settings.is_idempotent else ANONYMOUS
+
+
+def _conflict(error: HightideError) -> SequenceConflictError:
+    return SequenceConflictError(
+        error.message,
+        topic=error.topic,
+        partition=error.partition,
+        address=error.address,
+        metadata=error.metadata,
+    )
 
 
 class ProducerCore(Accumulator):
@@ -69,7 +88,7 @@ class ProducerCore(Accumulator):
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self._calls: dict[ProduceCall, None] = {}
-        self._identity = IdentitySeeker(self.seeker, None if settings.is_idempotent else ANONYMOUS)
+        self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -134,6 +153,10 @@ class ProducerCore(Accumulator):
         by_leader: dict[str, list[tuple[Lane, Leader]]] = {}
         soon: list[tuple[Lane, Leader]] = []
         for lane in list(self.active):
+            if lane.stopped_by is not None:
+                for unsent in self.unsent(lane):
+                    self.end(unsent, -1, lane.stopped_by)
+                continue
             if lane.ready_to_reset():
                 for lost in lane.reset():
                     self.end(lost, -1, self._delivery_timeout(lost))
@@ -291,6 +314,7 @@ class ProducerCore(Accumulator):
             error,
             was_first=batch.was_sent_first,
             is_idempotent=self.settings.is_idempotent,
+            is_keyed=self.settings.key is not None,
             record_count=batch.record_count,
         )
         if verdict in (Verdict.RETRY, Verdict.RENUMBER) and batch.deadline_ms <= now_ms:
@@ -308,12 +332,14 @@ class ProducerCore(Accumulator):
                 # The broker that leads has nothing from this batch on, so sending it again cannot duplicate
                 # it.
                 batch.maybe_appended = False
-                self._start_reset(lane)
+                self._start_reset(lane, error)
                 self._retry(lane, batch, error, now_ms)
             case Verdict.SPLIT:
                 self.split(lane, batch)
             case Verdict.FAIL:
                 self._fail(lane, batch, error)
+            case Verdict.CONFLICT:
+                self._fail(lane, batch, _conflict(error))
             case Verdict.FENCE:
                 assert isinstance(error, FencedProducerEpochError)
                 self.fatal = error
@@ -347,7 +373,10 @@ class ProducerCore(Accumulator):
         self.seeker.forget(lane.topic)
         return True
 
-    def _start_reset(self, lane: Lane) -> None:
+    def _start_reset(self, lane: Lane, error: HightideError) -> None:
+        if self.settings.key is not None:
+            lane.stopped_by = error
+            return
         if not self.settings.is_idempotent or lane.is_resetting:
             return
         lane.is_resetting = True
@@ -356,7 +385,7 @@ class ProducerCore(Accumulator):
     def _fail(self, lane: Lane, batch: PendingBatch, error: HightideError) -> None:
         if batch.base_sequence >= 0:
             # The broker will not take what comes after this batch under the same id: a sequence is missing.
-            self._start_reset(lane)
+            self._start_reset(lane, error)
         self.end(batch, -1, error)
 
     def _metadata_changed(self, now_ms: float) -> None:
@@ -392,9 +421,26 @@ class ProducerCore(Accumulator):
         lane.home.unknown_since_ms = None
         for batch in lane.queue:
             batch.maybe_appended = False
-        self._start_reset(lane)
+        again = TopicRecreatedError("the topic was deleted and created again", topic=lane.topic)
+        self._start_reset(lane, again)
 
     # -- for the shell ---------------------------------------------------------------------------------------
+
+    def go_on_at(self, lane: Lane, sequence: int) -> None:
+        """What is sent next in this partition has this sequence. Raises InvalidArgumentError without a key,
+        and while something is unfinished there."""
+        key = self.settings.key
+        if key is None:
+            raise InvalidArgumentError("only a producer with a key is told its sequences")
+        if not 0 <= sequence < SEQUENCES:
+            raise InvalidArgumentError(f"{sequence} is no sequence; they run from 0 to {SEQUENCES - 1}")
+        if not lane.is_empty or lane.in_flight:
+            raise InvalidArgumentError(
+                "records wait here for being acknowledged; wait for them, then say where to go on",
+                topic=lane.topic,
+                partition=lane.partition,
+            )
+        lane.go_on_at(Identity(key.producer_id, key.producer_epoch), sequence)
 
     def abandon(self, error: UndeliveredError | FencedProducerEpochError) -> None:
         """Fail everything that is not done; nothing more is sent. Called at the end of close."""

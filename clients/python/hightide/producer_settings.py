@@ -5,6 +5,7 @@ from typing import Literal
 
 from hightide.batch.header import Compression
 from hightide.errors import InvalidArgumentError
+from hightide.producer_key import ProducerKey
 from hightide.v1 import broker_service_pb2
 
 Acks = Literal["all", 1, 0]
@@ -32,6 +33,7 @@ class ProducerSettings:
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     max_block_ms: int = 60_000
+    key: ProducerKey | None = None
 
     def __post_init__(self) -> None:
         if self.acks not in _ACKS:
@@ -40,6 +42,8 @@ class ProducerSettings:
             raise InvalidArgumentError(
                 f'compression is {self.compression!r}; it may be None, "lz4" or "zstd"'
             )
+        if self.key is not None and not (self.acks == "all" and self.idempotent):
+            raise InvalidArgumentError('a producer with a key has acks="all" and is idempotent')
         self._check("linger_ms", self.linger_ms, 0, 60_000)
         self._check("batch_bytes_max", self.batch_bytes_max, 4096, 32 << 20)
         self._check("buffer_memory_bytes", self.buffer_memory_bytes, self.batch_bytes_max, 1 << 40)
@@ -70,5 +74,5 @@ class ProducerSettings:
     @property
     def in_flight_max(self) -> int:
         """Requests in flight for one partition. Without sequences only one, or their order would not be
-        kept."""
-        return 5 if self.is_idempotent else 1
+        kept; with a key only one, so that all behind one that is refused is still unsent."""
+        return 5 if self.is_idempotent and self.key is None else 1

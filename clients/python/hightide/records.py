@@ -193,6 +193,30 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveredPiece:
+    """What became of some consecutive rows of a `send_arrow`. `base_offset` is that of the first one; -1
+    where it is not known, or `error` says why they failed."""
+
+    record_count: int
+    base_offset: int
+    error: "HightideError | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What the log of a partition remembers of an idempotent producer, and of its newest epoch there: from
+    `first_offset` to `end_offset` lies what it wrote, under the sequences from `first_sequence` to
+    `next_sequence`, among the records of others. It may not be committed yet."""
+
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    first_offset: int
+    next_sequence: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeletedTopic:
     """A topic that is gone. `absent_brokers` are down and hold replicas of it: they let go of them when they
     start again. It is empty too where an earlier attempt, whose answer was lost, proved to have deleted the

@@ -15,6 +15,7 @@ from hightide.errors import (
     OutOfOrderSequenceError,
     OverloadedError,
     RequestTimeoutError,
+    SequenceConflictError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
     UnknownProducerIdError,
@@ -35,6 +36,8 @@ class Verdict(Enum):
     """Send it again in two halves."""
     FAIL = auto()
     """Tell the sender."""
+    CONFLICT = auto()
+    """Tell the sender, and all that comes behind it in the partition, that somebody else wrote there."""
     FENCE = auto()
     """Tell the sender, and refuse all that comes after."""
 
@@ -48,21 +51,32 @@ REFUSALS: Final[tuple[type[HightideError], ...]] = (
     NotEnoughReplicasError,
     OutOfOrderSequenceError,
     OverloadedError,
+    SequenceConflictError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
     UnknownProducerIdError,
     UnknownTopicError,
 )
 
+# What a log says where it does not end with what a keyed producer wrote last.
+_ELSEWHERE: Final = (SequenceConflictError, OutOfOrderSequenceError, DuplicateSequenceError)
 # The topic may be so new, or its leader so fresh, that the broker has not heard of it; metadata will tell.
 _PERHAPS_NOT_YET: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdError)
 
 
-def verdict_on(error: HightideError, *, was_first: bool, is_idempotent: bool, record_count: int) -> Verdict:
+def verdict_on(
+    error: HightideError, *, was_first: bool, is_idempotent: bool, is_keyed: bool, record_count: int
+) -> Verdict:
     """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an
     earlier one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the
-    broker does not have what it acknowledged before, and waiting will not bring it back."""
+    broker does not have what it acknowledged before, and waiting will not bring it back. To a producer with a
+    key a sequence is a compare-and-set on the log: it is never numbered anew, and another batch in its place
+    is never taken for success."""
     match error:
+        case _ if is_keyed and isinstance(error, _ELSEWHERE):
+            return Verdict.CONFLICT
+        case UnknownProducerIdError() if is_keyed:
+            return Verdict.FAIL
         case DuplicateSequenceError():
             return Verdict.APPENDED
         case FencedProducerEpochError():

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
+from hightide.delivery import pieces_of
 from hightide.errors import HightideError
 from hightide.pending_batch import PendingBatch
-from hightide.records import RecordMetadata, RecordRange
+from hightide.records import DeliveredPiece, RecordMetadata, RecordRange
 
 
 class Delivery:
@@ -70,6 +71,10 @@ class BulkDelivery:
         for batch in self._batches:
             if not all(leaf.is_done for leaf in batch.leaves()):
                 yield from until_done(_waiting_for(batch), [batch])
+
+    def pieces(self) -> tuple[DeliveredPiece, ...]:
+        """What became of all rows; see `hightide.BulkDelivery.pieces`."""
+        return pieces_of(self._batches)
 
     async def settled(self) -> None:
         """Wait until all are done, whatever became of them."""

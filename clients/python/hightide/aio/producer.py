@@ -15,9 +15,10 @@ from hightide.arrow_rows import by_partition, cut, rows_of
 from hightide.cluster import Cluster
 from hightide.driver import now_ms, run_callbacks
 from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
-from hightide.lane import TopicLanes
+from hightide.lane import Lane, TopicLanes
 from hightide.pending_batch import PendingBatch, warm_up
 from hightide.producer_core import ProducerCore
+from hightide.producer_key import ProducerKey
 from hightide.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
 from hightide.transport import AioTransport
@@ -45,6 +46,7 @@ class Producer:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         client_id: str | None = None,
+        key: ProducerKey | None = None,
     ) -> None:
         self._settings = ProducerSettings(
             acks=acks,
@@ -56,6 +58,7 @@ class Producer:
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             max_block_ms=max_block_ms,
+            key=key,
         )
         cluster = Cluster(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(self._settings, cluster, self, Delivery, random.getrandbits(16))
@@ -83,7 +86,7 @@ class Producer:
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._core.topics.get(topic) or await self._topic(topic)
-        lane = home.lane_for(key, partition)
+        lane = await self._lane(home, key, partition)
         delivery = await self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
         )
@@ -100,7 +103,9 @@ class Producer:
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
+                lane = (
+                    self._core.next_sticky(home) if number is None else await self._lane(home, None, number)
+                )
                 batches.append(await self._take_rows(home, lane, part, size_bytes))
         return BulkDelivery(tuple(batches))
 
@@ -156,6 +161,25 @@ class Producer:
             seeker.want_again([topic], now_ms=now)
             self._driver.poke()
             await self._driver.changed(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
+
+    async def _lane(self, home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
+        give_up_ms: float | None = None
+        while partition is not None and partition >= home.partition_count:
+            self._check_open()
+            now = now_ms()
+            give_up_ms = give_up_ms or now + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+            if now >= give_up_ms:
+                break
+            self._core.seeker.want_again(now_ms=now)
+            self._driver.poke()
+            await self._driver.changed(min(0.1, (give_up_ms - now) / 1000))
+        return home.lane_for(key, partition)
+
+    async def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
+        """Which sequence a producer with a key sends next; see `hightide.Producer.go_on_at`."""
+        lane = await self._lane(await self._topic(topic), None, partition)
+        assert lane is not None, "a partition was named"
+        self._core.go_on_at(lane, next_sequence)
 
     def _check_open(self) -> None:
         if self._closed:

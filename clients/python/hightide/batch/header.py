@@ -59,7 +59,7 @@ NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
 # Bytes in front of and including length_bytes, which length_bytes does not count.
 _UNCOUNTED_BYTES: Final = 12
-_SEQUENCE_MODULUS: Final = 2**31
+SEQUENCES: Final = 2**31
 # The last microsecond of the year 9999, the latest that a datetime can say.
 _TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
 _HAS_HEADERS: Final = 0b100
@@ -140,7 +140,7 @@ class BatchHeader:
 
 def next_sequence(base_sequence: int, record_count: int) -> int:
     """The base sequence of the batch after this one; sequences wrap from 2^31 - 1 to 0."""
-    return (base_sequence + record_count) % _SEQUENCE_MODULUS
+    return (base_sequence + record_count) % SEQUENCES
 
 
 def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
