@@ -61,12 +61,13 @@ class FetchFrom:
 
 @dataclass(frozen=True, slots=True)
 class FetchCall:
-    """One Fetch."""
+    """One Fetch. With `from_follower` this broker's own replicas are read, whether it leads or follows."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     partitions: tuple[FetchFrom, ...]
+    from_follower: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,14 @@ class OffsetFound:
     timestamp_us: int
     leader_epoch: int
     epoch_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersQuestion:
+    """One partition of DescribeProducers."""
+
+    key: PartitionKey
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

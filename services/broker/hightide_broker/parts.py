@@ -19,6 +19,7 @@ from hightide_broker.coordinators import Coordinators
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.describe_producers import ProducerDescriptions
 from hightide_broker.failed_replicas import FailedReplicas
 from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
@@ -114,6 +115,7 @@ class Parts:
             broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads
         )
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
+        self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
         self._replica_server = ReplicaServer(
             cluster_id, clock, self._replicas, sessions, self._shell, self._reads
@@ -139,7 +141,7 @@ class Parts:
         client = ClientRpcs(
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
             self._offsets, self._plain, ProducerIds(self._session),
-            ReplicaDescriptions(self._replicas, self._metadata, self._directories),
+            ReplicaDescriptions(self._replicas, self._metadata, self._directories), self._producers,
         )  # fmt: skip
         return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
 

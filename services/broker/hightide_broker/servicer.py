@@ -16,14 +16,14 @@ from hightide.v1.broker_control_service_pb2_grpc import (
     add_BrokerControlServiceServicer_to_server,
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
-from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
-from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving import Service
 
 from hightide_broker import convert, refused
 from hightide_broker.control import Control
+from hightide_broker.convert_producers import producers_in, producers_out
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.describe_producers import ProducerDescriptions
 from hightide_broker.fetch import Fetching
 from hightide_broker.hosted import HostedReplicas
 from hightide_broker.limits import PRODUCE_TIMEOUT_MS_DEFAULT
@@ -64,6 +64,7 @@ class ClientRpcs(BrokerServiceServicer):
         plain: PlainRecords,
         producer_ids: ProducerIds,
         descriptions: ReplicaDescriptions,
+        producers: ProducerDescriptions,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
@@ -74,6 +75,7 @@ class ClientRpcs(BrokerServiceServicer):
         self._plain = plain
         self._producer_ids = producer_ids
         self._descriptions = descriptions
+        self._producers = producers
 
     async def Produce(  # type: ignore[override]
         self, request: wire.ProduceRequest[memoryview], context: Context
@@ -142,7 +144,8 @@ class ClientRpcs(BrokerServiceServicer):
         self, request: broker_pb2.DescribeProducersRequest, context: Context
     ) -> broker_pb2.DescribeProducersResponse:
         """Tell what the logs remember of producers."""
-        raise ServiceError(ErrorCode.ERROR_CODE_INVALID_REQUEST, "DescribeProducers is not served yet")
+        questions = producers_in(request)
+        return producers_out(questions, await self._producers.describe(questions, request.producer_ids))
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key

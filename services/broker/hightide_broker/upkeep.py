@@ -107,10 +107,12 @@ class Upkeep:
                 await asyncio.shield(self._shell.group_commit.cover((replica,)))
 
     async def apply_retention(self) -> None:
-        """Delete what is older or more than the topics keep. Raises StorageError."""
+        """Delete what is older or more than the topics keep, and forget producers. Raises StorageError."""
         loop = asyncio.get_running_loop()
         now_us = self._clock.wall_us()
+        now_ms = self._clock.monotonic_ms()
         for replica in self._replicas_here():
+            await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
             if replica.log.size_bytes == 0:
                 continue
             leaders_start = replica.leaders_log_start if replica.state.is_follower else 0

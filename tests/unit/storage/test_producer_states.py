@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hightide.batch.header import BatchHeader
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.storage import DuplicateOf, Fresh, LogSettings, ProducerStates, Rejected, Verdict
+from hightide_broker.storage import (
+    DuplicateOf,
+    Fresh,
+    LogSettings,
+    ProducerState,
+    ProducerStates,
+    Rejected,
+    Verdict,
+)
+from hightide_broker.storage.sealed_file import seal
 from log_rig import LogRig
 from stored_batches import headers_of, make_batch
 
+CONFLICT = ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT
+DUPLICATE = ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE
 OUT_OF_ORDER = ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE
 LAST_SEQUENCE = 2**31 - 1
 
 
 def batch(
-    sequence: int, count: int = 10, producer_id: int = 5, epoch: int = 0, offset: int = 0
+    sequence: int,
+    count: int = 10,
+    producer_id: int = 5,
+    epoch: int = 0,
+    offset: int = 0,
+    value: bytes = b"",
 ) -> BatchHeader:
-    (header,) = headers_of(make_batch(count, b"", producer=(producer_id, epoch, sequence)))
+    (header,) = headers_of(make_batch(count, value, producer=(producer_id, epoch, sequence)))
     return header.stamped(offset, 1)
 
 
@@ -57,15 +74,25 @@ def test_a_gap_is_out_of_order(states: ProducerStates) -> None:
     assert code_of(states.check(batch(1_000_000))) == OUT_OF_ORDER
 
 
-def test_a_batch_that_repeats_part_of_another_is_refused(states: ProducerStates) -> None:
-    assert code_of(states.check(batch(25))) == ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE
+@pytest.mark.parametrize(
+    "other",
+    [batch(20, value=b"other"), batch(25), batch(20, count=9), batch(20, count=11), batch(0, count=30)],
+)
+def test_other_records_under_remembered_sequences_are_a_conflict(
+    states: ProducerStates, other: BatchHeader
+) -> None:
+    assert code_of(states.check(other)) == CONFLICT
 
 
 def test_a_duplicate_longer_ago_than_is_remembered_is_refused(states: ProducerStates) -> None:
     for at in range(3, 9):
         states.update(batch(10 * at, offset=100 + 10 * at))
     assert states.check(batch(40)) == DuplicateOf(140, 150)
-    assert code_of(states.check(batch(30))) == ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE
+    assert code_of(states.check(batch(30))) == DUPLICATE
+    assert code_of(states.check(batch(30, count=11))) == CONFLICT
+    assert code_of(states.check_all([batch(20), batch(30)])) == DUPLICATE
+    assert code_of(states.check_all([batch(30), batch(40)])) == DUPLICATE
+    assert code_of(states.check_all([batch(30), batch(90)])) == CONFLICT
 
 
 def test_an_unknown_producer_must_start_at_zero(states: ProducerStates) -> None:
@@ -75,6 +102,10 @@ def test_an_unknown_producer_must_start_at_zero(states: ProducerStates) -> None:
 
 def test_an_older_epoch_is_fenced_and_a_newer_starts_at_zero(states: ProducerStates) -> None:
     assert code_of(states.check(batch(30, epoch=1))) == OUT_OF_ORDER
+    assert code_of(states.check(batch(LAST_SEQUENCE, epoch=1))) == OUT_OF_ORDER
+    assert states.check_all([batch(30), batch(0, epoch=1), batch(10, epoch=1)]) == Fresh()
+    fenced = states.check_all([batch(0, epoch=1), batch(30)])
+    assert code_of(fenced) == ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH
     assert states.check(batch(0, epoch=1)) == Fresh()
     states.update(batch(0, epoch=1, offset=130))
     assert code_of(states.check(batch(30, epoch=0))) == ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH
@@ -86,17 +117,47 @@ def test_sequences_wrap(states: ProducerStates) -> None:
     assert states.check(batch(5)) == Fresh()
     assert code_of(states.check(batch(6))) == OUT_OF_ORDER
     assert states.check(batch(LAST_SEQUENCE - 4)) == DuplicateOf(500, 510)
-    assert code_of(states.check(batch(LAST_SEQUENCE))) == ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE
+    assert code_of(states.check(batch(LAST_SEQUENCE))) == CONFLICT
 
 
 def test_the_batches_of_one_request_follow_on_each_other(states: ProducerStates) -> None:
     assert states.check_all([batch(30), batch(40), batch(0, producer_id=6)]) == Fresh()
     assert code_of(states.check_all([batch(30), batch(50)])) == OUT_OF_ORDER
+    assert code_of(states.check_all([batch(30), batch(30)])) == CONFLICT
     assert states.check_all([batch(10), batch(20)]) == DuplicateOf(110, 130)
 
 
-def test_a_request_that_is_half_repeated_is_refused(states: ProducerStates) -> None:
-    assert code_of(states.check_all([batch(20), batch(30)])) == ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE
+@pytest.mark.parametrize(
+    "request_",
+    [
+        [batch(20), batch(30)],
+        [batch(30), batch(20)],
+        [batch(20), headers_of(make_batch(1))[0]],
+        [batch(20), batch(10)],
+        [batch(0), batch(20)],
+    ],
+)
+def test_a_request_that_is_not_repeated_as_it_was_is_a_conflict(
+    states: ProducerStates, request_: list[BatchHeader]
+) -> None:
+    assert code_of(states.check_all(request_)) == CONFLICT
+
+
+def test_the_epoch_of_a_producer_is_described_from_its_first_record_on(states: ProducerStates) -> None:
+    assert states.describe(()) == [ProducerState(5, 0, 0, 100, 30, 130)]
+    for at in range(3, 9):
+        states.update(batch(10 * at, offset=100 + 10 * at))
+    assert states.describe([5, 5, 7]) == [ProducerState(5, 0, 0, 100, 90, 190)]
+    states.update(batch(0, epoch=2, offset=300))
+    states.update(batch(0, producer_id=4, offset=310))
+    assert states.describe([]) == [ProducerState(4, 0, 0, 310, 10, 320), ProducerState(5, 2, 0, 300, 10, 310)]
+
+
+def test_a_producer_that_the_leader_had_forgotten_begins_anew(states: ProducerStates) -> None:
+    states.update(batch(0, offset=200, value=b"other"))
+    assert states.describe(()) == [ProducerState(5, 0, 0, 200, 10, 210)]
+    assert states.check(batch(10)) == Fresh()
+    assert code_of(states.check(batch(20))) == OUT_OF_ORDER
 
 
 def test_the_producer_heard_of_longest_ago_makes_place() -> None:
@@ -109,11 +170,11 @@ def test_the_producer_heard_of_longest_ago_makes_place() -> None:
 
 
 def test_producers_not_heard_of_are_forgotten(states: ProducerStates) -> None:
-    states.expire(now_us=1_000, expiry_us=100)
+    states.expire(now_ms=1_000, expiry_ms=100)
     states.update(batch(0, producer_id=6))
-    states.expire(now_us=1_100, expiry_us=100)
+    states.expire(now_ms=1_100, expiry_ms=100)
     assert len(states) == 2
-    states.expire(now_us=1_101, expiry_us=100)
+    states.expire(now_ms=1_101, expiry_ms=100)
     assert len(states) == 1
     assert states.check(batch(10, producer_id=6)) == Fresh()
 
@@ -133,7 +194,7 @@ def rig(tmp_path: Path) -> Iterator[LogRig]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("snapshots", ["kept", "missing", "damaged"])
+@pytest.mark.parametrize("snapshots", ["kept", "missing", "damaged", "of the first version"])
 def test_producers_outlive_a_restart(rig: LogRig, clean: bool, snapshots: str) -> None:
     rig.close(clean)
     paths = list(rig.log_directory.glob("*.producers"))
@@ -143,7 +204,10 @@ def test_producers_outlive_a_restart(rig: LogRig, clean: bool, snapshots: str) -
             path.unlink()
         elif snapshots == "damaged":
             path.write_bytes(path.read_bytes()[:-1])
+        elif snapshots == "of the first version":
+            path.write_bytes(seal(b"HTPS", 1, struct.pack("<qiiiiq", 5, 0, 1, 20, 10, 20)))
     rig.open()
+    assert rig.log.describe_producers(()) == [ProducerState(5, 0, 0, 0, 50, 50)]
     assert rig.log.producers.check(batch(40)) == DuplicateOf(40, 50)
     assert rig.log.producers.check(batch(0)) == DuplicateOf(0, 10)
     assert rig.log.producers.check(batch(50)) == Fresh()
@@ -154,8 +218,37 @@ def test_producers_are_as_of_the_cut_after_a_truncation(rig: LogRig, offset: int
     rig.log.truncate_to(offset)
     assert rig.log.producers.check(batch(offset)) == Fresh()
     assert rig.log.producers.check(batch(offset - 10)) == DuplicateOf(offset - 10, offset)
+    assert rig.log.describe_producers([5]) == [ProducerState(5, 0, 0, 0, offset, offset)]
     rig.crash()
     assert rig.log.producers.check(batch(offset)) == Fresh()
+
+
+def test_the_first_record_is_remembered_after_retention_deleted_it(rig: LogRig) -> None:
+    rig.log.update_settings(LogSettings(retention_bytes=0))
+    assert rig.log.apply_retention(0, 50) == 40
+    remembered = [ProducerState(5, 0, 0, 0, 50, 50)]
+    assert rig.log.describe_producers(()) == remembered
+    rig.restart()
+    assert rig.log.describe_producers(()) == remembered
+    rig.close()
+    for path in rig.log_directory.glob("*.producers"):
+        path.unlink()
+    rig.open()
+    assert rig.log.describe_producers(()) == [ProducerState(5, 0, 40, 40, 50, 50)]
+
+
+def test_a_log_that_starts_anew_knows_nobody(rig: LogRig) -> None:
+    rig.log.truncate_and_start_at(70)
+    assert rig.log.describe_producers(()) == []
+
+
+def test_a_log_forgets_producers_after_a_day_of_silence(rig: LogRig) -> None:
+    day_ms = 24 * 60 * 60 * 1000
+    rig.log.expire_producers(5)
+    rig.log.expire_producers(5 + day_ms)
+    assert rig.log.describe_producers([5]) != []
+    rig.log.expire_producers(6 + day_ms)
+    assert rig.log.describe_producers([5]) == []
 
 
 def test_only_snapshots_that_can_be_needed_are_kept(rig: LogRig) -> None:
@@ -170,4 +263,5 @@ def test_a_follower_knows_the_producers_before_it_leads(rig: LogRig, tmp_path: P
     follower = LogRig(tmp_path / "follower")
     follower.log.append_as_follower(b"".join(rig.log.read(0, 1 << 20, 50)))
     assert follower.log.producers.check(batch(40)) == DuplicateOf(40, 50)
+    assert follower.log.describe_producers(()) == rig.log.describe_producers(())
     follower.close()

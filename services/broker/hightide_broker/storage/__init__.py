@@ -18,7 +18,14 @@ from hightide_broker.storage.errors import (
 from hightide_broker.storage.identity import check_identities
 from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
-from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates, Rejected, Verdict
+from hightide_broker.storage.producer_states import (
+    DuplicateOf,
+    Fresh,
+    ProducerState,
+    ProducerStates,
+    Rejected,
+    Verdict,
+)
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 
 __all__ = [
@@ -40,6 +47,7 @@ __all__ = [
     "LogSettings",
     "OffsetOutOfRange",
     "PartitionKey",
+    "ProducerState",
     "ProducerStates",
     "Rejected",
     "StorageError",

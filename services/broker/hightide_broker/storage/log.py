@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -23,7 +23,7 @@ from hightide_broker.storage.errors import (
     LogClosed,
     OffsetOutOfRange,
 )
-from hightide_broker.storage.producer_states import ProducerStates
+from hightide_broker.storage.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.reading import SequentialReads, first_candidate
 from hightide_broker.storage.replicated_batches import ExpectedBatches
 from hightide_broker.storage.retention import expired_count
@@ -139,6 +139,19 @@ class Log:
             if self._producers is None:
                 self._producers = self._restore_producers()
             return self._producers
+
+    def describe_producers(self, producer_ids: Collection[int]) -> list[ProducerState]:
+        """What the log remembers of these producers, or of all where none is named. Call it in a thread."""
+        with self._lock:
+            self._check_open()
+            return self.producers.describe(producer_ids)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers not heard of for long; `now_ms` is of a clock that cannot jump. Call it in a
+        thread."""
+        with self._lock:
+            if self._producers is not None:
+                self._producers.expire(now_ms, self._volume.settings.producer_expiry_ms)
 
     # --- appending -----------------------------------------------------------------------------------------
 
@@ -465,13 +478,11 @@ class Log:
         log start. A follower also deletes what ends at or before `leaders_log_start`.
 
         Age counts from the last append to a segment, not from the records' timestamps: old records that are
-        loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms, and
-        forgets producers. Call it in a thread.
+        loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms. Call
+        it in a thread.
         """
         with self._lock:
             self._check_writable()
-            if self._producers is not None:
-                self._producers.expire(now_us, self._volume.settings.producer_expiry_ms * 1000)
             with self._volume.disk:
                 active = self._segments[-1]
                 if active.opened_us is None and active.size_bytes:

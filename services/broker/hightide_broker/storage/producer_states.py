@@ -3,18 +3,21 @@
 Rules of this file: no files and no clock. Sequences count records and wrap at 2^31.
 
 Theory of operation. An idempotent producer numbers its records in each partition. The log remembers of each
-producer its epoch and its last few batches. A batch that continues the numbering is fresh; one that equals
-a remembered batch was appended before, its answer was lost, and it is answered with the offset that it has;
-anything else is refused, since appending it would hide a loss or make a duplicate. All of it can be rebuilt
-from the headers in the log.
+producer its epoch, where that began, and its last few batches with their CRCs. A batch that continues the
+numbering is fresh; one that equals a remembered batch, to the byte, was appended before, its answer was lost,
+and it is answered with the offset that it has. Other records under sequences that are in the log come from a
+second writer with the same id and epoch: SEQUENCE_CONFLICT, never DUPLICATE_SEQUENCE, which producers take
+for success. Anything else is refused, since appending it would hide a loss or make a duplicate. All of it can
+be rebuilt from the headers in the log.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from hightide.batch.header import NO_PRODUCER, BatchHeader, next_sequence
@@ -23,14 +26,15 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.sealed_file import seal, unseal
 
-__all__ = ["DuplicateOf", "Fresh", "ProducerStates", "Rejected", "Verdict"]
+__all__ = ["DuplicateOf", "Fresh", "ProducerState", "ProducerStates", "Rejected", "Verdict"]
 
 _BATCHES_REMEMBERED: Final = 5
 _SEQUENCE_MODULUS: Final = 2**31
 _SNAPSHOT_MAGIC: Final = b"HTPS"
-_SNAPSHOT_VERSION: Final = 1
-_SNAPSHOT_PRODUCER: Final = struct.Struct("<qii")
-_SNAPSHOT_BATCH: Final = struct.Struct("<iiq")
+_SNAPSHOT_VERSION: Final = 2
+"""Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""
+_SNAPSHOT_PRODUCER: Final = struct.Struct("<qiiqi")
+_SNAPSHOT_BATCH: Final = struct.Struct("<iiqI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,30 @@ class DuplicateOf:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Not to be appended: OUT_OF_ORDER_SEQUENCE, DUPLICATE_SEQUENCE, FENCED_PRODUCER_EPOCH or
-    UNKNOWN_PRODUCER_ID."""
+    """Not to be appended: OUT_OF_ORDER_SEQUENCE, DUPLICATE_SEQUENCE, SEQUENCE_CONFLICT,
+    FENCED_PRODUCER_EPOCH or UNKNOWN_PRODUCER_ID."""
 
     code: ErrorCode.ValueType
     message: str
 
 
 Verdict: TypeAlias = Fresh | DuplicateOf | Rejected
+
+_Position: TypeAlias = tuple[int, int]
+"""Epoch and next sequence of a producer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a log remembers of a producer: of its newest epoch the sequence and offset of the first record,
+    the sequence that the next one must have, and the offset behind the last one."""
+
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    first_offset: int
+    next_sequence: int
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +86,46 @@ class _Appended:
     base_sequence: int
     record_count: int
     base_offset: int
+    crc: int
 
     @property
     def end_offset(self) -> int:
         return self.base_offset + self.record_count
 
+    def is_repeated_by(self, header: BatchHeader) -> bool:
+        return (self.base_sequence, self.record_count, self.crc) == (
+            header.base_sequence,
+            header.record_count,
+            header.crc,
+        )
+
 
 class _Producer:
-    """What is remembered of one producer. `seen_us` is None while it was heard of since the last expiry
-    round."""
+    """What is remembered of one producer. `seen_ms` is None while it was heard of since the last expiry
+    round. The remembered batches follow on each other."""
 
-    __slots__ = ("appended", "epoch", "seen_us")
+    __slots__ = ("appended", "epoch", "first_offset", "first_sequence", "seen_ms")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, first_sequence: int, first_offset: int) -> None:
         self.epoch = epoch
+        self.first_sequence = first_sequence
+        self.first_offset = first_offset
         self.appended: tuple[_Appended, ...] = ()
-        self.seen_us: int | None = None
+        self.seen_ms: int | None = None
 
     @property
     def next_sequence(self) -> int:
         last = self.appended[-1]
         return next_sequence(last.base_sequence, last.record_count)
 
+    @property
+    def remembered_count(self) -> int:
+        """How many records the remembered batches hold."""
+        return sum(batch.record_count for batch in self.appended)
+
     def remember(self, batch: _Appended) -> None:
         self.appended = (*self.appended[1 - _BATCHES_REMEMBERED :], batch)
-        self.seen_us = None
+        self.seen_ms = None
         assert len(self.appended) <= _BATCHES_REMEMBERED
 
 
@@ -120,91 +155,136 @@ class ProducerStates:
         batches that it held before.
         """
         assert headers
-        ahead: dict[int, tuple[int, int]] = {}
+        ahead: dict[int, _Position] = {}
         duplicates: list[_Appended] = []
+        older: list[Rejected] = []
         for header in headers:
             if header.producer_id == NO_PRODUCER:
                 continue
             verdict = self._check_one(header, ahead.get(header.producer_id))
-            if isinstance(verdict, Rejected):
-                return verdict
             if isinstance(verdict, _Appended):
                 duplicates.append(verdict)
-            ahead[header.producer_id] = (
-                header.producer_epoch,
-                next_sequence(header.base_sequence, header.record_count),
-            )
-        if not duplicates:
+            elif verdict is None:
+                following = next_sequence(header.base_sequence, header.record_count)
+                ahead[header.producer_id] = (header.producer_epoch, following)
+            elif verdict.code == ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE:
+                older.append(verdict)
+            else:
+                return verdict
+        repeated_count = len(duplicates) + len(older)
+        if repeated_count == 0:
             return Fresh()
-        if len(duplicates) < len(headers):
+        # Producers take DUPLICATE_SEQUENCE for the success of all that the request holds, and count the
+        # offsets of all batches from the first one's.
+        if repeated_count < len(headers) or not (older or _follow_on_each_other(duplicates)):
             return Rejected(
-                ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
-                f"{len(duplicates)} of the request's {len(headers)} batches are in the log already; "
-                "a retry must hold the same batches as before",
+                ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT,
+                f"of the request's {len(headers)} batches {repeated_count} are in the log already, and not "
+                "all in one place; a retry must hold the same batches as before",
             )
+        if older:
+            return older[0]
         return DuplicateOf(duplicates[0].base_offset, duplicates[-1].end_offset)
 
-    def _check_one(self, header: BatchHeader, ahead: tuple[int, int] | None) -> _Appended | Rejected | None:
+    def _check_one(self, header: BatchHeader, ahead: _Position | None) -> _Appended | Rejected | None:
         """One batch: the remembered one that it repeats, why it is refused, or None where it is fresh.
 
-        `ahead` is epoch and next sequence of the producer after what is in front of the batch in the request.
+        `ahead` is where the producer stands after the fresh batches in front of this one in the request.
         """
         producer = self._producers.get(header.producer_id)
-        if ahead is None and producer is None:
-            if header.base_sequence == 0:
-                return None
+        if ahead is not None:
+            epoch, expected = ahead
+        elif producer is not None:
+            epoch, expected = producer.epoch, producer.next_sequence
+        elif header.base_sequence == 0:
+            return None
+        else:
             return Rejected(
                 ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID,
                 f"producer {header.producer_id} is not known here, but sent sequence "
                 f"{header.base_sequence}, not 0",
             )
-        if producer is not None and header.producer_epoch < producer.epoch:
+        if header.producer_epoch < epoch:
             return Rejected(
                 ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {header.producer_epoch}; "
-                f"epoch {producer.epoch} took over",
+                f"producer {header.producer_id} has epoch {header.producer_epoch}; epoch {epoch} took over",
             )
-        if producer is not None and header.producer_epoch == producer.epoch:
-            for batch in producer.appended:
-                if (batch.base_sequence, batch.record_count) == (header.base_sequence, header.record_count):
+        if header.producer_epoch > epoch:
+            if header.base_sequence == 0:
+                return None
+            return _out_of_order(header, 0)
+        in_log = producer if producer is not None and producer.epoch == epoch else None
+        if in_log is not None:
+            for batch in in_log.appended:
+                if batch.is_repeated_by(header):
                     return batch
-        expected = _expected_sequence(header, producer, ahead)
         behind = (expected - header.base_sequence) % _SEQUENCE_MODULUS
         if behind == 0:
             return None
         # Of a circle of sequences, the half behind the expected one is the past.
-        if behind < _SEQUENCE_MODULUS // 2:
+        if behind >= _SEQUENCE_MODULUS // 2:
+            return _out_of_order(header, expected)
+        end_behind = behind - header.record_count
+        if in_log is None or ahead is not None or end_behind < in_log.remembered_count:
             return Rejected(
-                ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
-                f"producer {header.producer_id} repeats sequence {header.base_sequence}, which was appended "
-                f"longer ago than is remembered; the next is {expected}",
+                ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT,
+                f"producer {header.producer_id} sent {header.record_count} records from sequence "
+                f"{header.base_sequence} on in epoch {epoch}, of which other records have been written "
+                f"before; the next sequence is {expected}. Two writers may share the id and epoch",
             )
         return Rejected(
-            ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE,
-            f"producer {header.producer_id} sent sequence {header.base_sequence}, the next is {expected}",
+            ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
+            f"producer {header.producer_id} repeats sequence {header.base_sequence}, which was appended "
+            f"longer ago than is remembered; the next is {expected}",
         )
 
+    def describe(self, producer_ids: Collection[int]) -> list[ProducerState]:
+        """What is remembered of these producers, by id; of all where none is named. Called by the log."""
+        known: Iterable[int] = self._producers
+        if producer_ids:
+            known = (each for each in set(producer_ids) if each in self._producers)
+        return [
+            ProducerState(
+                producer_id, found.epoch, found.first_sequence, found.first_offset, found.next_sequence,
+                found.appended[-1].end_offset,
+            )
+            for producer_id in sorted(known)
+            for found in (self._producers[producer_id],)
+        ]  # fmt: skip
+
     def update(self, header: BatchHeader) -> None:
-        """Take note of a batch that was appended; called by the log for each batch in offset order."""
+        """Take note of a batch that was appended; called by the log for each batch in offset order.
+
+        A leader appends what does not follow on only where the producer had been forgotten. Whoever has not
+        forgotten it, or reads the log again, forgets it then.
+        """
         if header.producer_id == NO_PRODUCER:
             return
         producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        producer.remember(_Appended(header.base_sequence, header.record_count, header.base_offset))
+        if (
+            producer is None
+            or producer.epoch != header.producer_epoch
+            or producer.next_sequence != header.base_sequence
+        ):
+            producer = self._producers[header.producer_id] = _Producer(
+                header.producer_epoch, header.base_sequence, header.base_offset
+            )
+        producer.remember(
+            _Appended(header.base_sequence, header.record_count, header.base_offset, header.crc)
+        )
         self._producers.move_to_end(header.producer_id)
         if len(self._producers) > self._producers_max:
             self._producers.popitem(last=False)
 
-    def expire(self, now_us: int, expiry_us: int) -> None:
-        """Forget producers not heard of for `expiry_us`; called by the log with retention.
+    def expire(self, now_ms: int, expiry_ms: int) -> None:
+        """Forget producers not heard of for `expiry_ms`; called by the log with a clock that cannot jump.
 
         Times are of these calls, not of the batches: a producer of old records is as alive as any.
         """
         for producer_id, producer in list(self._producers.items()):
-            if producer.seen_us is None:
-                producer.seen_us = now_us
-            elif now_us - producer.seen_us > expiry_us:
+            if producer.seen_ms is None:
+                producer.seen_ms = now_ms
+            elif now_ms - producer.seen_ms > expiry_ms:
                 del self._producers[producer_id]
 
     def clear(self) -> None:
@@ -215,9 +295,14 @@ class ProducerStates:
         """The bytes of a snapshot."""
         pieces = []
         for producer_id, producer in self._producers.items():
-            pieces.append(_SNAPSHOT_PRODUCER.pack(producer_id, producer.epoch, len(producer.appended)))
+            pieces.append(
+                _SNAPSHOT_PRODUCER.pack(
+                    producer_id, producer.epoch, producer.first_sequence, producer.first_offset,
+                    len(producer.appended),
+                )
+            )  # fmt: skip
             pieces.extend(
-                _SNAPSHOT_BATCH.pack(batch.base_sequence, batch.record_count, batch.base_offset)
+                _SNAPSHOT_BATCH.pack(batch.base_sequence, batch.record_count, batch.base_offset, batch.crc)
                 for batch in producer.appended
             )
         return seal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, b"".join(pieces))
@@ -229,9 +314,11 @@ class ProducerStates:
         at = 0
         try:
             while at < len(contents):
-                producer_id, epoch, count = _SNAPSHOT_PRODUCER.unpack_from(contents, at)
+                producer_id, epoch, first_sequence, first_offset, count = _SNAPSHOT_PRODUCER.unpack_from(
+                    contents, at
+                )
                 at += _SNAPSHOT_PRODUCER.size
-                producer = self._producers[producer_id] = _Producer(epoch)
+                producer = self._producers[producer_id] = _Producer(epoch, first_sequence, first_offset)
                 for _ in range(count):
                     producer.remember(_Appended(*_SNAPSHOT_BATCH.unpack_from(contents, at)))
                     at += _SNAPSHOT_BATCH.size
@@ -240,10 +327,12 @@ class ProducerStates:
             raise CorruptFile("the producer snapshot ends within an entry") from error
 
 
-def _expected_sequence(header: BatchHeader, producer: _Producer | None, ahead: tuple[int, int] | None) -> int:
-    """The sequence that would be the next; a new epoch starts again at 0."""
-    if ahead is not None and ahead[0] == header.producer_epoch:
-        return ahead[1]
-    if producer is not None and producer.epoch == header.producer_epoch:
-        return producer.next_sequence
-    return 0
+def _follow_on_each_other(duplicates: Sequence[_Appended]) -> bool:
+    return all(one.end_offset == other.base_offset for one, other in pairwise(duplicates))
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> Rejected:
+    return Rejected(
+        ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE,
+        f"producer {header.producer_id} sent sequence {header.base_sequence}, the next is {expected}",
+    )
