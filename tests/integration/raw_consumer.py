@@ -112,6 +112,9 @@ class RawConsumer:
         self.ending: Ending | None = None
         self._stub: Any = CoordinatorServiceStub(channel)
         self._call: Any = None
+        self._writing = asyncio.Lock()
+        """gRPC refuses a message while another is being written: what the test says while orders are answered
+        would be lost."""
         self._reading: asyncio.Task[None] | None = None
         self._moved = asyncio.Condition()
 
@@ -121,6 +124,7 @@ class RawConsumer:
         """Send the registration and wait for nothing. Without `reads` it never looks at its stream, which
         `ended` does in the end."""
         self._call = self._stub.RegisterConsumer()
+        self._writing = asyncio.Lock()
         await self._write(
             pb.RegisterConsumerRequest(
                 coordinator_epoch=self.seen_coordinator_epoch, registration=self.registration
@@ -288,10 +292,12 @@ class RawConsumer:
     async def _write(self, message: pb.RegisterConsumerRequest) -> None:
         # How a stream ended is told by reading it. Not `call.write`: where the stream has ended meanwhile,
         # that puts an INTERNAL of its own in the place of the coordinator's status.
-        with contextlib.suppress(grpc.aio.AioRpcError, cygrpc.InternalError):
-            await self._call.wait_for_connection()
-            if not self._call.done():
-                await self._call._cython_call.send_serialized_message(message.SerializeToString())
+        call = self._call
+        async with self._writing:
+            with contextlib.suppress(grpc.aio.AioRpcError, cygrpc.InternalError):
+                await call.wait_for_connection()
+                if not call.done():
+                    await call._cython_call.send_serialized_message(message.SerializeToString())
 
     async def close(self) -> None:
         """Let go of the stream without a word."""
