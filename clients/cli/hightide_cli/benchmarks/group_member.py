@@ -133,6 +133,7 @@ class GroupMember:
         "_notes",
         "_positions",
         "_unconfirmed",
+        "_writing",
         "is_member",
         "plan",
         "reading",
@@ -153,6 +154,8 @@ class GroupMember:
         self._generation = 0
         self._address = ""
         self._call: Any = None
+        self._writing = asyncio.Lock()
+        """gRPC breaks a stream on which two messages are written at once: the goodbye and an answer."""
         self._is_leaving = False
         self._gone = asyncio.Event()
 
@@ -280,7 +283,8 @@ class GroupMember:
         request = pb.RegisterConsumerRequest(
             coordinator_epoch=self._epoch, generation=self._generation, sequence=sequence, **message
         )
-        await self._call.write(request.SerializeToString())
+        async with self._writing:
+            await self._call.write(request.SerializeToString())
 
     def _note_confirmed(self) -> None:
         if not self._unconfirmed:
