@@ -415,6 +415,7 @@ def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
             )
             for each in request.partitions
         ),
+        request.from_follower,
     )
 
 

@@ -16,7 +16,8 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker import refused
-from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch
+from hightide_broker.core.lineage import NO_EPOCH
+from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch, replica_read
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data_calls import FetchCall, FetchFrom, Read, Refused
 from hightide_broker.hosted import HostedReplica, HostedReplicas
@@ -71,7 +72,7 @@ class Fetching:
                 left_ms = int((give_up_at - _now_s()) * 1000)
                 if left_ms <= 0 or self._closed:
                     return read
-                if not self._has_moved(read):
+                if not self._has_moved(call, read):
                     await self._wait(replicas, left_ms)
                 read, size_bytes = await self._read(call)
                 if size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
@@ -79,14 +80,16 @@ class Fetching:
         finally:
             self._parked.give_back(1)
 
-    def _has_moved(self, read: list[Read]) -> bool:
+    def _has_moved(self, call: FetchCall, read: list[Read]) -> bool:
         """Whether there may be more since it was read: while a file is read, others append."""
         for each in read:
             replica = self._replicas.get(each.key)
             if replica is None:
                 continue
             state = replica.state
-            if state.high_watermark != each.high_watermark or not state.is_leader:
+            if state.high_watermark != each.high_watermark:
+                return True
+            if not (state.is_leader or call.from_follower):
                 return True
         return False
 
@@ -114,18 +117,19 @@ class Fetching:
         total = 0
         answer = []
         for asked in call.partitions:
-            one = await self._read_one(asked, room - total, must_fit=total > 0)
+            one = await self._read_one(call, asked, room - total, must_fit=total > 0)
             total += one.size_bytes
             answer.append(one)
         return answer, total
 
-    async def _read_one(self, asked: FetchFrom, room: int, must_fit: bool) -> Read:
+    async def _read_one(self, call: FetchCall, asked: FetchFrom, room: int, must_fit: bool) -> Read:
         replica = self._replicas.get(asked.key)
         if replica is None:
-            why = refused.not_hosted(self._broker_id, self._metadata, asked.key)
+            explain = refused.no_replica if call.from_follower else refused.not_hosted
+            why = explain(self._broker_id, self._metadata, asked.key)
             return Read(asked.key, -1, -1, NOT_READ, 0, why)
         state = replica.state
-        allowed = _allowed(replica, asked)
+        allowed = _allowed(call, replica, asked)
         if isinstance(allowed, Refused):
             return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, allowed)
         batches: Sequence[Buffer] = NOT_READ
@@ -139,7 +143,7 @@ class Fetching:
                         self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
                     )
                     state = replica.state
-                    if isinstance(again := _allowed(replica, asked), Refused):
+                    if isinstance(again := _allowed(call, replica, asked), Refused):
                         return Read(
                             asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, again
                         )
@@ -154,8 +158,12 @@ class Fetching:
         return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
 
 
-def _allowed(replica: HostedReplica, asked: FetchFrom) -> ReadUpTo | NothingYet | Refused:
-    found = consumer_fetch(replica.state, asked.offset, asked.leader_epoch, asked.last_fetched_epoch)
+def _allowed(call: FetchCall, replica: HostedReplica, asked: FetchFrom) -> ReadUpTo | NothingYet | Refused:
+    found: ReadUpTo | NothingYet | Diverging | Refusal
+    if call.from_follower:
+        found = replica_read(replica.state, asked.offset)
+    else:
+        found = consumer_fetch(replica.state, asked.offset, asked.leader_epoch, asked.last_fetched_epoch)
     if isinstance(found, Diverging):
         return refused.diverging(replica, asked, found.agreed)
     if isinstance(found, Refusal):
@@ -173,3 +181,13 @@ def _check(call: FetchCall) -> None:
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
             f"the request names {len(call.partitions)} partitions; take at most {REQUEST_PARTITIONS_MAX}",
         )
+    if call.from_follower:
+        # An epoch of 0 is one that is absent, too.
+        for each in call.partitions:
+            if each.leader_epoch > 0 or each.last_fetched_epoch != NO_EPOCH:
+                raise ServiceError(
+                    ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                    f"partition {each.key[1]} of topic {each.key[0].hex()}: from_follower goes with neither "
+                    "leader_epoch nor last_fetched_epoch, for a replica that follows does not vouch for its "
+                    "leader's log; leave them out",
+                )

@@ -74,7 +74,9 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
             return f"its in-sync replicas{isr} are fewer than min.insync.replicas {wanted}; try again"
         case Refusal.STORAGE_FAILED:
             return "this broker's log directory failed; see its log"
-        case Refusal.STALE_CONTROLLER_EPOCH | Refusal.NOT_ASSIGNED | Refusal.INVALID_DECISION:
+        case Refusal.NOT_ASSIGNED:
+            return "this broker is not to hold a replica of it; refresh the metadata"
+        case Refusal.STALE_CONTROLLER_EPOCH | Refusal.INVALID_DECISION:
             return refusal.name.lower().replace("_", " ")
 
 
@@ -108,6 +110,25 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
         f"{view.leader_epoch}; refresh the metadata",
         view.leader,
         view.leader_epoch,
+    )
+
+
+def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
+    """What a client hears that asks for this broker's own replica of a partition, where it holds none."""
+    view = metadata.partition(*key)
+    topic = metadata.topic_by_id(key[0])
+    if view is None or topic is None:
+        return not_hosted(broker_id, metadata, key)
+    if broker_id in view.replicas:
+        return Refused(
+            ErrorCode.ERROR_CODE_NOT_LEADER,
+            f"{topic.topic}-{key[1]}: broker {broker_id} is to hold a replica of it, but its log is not "
+            "open: it is being recovered, or its directory failed; try again",
+        )
+    return Refused(
+        ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+        f"{topic.topic}-{key[1]}: broker {broker_id} holds no replica of it; ask one of the brokers "
+        f"{list(view.replicas)}",
     )
 
 

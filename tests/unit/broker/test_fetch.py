@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from adversary.batches import good_batch
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
@@ -25,6 +26,7 @@ from hightide_broker.metadata import MetadataCache
 from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_broker.topic_settings import TopicSettings
+from hightide_runtime.errors import ServiceError
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
 
@@ -73,10 +75,12 @@ class OneBroker:
         self.shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
         return len(batch)
 
-    async def fetch(self, *partitions: int, min_bytes: int = 1) -> dict[int, int]:
-        """Fetch from the start: the bytes of each partition, or minus its error."""
-        asked = tuple(FetchFrom((TOPIC_ID, each), -1, 0, 1_000_000) for each in partitions)
-        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked))
+    async def fetch(
+        self, *partitions: int, min_bytes: int = 1, offset: int = 0, from_follower: bool = False
+    ) -> dict[int, int]:
+        """Fetch from an offset on: the bytes of each partition, or minus its error."""
+        asked = tuple(FetchFrom((TOPIC_ID, each), -1, offset, 1_000_000) for each in partitions)
+        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked, from_follower))
         return {each.key[1]: -each.refused.code if each.refused else each.size_bytes for each in read}
 
 
@@ -139,6 +143,50 @@ def test_a_leader_that_is_replaced_while_a_file_is_read_gives_nothing_out(tmp_pa
         broker.shell.fetching = NobodyFetches()
         broker.shell.feed(cold, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
         assert await answered(broker, waiting) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
+
+    serve(tmp_path, story)
+
+
+def test_a_replica_that_does_not_lead_is_read_up_to_its_high_watermark(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        size = broker.produce(replica, b"x")
+        assert await broker.fetch(0, from_follower=True) == {0: size}
+        broker.shell.fetching = NobodyFetches()
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
+        assert await broker.fetch(0) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
+        assert await broker.fetch(0, from_follower=True) == {0: size}
+        refused = {0: -ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE}
+        assert await broker.fetch(0, offset=2, from_follower=True) == refused
+        assert await broker.fetch(7, from_follower=True) == {7: -ErrorCode.ERROR_CODE_UNKNOWN_TOPIC}
+
+    serve(tmp_path, story)
+
+
+def test_who_waits_for_a_follower_takes_no_turn_until_its_high_watermark_moves(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        broker.shell.fetching = NobodyFetches()
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
+        waiting = asyncio.create_task(broker.fetch(0, from_follower=True))
+        await asyncio.sleep(0)
+        assert len(replica.fetches) == 1
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 3, (1,), replicas=(1, 2)))
+        size = broker.produce(replica, b"x")
+        assert await asyncio.wait_for(waiting, ANSWERED_S) == {0: size}
+
+    serve(tmp_path, story)
+
+
+def test_an_epoch_is_not_taken_with_a_read_from_a_follower(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        for epochs in ({"leader_epoch": 1}, {"last_fetched_epoch": 0}):
+            request = FetchRequest(
+                partitions=[FetchPartition(topic_id=TOPIC_ID, **epochs)], from_follower=True
+            )
+            with pytest.raises(ServiceError, match=r"partition 0 .* leave them out") as caught:
+                await broker.fetching.fetch(fetch_in(request))
+            assert caught.value.code == ErrorCode.ERROR_CODE_INVALID_REQUEST
 
     serve(tmp_path, story)
 

@@ -7,8 +7,22 @@ from dataclasses import replace
 
 import pytest
 from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Append, Refuse, StoreIsr
-from hightide_broker.core.events import FollowerFetched, FsyncDone, IsrStored, ProduceArrived, SettingsChanged
-from hightide_broker.core.reads import NothingYet, ReadUpTo, consumer_fetch, earliest_offset, latest_offset
+from hightide_broker.core.events import (
+    FollowerFetched,
+    FsyncDone,
+    IsrStored,
+    ProduceArrived,
+    SettingsChanged,
+    StorageFailed,
+)
+from hightide_broker.core.reads import (
+    NothingYet,
+    ReadUpTo,
+    consumer_fetch,
+    earliest_offset,
+    latest_offset,
+    replica_read,
+)
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings
 from unit.broker_core.replica_pair import ReplicaPair
@@ -99,6 +113,23 @@ def test_a_consumer_reads_below_the_high_watermark_only(
     pair.catch_up(2)
     pair[1].produces("b", "c")
     assert consumer_fetch(pair[1].state, offset) == expected
+
+
+def test_a_replica_is_read_as_far_as_it_knows_to_be_committed(pair: ReplicaPair) -> None:
+    assert replica_read(pair[2].state, 0) is Refusal.NOT_ASSIGNED
+    pair.decide(1, 1, isr=(1, 2))
+    pair[1].produces("a", "b")
+    pair.catch_up(2)
+    leader, follower = pair[1].state, pair[2].state
+    known = follower.high_watermark
+    for offset in range(3):
+        assert replica_read(leader, offset) == consumer_fetch(leader, offset)
+        expected = ReadUpTo(known) if offset < known else NothingYet(known)
+        assert replica_read(follower, offset) == expected
+    assert replica_read(follower, -1) is Refusal.OFFSET_OUT_OF_RANGE
+    assert replica_read(follower, 3) is Refusal.OFFSET_OUT_OF_RANGE
+    pair[2].happens(StorageFailed())
+    assert replica_read(pair[2].state, 0) is Refusal.STORAGE_FAILED
 
 
 def test_readers_are_fenced_like_everyone_else(pair: ReplicaPair) -> None:

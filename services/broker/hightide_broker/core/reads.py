@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hightide_broker.core.leader import refuse_client
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.core.replica import Replica
+from hightide_broker.core.replica import Replica, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,20 @@ def consumer_fetch(
         if diverging is not None:
             return diverging
     if offset > replica.log_end_offset:
+        return Refusal.OFFSET_OUT_OF_RANGE
+    if offset < replica.high_watermark:
+        return ReadUpTo(replica.high_watermark)
+    return NothingYet(replica.high_watermark)
+
+
+def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingYet | Refusal:
+    """What is read of this very replica at `offset`, for comparing replicas: whether it leads or follows, up
+    to the high watermark that it knows. That may lag behind the leader's."""
+    if replica.role is Role.FAILED:
+        return Refusal.STORAGE_FAILED
+    if replica.role in (Role.IDLE, Role.STOPPED):
+        return Refusal.NOT_ASSIGNED
+    if not replica.log_start_offset <= offset <= replica.log_end_offset:
         return Refusal.OFFSET_OUT_OF_RANGE
     if offset < replica.high_watermark:
         return ReadUpTo(replica.high_watermark)
