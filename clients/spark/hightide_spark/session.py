@@ -30,7 +30,7 @@ def spark_session(
     defaults: Mapping[str, str] | None = None,
     remote: str | None = None,
 ) -> "SparkSession":
-    """The active session, else a new one that publishes the progress of queries with a `groupId`.
+    """The active session, else a new one.
 
     Programs call it once at their beginning. `master` as for Spark; None takes the site's (spark-submit,
     spark-defaults.conf), else `local[*]`. `remote` is the address of a Spark Connect server (`sc://…`), or
@@ -44,8 +44,6 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    from hightide_spark.progress import publish_progress
-
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -57,9 +55,7 @@ def spark_session(
         builder = builder.master(master)
     for key, value in session_settings(remote or master or "", defaults or {}, _site_setting).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    publish_progress(session)
-    return session
+    return builder.getOrCreate()
 
 
 def session_settings(
