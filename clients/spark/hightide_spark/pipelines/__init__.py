@@ -1,0 +1,1 @@
+"""Whole programs on Spark: archive, replay, delays, audit; for `hightide pipeline …` and spark-submit."""

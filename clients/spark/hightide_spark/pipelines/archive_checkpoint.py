@@ -1,0 +1,36 @@
+"""What Spark's checkpoint of a stream says of the micro-batch that is being done.
+
+Spark writes the offsets of a micro-batch down before it does it, and they carry the topics' ids; the rows do
+not.
+"""
+
+from pathlib import Path
+
+from hightide_spark.core import stream_offsets
+from hightide_spark.errors import UnreadableOffsetsError
+from hightide_spark.pipelines.errors import CheckpointError
+
+_VERSION = "v1"
+#: The version, what Spark notes of the micro-batch, then a line for each source.
+_SOURCE_AT = 2
+
+
+def topic_ids(checkpoint: Path, batch_id: int) -> dict[str, str]:
+    """The id of each topic that a micro-batch reads, of a query with one source. Raises CheckpointError."""
+    path = checkpoint / "offsets" / str(batch_id)
+    return read_topic_ids(path.read_text(), str(path))
+
+
+def read_topic_ids(text: str, path: str) -> dict[str, str]:
+    """The ids that the text of such a file carries; `path` is for the error."""
+    lines = text.splitlines()
+    if len(lines) != _SOURCE_AT + 1 or lines[0] != _VERSION:
+        raise CheckpointError(
+            f"{path} is not what Spark writes of a query with one source (version {_VERSION}); "
+            "archive with a Spark that writes it: spark.sql.streaming.offsetLog.formatVersion=1"
+        )
+    try:
+        offsets = stream_offsets.parse(lines[_SOURCE_AT])
+    except UnreadableOffsetsError as error:
+        raise CheckpointError(f"{path} is of another source: {error}") from error
+    return {topic: each.topic_id for topic, each in offsets.items()}

