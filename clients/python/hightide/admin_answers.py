@@ -8,6 +8,7 @@ from hightide.records import (
     Complaint,
     Election,
     PartitionOutcome,
+    ProducerState,
     Reassignment,
     ReplicaDescription,
     TopicDescription,
@@ -105,6 +106,21 @@ def replica_description(broker_id: int, answer: broker_pb2.ReplicaDescription) -
         log_directory=answer.log_directory,
         storage_failed=answer.error_code == errors_pb2.ERROR_CODE_STORAGE_FAILED,
     )
+
+
+def producer_states(answer: broker_pb2.DescribeProducersPartitionResult) -> list[ProducerState]:
+    """What the log of one partition remembers, by producer id."""
+    return [
+        ProducerState(
+            each.producer_id,
+            each.producer_epoch,
+            each.first_sequence,
+            each.first_offset,
+            each.next_sequence,
+            each.end_offset,
+        )
+        for each in answer.producers
+    ]
 
 
 def topic_partition(name: controller_pb2.PartitionName) -> TopicPartition:

@@ -8,15 +8,26 @@ first attempt has done.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hightide.admin_answers import cluster_description, described
-from hightide.admin_arguments import checked_count, checked_replicas, checked_settings
+from hightide.admin_answers import cluster_description, described, producer_states
+from hightide.admin_arguments import checked_count, checked_partitions, checked_replicas, checked_settings
 from hightide.calls import Method
 from hightide.cluster import topic_description
 from hightide.errors import InconsistentTopicIdError, TopicAlreadyExistsError, UnknownTopicError
 from hightide.group_operations import GroupOperations
-from hightide.operations import Operation
+from hightide.operations import LeaderQuestion, LedPartition, Operation
 from hightide.reassignment_operations import ReassignmentOperations
-from hightide.records import ClusterDescription, DeletedTopic, TopicDescription
+from hightide.records import (
+    ClusterDescription,
+    DeletedTopic,
+    ProducerState,
+    TopicDescription,
+    TopicPartition,
+)
+from hightide.v1.broker_service_pb2 import (
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 from hightide.v1.controller_service_pb2 import (
     AddPartitionsRequest,
     AddPartitionsResponse,
@@ -182,6 +193,32 @@ class AdminOperations(ReassignmentOperations, GroupOperations):
         """The names of all topics, as a broker knows them."""
         answer = yield from self.metadata(all_topics=True)
         return sorted(topic.topic for topic in answer.topics)
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], producer_ids: Iterable[int] | None
+    ) -> Operation[dict[TopicPartition, list[ProducerState]]]:
+        """What logs remember of producers, from their leaders."""
+        wanted = None if producer_ids is None else sorted(set(producer_ids))
+        if wanted is not None and not wanted:
+            return {partition: [] for partition in partitions}
+
+        def request(asked: Sequence[LedPartition]) -> DescribeProducersRequest:
+            return DescribeProducersRequest(
+                partitions=[
+                    DescribeProducersPartition(
+                        topic_id=each.topic_id,
+                        partition=each.partition.partition,
+                        leader_epoch=each.leader_epoch,
+                    )
+                    for each in asked
+                ],
+                producer_ids=wanted or (),
+            )
+
+        question = LeaderQuestion(
+            Method.DESCRIBE_PRODUCERS, request, DescribeProducersResponse, producer_states
+        )
+        return (yield from self.at_leaders(checked_partitions(partitions), question))
 
     def describe_cluster(self) -> Operation[ClusterDescription]:
         """The cluster from the controller."""

@@ -50,7 +50,8 @@ class HightideError(Exception):
 
 
 def _restored(cls: type[HightideError], args: tuple[object, ...], fields: Mapping[str, Any]) -> HightideError:
-    error = cls.__new__(cls, *args)
+    error = cls.__new__(cls)
+    error.args = args
     error.__dict__.update(fields)
     return error
 

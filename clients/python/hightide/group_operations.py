@@ -16,11 +16,13 @@ from hightide.calls import MessageCall, Method
 from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
 from hightide.errors import (
     CoordinatorUnavailableError,
+    GroupNotEmptyError,
     HightideError,
     InvalidArgumentError,
     NotCoordinatorError,
     OffsetOutOfRangeError,
     UnknownGroupError,
+    UnknownMemberError,
     UnknownTopicError,
     from_code,
 )
@@ -127,6 +129,31 @@ class GroupOperations(Operations):
                 if error is not None:
                     failed[TopicPartition(result.topic, result.partition)] = error
         return failed
+
+    def commit_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> Operation[None]:
+        """Write offsets of a group without members down, also lower ones than before."""
+        commits = []
+        for partition in checked_partitions(offsets):
+            given = offsets[partition]
+            at = CommittedOffset(given) if isinstance(given, int) else given
+            if at.offset < 0:
+                raise InvalidArgumentError(f"{partition}: {at.offset} is no offset; they run from 0")
+            commit = OffsetCommit(
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=at.offset,
+                leader_epoch=at.leader_epoch,
+                metadata=at.metadata,
+                reset=True,
+            )
+            commits.append(commit)
+        failed = yield from self.commit_offsets(group, "", commits)
+        for error in failed.values():
+            if isinstance(error, UnknownMemberError):
+                raise GroupNotEmptyError(error.message, topic=error.topic, partition=error.partition)
+            raise error
 
     def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None

@@ -5,14 +5,14 @@ HightideError. `run` drives one with threads; `hightide.aio.running` drives the 
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
 from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS, Cluster, Leader, brokers_unavailable
+from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS, Cluster, brokers_unavailable
 from hightide.errors import (
     ControllerUnavailableError,
     HightideError,
@@ -32,6 +32,7 @@ from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
     GetMetadataRequest,
     GetMetadataResponse,
+    ListOffsetsPartitionResult,
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
@@ -40,6 +41,8 @@ T = TypeVar("T")
 MessageT = TypeVar("MessageT", bound=Message)
 
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+# What brokers take in one question that looks into logs (broker_service.proto).
+PARTITIONS_PER_QUESTION_MAX: Final = 1_000
 
 # What changes nothing need not be waited for: a controller that does not answer may have been replaced.
 _QUESTIONS: Final = frozenset({Method.DESCRIBE_TOPICS, Method.DESCRIBE_CLUSTER, Method.LIST_REASSIGNMENTS})
@@ -212,9 +215,31 @@ class Operations:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetAt]
     ) -> Operation[dict[TopicPartition, int | None]]:
-        """Look up offsets at the leaders. Raises UnknownTopicError, UnknownPartitionError, and what stood in
-        the way last when the budget is over."""
-        found: dict[TopicPartition, int | None] = {}
+        """Look up offsets at the leaders. Errors as of `at_leaders`."""
+
+        def request(asked: Sequence[LedPartition]) -> ListOffsetsRequest:
+            return ListOffsetsRequest(
+                partitions=[
+                    wanted[each.partition].for_partition(
+                        each.topic_id, each.partition.partition, each.leader_epoch
+                    )
+                    for each in asked
+                ]
+            )
+
+        def offset(result: ListOffsetsPartitionResult) -> int | None:
+            return None if result.offset < 0 else result.offset
+
+        question = LeaderQuestion(Method.LIST_OFFSETS, request, ListOffsetsResponse, offset)
+        return (yield from self.at_leaders(wanted, question))
+
+    def at_leaders(
+        self, partitions: Iterable[TopicPartition], question: "LeaderQuestion[T]"
+    ) -> Operation[dict[TopicPartition, T]]:
+        """Ask the leader of each partition. Raises UnknownTopicError, UnknownPartitionError, and what stood
+        in the way last when the budget is over."""
+        wanted = list(dict.fromkeys(partitions))
+        found: dict[TopicPartition, T] = {}
         topics = sorted({partition.topic for partition in wanted})
         for topic in topics:
             known = yield from self.partitions_for(topic)
@@ -224,7 +249,7 @@ class Operations:
                         f"topic {topic} has the partitions 0 to {len(known) - 1}, not {partition.partition}"
                     )
         while True:
-            last = yield from self._ask_leaders(wanted, found)
+            last = yield from self._ask_leaders(wanted, question, found)
             if len(found) == len(wanted):
                 return {partition: found[partition] for partition in wanted}
             if self._is_over():
@@ -234,10 +259,13 @@ class Operations:
             yield from self.metadata(topics)
 
     def _ask_leaders(
-        self, wanted: Mapping[TopicPartition, OffsetAt], found: dict[TopicPartition, int | None]
+        self,
+        wanted: Iterable[TopicPartition],
+        question: "LeaderQuestion[T]",
+        found: dict[TopicPartition, T],
     ) -> Operation[HightideError | None]:
         last: HightideError | None = None
-        by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+        by_leader: dict[str, list[LedPartition]] = {}
         for partition in wanted:
             if partition in found:
                 continue
@@ -247,38 +275,67 @@ class Operations:
                     "the partition has no leader", topic=partition.topic, partition=partition.partition
                 )
             else:
-                by_leader.setdefault(leader.address, []).append((partition, leader))
-        for address, partitions in by_leader.items():
-            request = ListOffsetsRequest(
-                partitions=[
-                    wanted[partition].for_partition(
-                        self.cluster.topics[partition.topic].topic_id,
-                        partition.partition,
-                        leader.leader_epoch,
-                    )
-                    for partition, leader in partitions
-                ]
-            )
-            timeout_ms = self._left_ms(5 * METADATA_TIMEOUT_MS)
-            call = MessageCall(address, Method.LIST_OFFSETS, timeout_ms, request, ListOffsetsResponse)
-            try:
-                answer: ListOffsetsResponse = yield call
-            except HightideError as error:
-                if not error.retriable:
-                    raise
-                last = error
-                continue
-            for (partition, _), result in zip(partitions, answer.partitions, strict=False):
-                if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
-                    found[partition] = None if result.offset < 0 else result.offset
+                topic_id = self.cluster.topics[partition.topic].topic_id
+                led = LedPartition(partition, topic_id, leader.leader_epoch)
+                by_leader.setdefault(leader.address, []).append(led)
+        for address, all_led in by_leader.items():
+            for at in range(0, len(all_led), PARTITIONS_PER_QUESTION_MAX):
+                asked = all_led[at : at + PARTITIONS_PER_QUESTION_MAX]
+                timeout_ms = self._left_ms(5 * METADATA_TIMEOUT_MS)
+                request, answer_type = question.request(asked), question.answer_type
+                call = MessageCall(address, question.method, timeout_ms, request, answer_type)
+                try:
+                    answer = yield call
+                except HightideError as error:
+                    if not error.retriable:
+                        raise
+                    last = error
                     continue
-                last = from_code(
-                    result.error_code,
-                    result.error_message,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    address=address,
-                )
-                if not last.retriable and not last.refresh_metadata:
-                    raise last
+                last = _sort_answers(address, asked, answer, question, found) or last
         return last
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """A partition that its leader is asked about: its topic's id, and the leader epoch that is known."""
+
+    partition: TopicPartition
+    topic_id: bytes
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderQuestion(Generic[T]):
+    """A question that the leader of each partition answers: the request about some that one broker leads, and
+    what the result of one partition means. The answer has one result for each, in order, with an error
+    code."""
+
+    method: Method
+    request: Callable[[Sequence[LedPartition]], Message]
+    answer_type: type[Message]
+    read: Callable[[Any], T]
+
+
+def _sort_answers(
+    address: str,
+    asked: Sequence[LedPartition],
+    answer: Any,
+    question: LeaderQuestion[T],
+    found: dict[TopicPartition, T],
+) -> HightideError | None:
+    """Keep what was found. Returns the last error that may pass; raises what may not."""
+    last: HightideError | None = None
+    for led, result in zip(asked, answer.partitions, strict=False):
+        if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
+            found[led.partition] = question.read(result)
+            continue
+        last = from_code(
+            result.error_code,
+            result.error_message,
+            topic=led.partition.topic,
+            partition=led.partition.partition,
+            address=address,
+        )
+        if not last.retriable and not last.refresh_metadata:
+            raise last
+    return last

@@ -13,6 +13,7 @@ from hightide.records import (
     BrokerDescription,
     ClusterDescription,
     Complaint,
+    ProducerState,
     Reassignment,
     ReplicaDescription,
     TopicPartition,
@@ -22,6 +23,7 @@ from hightide.v1 import controller_service_pb2 as pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.metadata_pb2 import Endpoint
 from unit.sdk.operation_world import World
+from unit.sdk.producer_bench import metadata
 
 HERE = TopicPartition("flights", 0)
 MANY = [TopicPartition("flights", at) for at in range(25_000)]
@@ -255,3 +257,30 @@ def test_what_no_request_can_carry_is_told_before_anything_is_asked(operation: A
     with pytest.raises(InvalidArgumentError, match=said):
         world.run(operation(world.operations))
     assert world.asked == []
+
+
+def test_producers_are_asked_of_each_leader_under_its_epoch() -> None:
+    def answered(result: broker_pb2.DescribeProducersPartitionResult) -> Any:
+        return broker_pb2.DescribeProducersResponse(partitions=[result])
+
+    def answer(call: Any) -> Any:
+        (asked,) = call.request.partitions
+        assert list(call.request.producer_ids) == [5, 9]
+        if call.address == "b1:1":
+            refused = ErrorCode.ERROR_CODE_NOT_LEADER
+            return answered(broker_pb2.DescribeProducersPartitionResult(error_code=refused))
+        known = broker_pb2.ProducerDescription(
+            producer_id=9,
+            producer_epoch=asked.leader_epoch,
+            first_sequence=0,
+            first_offset=10,
+            next_sequence=4,
+            end_offset=16,
+        )
+        return answered(broker_pb2.DescribeProducersPartitionResult(producers=[known]))
+
+    leaders = iter([metadata({0: (1, 1)}), metadata({0: (2, 2)})])
+    world = World(GET_METADATA=lambda _: next(leaders), DESCRIBE_PRODUCERS=answer)
+    found = world.run(world.operations.describe_producers([HERE], [9, 5, 9]))
+    assert found == {HERE: [ProducerState(9, 2, 0, 10, 4, 16)]}
+    assert world.run(world.operations.describe_producers([HERE], [])) == {HERE: []}

@@ -1,5 +1,9 @@
 """The errors of the SDK stand for all that servers can say, and tell what to do."""
 
+import pickle
+from inspect import signature
+from typing import Any
+
 import pytest
 from hightide import errors
 from hightide.errors import (
@@ -13,6 +17,8 @@ from hightide.errors import (
     from_reason,
 )
 from hightide.v1.errors_pb2 import ErrorCode
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 CODES = {name: number for name, number in ErrorCode.items() if number}
 
@@ -73,3 +79,34 @@ def test_all_errors_have_one_root() -> None:
         each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)
     ]
     assert all(issubclass(each, HightideError) for each in classes)
+
+
+def every_class(root: type[HightideError] = HightideError) -> list[type[HightideError]]:
+    return [root, *(each for cls in root.__subclasses__() for each in every_class(cls))]
+
+
+def made(cls: type[HightideError], message: str, fields: dict[str, Any]) -> HightideError:
+    given = {"addresses": ("h:1", "h:2"), "maybe_appended": True, "undelivered_count": 3, **fields}
+    return cls(message, **{name: given[name] for name in signature(cls).parameters if name in given})
+
+
+@settings(max_examples=25)
+@given(
+    st.text(),
+    st.fixed_dictionaries(
+        {
+            "topic": st.text(),
+            "partition": st.integers(0, 1 << 31),
+            "address": st.none() | st.text(),
+            "metadata": st.dictionaries(st.text(), st.text()),
+        }
+    ),
+)
+def test_every_error_is_the_same_after_it_went_to_another_process(
+    message: str, fields: dict[str, Any]
+) -> None:
+    for cls in every_class():
+        error = made(cls, message, fields)
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is cls
+        assert (str(again), repr(again), vars(again)) == (str(error), repr(error), vars(error))

@@ -5,6 +5,7 @@ from typing import Any
 
 import google_crc32c
 import pytest
+from hightide import groups
 from hightide.errors import (
     AddressUnreachableError,
     CommitGoesBackError,
@@ -98,6 +99,44 @@ def committed(**offsets: int) -> list[CommittedOffset]:
         CommittedOffset(topic=TOPIC, partition=int(name[1:]), offset=offset, leader_epoch=3)
         for name, offset in offsets.items()
     ]
+
+
+# -- committing without being a member -----------------------------------------------------------------------
+
+
+def committing(*codes: ErrorCode.ValueType) -> World:
+    def answer(call: Any) -> CommitOffsetsResponse:
+        assert call.request.member_id == ""
+        results = [
+            OffsetCommitResult(topic=each.topic, partition=each.partition, error_code=code)
+            for each, code in zip(call.request.offsets, codes, strict=True)
+        ]
+        sent.extend((each.partition, each.offset, each.metadata, each.reset) for each in call.request.offsets)
+        return CommitOffsetsResponse(offsets=results)
+
+    return world(COMMIT_OFFSETS=answer)
+
+
+sent: list[tuple[int, int, str, bool]] = []
+
+
+def test_offsets_are_committed_for_a_group_without_being_in_it_also_lower_ones() -> None:
+    sent.clear()
+    cluster = committing(ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_CODE_UNSPECIFIED)
+    offsets: dict[TopicPartition, int | groups.CommittedOffset] = {
+        P0: 5,
+        P1: groups.CommittedOffset(7, 2, "batch 3"),
+    }
+    cluster.run(cluster.operations.commit_group_offsets("g", offsets))
+    assert sent == [(0, 5, "", True), (1, 7, "batch 3", True)]
+
+
+def test_a_group_with_members_commits_by_itself() -> None:
+    cluster = committing(ErrorCode.ERROR_CODE_UNKNOWN_MEMBER)
+    with pytest.raises(GroupNotEmptyError, match="partition 0"):
+        cluster.run(cluster.operations.commit_group_offsets("g", {P0: 5}))
+    with pytest.raises(InvalidArgumentError, match="-1 is no offset"):
+        cluster.run(cluster.operations.commit_group_offsets("g", {P0: -1}))
 
 
 # -- finding the coordinator ---------------------------------------------------------------------------------

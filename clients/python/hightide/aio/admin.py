@@ -21,6 +21,7 @@ from hightide.records import (
     DeletedTopic,
     Election,
     PartitionOutcome,
+    ProducerState,
     ReassignmentListing,
     ReplicaListing,
     TopicDescription,
@@ -201,6 +202,13 @@ class Admin:
         look_up = offset_at(at)
         return await self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
 
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], producer_ids: Iterable[int] | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """What the logs of these partitions remember of these idempotent producers, or of all; a producer
+        that a log does not remember is left out. Raises UnknownTopicError, UnknownPartitionError."""
+        return await self._run(self._operations().describe_producers(partitions, producer_ids))
+
     async def coordinators(self) -> tuple[str | None, ...]:
         """host:port of the active coordinator of each shard of the consumer groups (one shard unless said
         otherwise), as any broker knows it; None where there is none. Raises BrokersUnavailableError."""
@@ -251,6 +259,15 @@ class Admin:
                 validate_only=validate_only,
             )
         )
+
+    async def commit_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> None:
+        """Write down how far a group without members is, for those who keep positions elsewhere and publish
+        them here; durable when it returns. The group need not exist. Raises GroupNotEmptyError while it has
+        members, UnknownTopicError, UnknownPartitionError; offsets that the error does not name may have been
+        written."""
+        await self._run(self._operations().commit_group_offsets(group, offsets))
 
     async def delete_group(self, group: str) -> None:
         """Delete a group without members, and all that it has committed. Raises UnknownGroupError,
