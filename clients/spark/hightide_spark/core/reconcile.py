@@ -1,0 +1,279 @@
+"""Exactly once: what an attempt of a task knows of one log partition, and which of its rows have to go still.
+
+Rules of this file: no clock, no I/O, no threads. `sink.partition_writer` asks, sends and reads for it.
+
+Theory of operation. All attempts of one task are one producer to the log (the same id and epoch), and a
+sequence is a compare-and-set: a batch is appended only where the log holds exactly as many rows of this
+producer as the attempt believes. So an attempt just sends, from sequence 0 on, until a batch is refused. Then
+another attempt wrote, earlier or at this moment, and which rows it wrote, in which order and batches, is
+only known by reading them back. Those are counted as a multiset; each of them stands for one equal row of
+this attempt, which is not sent any more. What is left is sent behind all that was read, again as a
+compare-and-set. So no row is in the log twice, whatever attempts run at once or died before; and when an
+attempt ends, every row that others wrote must have been one of its own, else the attempts did not have the
+same rows, and that is refused.
+"""
+
+import hashlib
+import struct
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hightide_spark.errors import SparkConnectorError
+
+SEQUENCE_MODULUS: Final = 1 << 31
+#: So often a partition may be looked at again without any news from it before that is an error.
+ROUNDS_WITHOUT_NEWS_MAX: Final = 10
+
+_DIGEST_BYTES: Final = 16
+_ABSENT: Final = -1
+_LENGTHS: Final = struct.Struct("<qqqq")
+
+Digests = npt.NDArray[np.bytes_]
+
+
+class ExactlyOnceError(SparkConnectorError):
+    """The root of what stands in the way of writing each row exactly once."""
+
+
+class NewerWriterError(ExactlyOnceError):
+    """A newer micro-batch, or a newer txnVersion, took over from this one."""
+
+    next_step = (
+        "If this is the newest, its checkpoint or version was set back: give the query a new checkpoint, or "
+        "write under a higher txnVersion."
+    )
+
+
+class OtherRowsWrittenError(ExactlyOnceError):
+    """An earlier attempt of the same task wrote rows that this one does not have."""
+
+    next_step = (
+        "A re-run must have the same rows in the same Spark partitions: the source or a function has to be "
+        "deterministic, and the numbers of Spark partitions and of the topic's partitions as before. Else "
+        "write with delivery=at-least-once."
+    )
+
+
+class WrittenRowsGoneError(ExactlyOnceError):
+    """What an earlier attempt wrote cannot be read back whole, so that nobody can tell what is missing."""
+
+    next_step = "Compare the topic with its source, or write this batch with delivery=at-least-once."
+
+
+class ConflictPersistsError(ExactlyOnceError):
+    """The log refuses what this attempt sends, and holds nothing that says why."""
+
+    next_step = "Look into the logs of the brokers."
+
+
+class Known(Protocol):
+    """What a log remembers of a producer (the SDK's ProducerState)."""
+
+    @property
+    def producer_epoch(self) -> int: ...  # noqa: D102
+    @property
+    def first_sequence(self) -> int: ...  # noqa: D102
+    @property
+    def first_offset(self) -> int: ...  # noqa: D102
+    @property
+    def next_sequence(self) -> int: ...  # noqa: D102
+    @property
+    def end_offset(self) -> int: ...  # noqa: D102
+
+
+class RowMultiset:
+    """Rows by their digests, each with how often it is there. 24 bytes a row."""
+
+    def __init__(self) -> None:
+        self._digests: Digests = np.empty(0, f"S{_DIGEST_BYTES}")
+        self._left: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._added: list[Digests] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, digests: Digests) -> None:
+        """Count these rows in."""
+        self._added.append(digests)
+        self._count += len(digests)
+
+    def _merge(self) -> None:
+        before, after = len(self._digests), [self._digests, *self._added]
+        self._digests, places = np.unique(np.concatenate(after), return_inverse=True)
+        left = np.bincount(places[before:], minlength=len(self._digests))
+        left[places[:before]] += self._left
+        self._left, self._added = left, []
+
+    def strike(self, digests: Digests) -> npt.NDArray[np.bool_]:
+        """Which of these rows are there; each of those is counted down."""
+        if self._added:
+            self._merge()
+        if not len(self._digests):
+            return np.zeros(len(digests), np.bool_)
+        kinds, kind_of, counts = np.unique(digests, return_inverse=True, return_counts=True)
+        places = np.minimum(np.searchsorted(self._digests, kinds), len(self._digests) - 1)
+        struck_of = np.where(self._digests[places] == kinds, np.minimum(self._left[places], counts), 0)
+        # Of equal rows the first ones are struck.
+        in_order = np.argsort(kind_of, kind="stable")
+        rank = np.empty(len(digests), np.int64)
+        rank[in_order] = np.arange(len(digests)) - np.repeat(np.cumsum(counts) - counts, counts)
+        np.subtract.at(self._left, places, struck_of)
+        self._count -= int(struck_of.sum())
+        struck: npt.NDArray[np.bool_] = rank < struck_of[kind_of]
+        return struck
+
+
+def digests_of(rows: Any, with_timestamps: bool) -> Digests:
+    """A digest of each row of an Arrow table. Only called after a conflict: it looks at row after row."""
+    count = rows.num_rows
+    names = rows.schema.names
+    keys = rows.column("key").to_pylist() if "key" in names else [None] * count
+    values = rows.column("value").to_pylist()
+    times = rows.column("timestamp").cast("int64").to_pylist() if with_timestamps else [_ABSENT] * count
+    headers = rows.column("headers").to_pylist() if "headers" in names else [None] * count
+    joined = b"".join(map(_digest, keys, values, times, headers))
+    return np.frombuffer(joined, f"S{_DIGEST_BYTES}")
+
+
+def _digest(
+    key: bytes | None, value: bytes | None, time_us: int, headers: list[dict[str, Any]] | None
+) -> bytes:
+    parts = [
+        _LENGTHS.pack(
+            _ABSENT if key is None else len(key),
+            _ABSENT if value is None else len(value),
+            time_us,
+            _ABSENT if headers is None else len(headers),
+        ),
+        key or b"",
+        value or b"",
+    ]
+    for header in headers or ():
+        name, content = header["key"].encode(), header["value"]
+        lengths = (len(name), _ABSENT if content is None else len(content), 0, 0)
+        parts += (_LENGTHS.pack(*lengths), name, content or b"")
+    return hashlib.blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
+
+
+class PartitionAttempt:
+    """One attempt's knowledge of one log partition. `who` names the attempt in errors."""
+
+    def __init__(
+        self, who: str, place: str, producer_id: int, producer_epoch: int, *, with_timestamps: bool
+    ) -> None:
+        self._who = who
+        self._place = place
+        self._identity = (producer_id, producer_epoch)
+        self._with_timestamps = with_timestamps
+        # What this attempt was told is in the log: ranges of offsets, rising, neighbours joined.
+        self._own: list[tuple[int, int]] = []
+        self._elsewhere = RowMultiset()
+        self._refused: list[Any] = []
+        # How many rows of this task were read, and up to which offset.
+        self._read_count = 0
+        self._read_to = 0
+        self._rounds_without_news = 0
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def unwritten(self, rows: Any) -> Any:
+        """Of rows that are about to be sent those that no other attempt wrote, as far as is known."""
+        if not len(self._elsewhere) or not rows.num_rows:
+            return rows
+        struck = self._elsewhere.strike(digests_of(rows, self._with_timestamps))
+        return rows.filter(np.logical_not(struck)) if struck.any() else rows
+
+    def acknowledged(self, base_offset: int, record_count: int) -> None:
+        """Rows of this attempt are in the log, committed, from this offset on."""
+        if self._own and self._own[-1][1] == base_offset:
+            base_offset, record_count = self._own[-1][0], base_offset + record_count - self._own[-1][0]
+            self._own.pop()
+        assert not self._own or self._own[-1][1] < base_offset, "what is sent later lies further back"
+        self._own.append((base_offset, base_offset + record_count))
+        self._rounds_without_news = 0
+
+    def refused(self, rows: Any) -> None:
+        """Rows of this attempt are not in the log by what was just sent: another attempt wrote there."""
+        self._refused.append(rows)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether rows were refused: find out what is there (`look`, `saw`), then `go_on`."""
+        return bool(self._refused)
+
+    # -- finding out what others wrote -----------------------------------------------------------------------
+
+    def look(self, known: Known | None) -> tuple[int, int]:
+        """The offsets to read, from and to, by what the log remembers; each batch there goes to `saw`. Only
+        while nothing of this attempt is under way. Raises ExactlyOnceError."""
+        self._rounds_without_news += 1
+        if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
+            raise ConflictPersistsError(
+                f"{self._who}: {self._place} refused what was sent {ROUNDS_WITHOUT_NEWS_MAX} times over, and "
+                "nothing new is there"
+            )
+        epoch = self._identity[1]
+        if known is not None and known.producer_epoch > epoch:
+            raise taken_over(self._who, self._place)
+        if known is None or known.producer_epoch < epoch:
+            # What stood in the way was not committed, and went with the leader that had it.
+            if self._own or self._read_count:
+                raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
+            return 0, 0
+        if known.first_sequence != 0:
+            raise WrittenRowsGoneError(
+                f"{self._who}: {self._place} remembers what this task wrote only from its row "
+                f"{known.first_sequence} on"
+            )
+        if not self._read_count:
+            self._read_to = known.first_offset
+        return self._read_to, max(self._read_to, known.end_offset)
+
+    def saw(self, producer_id: int, producer_epoch: int, base_offset: int, rows: Any) -> None:
+        """A batch that was read, whoever wrote it. Batches come in the order of their offsets."""
+        assert base_offset >= self._read_to, "nothing is read twice"
+        self._read_to = base_offset + rows.num_rows
+        if (producer_id, producer_epoch) != self._identity:
+            return
+        self._read_count += rows.num_rows
+        if not self._is_own(base_offset):
+            self._elsewhere.add(digests_of(rows, self._with_timestamps))
+            self._rounds_without_news = 0
+
+    def _is_own(self, offset: int) -> bool:
+        return any(start <= offset < end for start, end in self._own)
+
+    def go_on(self, known: Known | None) -> tuple[int, list[Any]]:
+        """All was read that `look` named: the sequence to go on at, and the rows to send, in this order.
+        Raises WrittenRowsGoneError."""
+        if known is None or known.producer_epoch < self._identity[1]:
+            next_sequence = 0
+        else:
+            next_sequence = known.next_sequence
+            if self._read_count % SEQUENCE_MODULUS != next_sequence:
+                raise WrittenRowsGoneError(
+                    f"{self._who}: {self._place} holds {self._read_count} rows of this task between offset "
+                    f"{known.first_offset} and {known.end_offset}, and should hold {next_sequence}"
+                )
+        refused, self._refused = self._refused, []
+        unwritten = [self.unwritten(rows) for rows in refused]
+        return next_sequence, [rows for rows in unwritten if rows.num_rows]
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """All rows of this attempt are in the log. Raises OtherRowsWrittenError where others are, too."""
+        assert not self._refused, "what was refused is sent again first"
+        if len(self._elsewhere):
+            raise OtherRowsWrittenError(
+                f"{self._who}: an earlier attempt wrote {len(self._elsewhere)} rows into {self._place} that "
+                "this one does not have"
+            )
+
+
+def taken_over(who: str, place: str) -> NewerWriterError:
+    """The error of a writer whose epoch the log refuses as old."""
+    return NewerWriterError(f"{who}: a newer micro-batch or txnVersion of the same writer took over {place}")
