@@ -3,15 +3,22 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Literal, cast
 
 import click
 
+from hightide_cli.bench_options import (
+    JSON,
+    PARTITIONS_MAX,
+    ROUNDS,
+    Command,
+    measured,
+    partition_counts,
+    record_bytes_option,
+)
+from hightide_cli.bench_spark import spark_read, spark_stream, spark_write
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.rendering import Json, json_line, properties, table
-
-if TYPE_CHECKING:
-    from hightide_cli.benchmarks.target import Target
 
 THROUGHPUT_KEYS = (
     "records_per_s", "mb_per_s", "p50_ms", "p99_ms", "p999_ms", "client_cpu_s_per_gb", "broker_cpu_s_per_gb",
@@ -32,26 +39,9 @@ GROUPS_KEYS = (
     "failover_core_s", "failover_client_s", "failover_stopped", "failover_look_ups", "failover_attempts",
     "client_errors",
 )  # fmt: skip
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="One line of JSON, as -o json.")
-_PARTITIONS_MAX = 10_000
 _PARTITIONS = click.option(
-    "--partitions", type=click.IntRange(1, _PARTITIONS_MAX), default=6, show_default=True
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True
 )
-_ROUNDS = click.option(
-    "--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Figures are their medians."
-)
-
-
-def _record_bytes(default: int) -> Callable[[Command], Command]:
-    return click.option(
-        "--record-bytes",
-        type=click.IntRange(8, 900_000),
-        default=default,
-        show_default=True,
-        help="Size of a record's value.",
-    )
 
 
 def _seconds(default: float) -> Callable[[Command], Command]:
@@ -66,7 +56,7 @@ def _seconds(default: float) -> Callable[[Command], Command]:
 
 @click.group()
 def bench() -> None:
-    """Measure throughput, latency and failover.
+    """Measure throughput, latency and failover, of the brokers and with Spark.
 
     On the cluster at --bootstrap, else on that of `hightide dev up`, else on one that is started and stopped
     for it. The load runs in processes of its own. A GB is 10⁹ bytes of values; CPU seconds are those of all
@@ -75,19 +65,21 @@ def bench() -> None:
 
 
 common_options(bench)
+for spark_command in (spark_read, spark_write, spark_stream):
+    bench.add_command(spark_command)
 
 
 @common_options
 @bench.command()
-@_record_bytes(1000)
+@record_bytes_option(1000)
 @click.option("--api", type=click.Choice(["send", "send_arrow"]), default="send", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--linger-ms", type=click.FloatRange(0, 1000), default=5, show_default=True)
 @_PARTITIONS
 @_seconds(5)
-@_ROUNDS
-@_JSON
+@ROUNDS
+@JSON
 @click.pass_context
 def produce(
     ctx: click.Context,
@@ -114,14 +106,14 @@ def produce(
         measured_s=seconds,
         rounds=rounds,
     )
-    figures = _measure(ctx, lambda target: measure_produce(target, plan))
+    figures = measured(ctx, lambda target: measure_produce(target, plan))
     setting: dict[str, Json] = {"api": api, "record_bytes": record_bytes, "acks": acks, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, {"produce": figures}, setting)
 
 
 @common_options
 @bench.command()
-@_record_bytes(1000)
+@record_bytes_option(1000)
 @click.option(
     "--as", "form", type=click.Choice(["both", "arrow", "records"]), default="both", show_default=True
 )
@@ -129,8 +121,8 @@ def produce(
     "--size-mb", type=click.IntRange(1, 100_000), default=500, show_default=True, help="To be read."
 )
 @_PARTITIONS
-@_ROUNDS
-@_JSON
+@ROUNDS
+@JSON
 @click.pass_context
 def consume(
     ctx: click.Context,
@@ -149,19 +141,19 @@ def consume(
 
     forms = ["arrow", "records"] if form == "both" else [form]
     plan = ConsumePlan(record_bytes=record_bytes, size_mb=size_mb, partitions=partitions, rounds=rounds)
-    figures = _measure(ctx, lambda target: measure_consume(target, plan, forms))
+    figures = measured(ctx, lambda target: measure_consume(target, plan, forms))
     setting: dict[str, Json] = {"as": forms[0], "record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, figures, setting)
 
 
 @common_options
 @bench.command()
-@_record_bytes(100)
+@record_bytes_option(100)
 @click.option("--records-per-s", type=click.FloatRange(1, 100_000), default=100, show_default=True)
 @_PARTITIONS
 @_seconds(10)
-@_ROUNDS
-@_JSON
+@ROUNDS
+@JSON
 @click.pass_context
 def e2e(
     ctx: click.Context,
@@ -182,18 +174,9 @@ def e2e(
         partitions=partitions,
         rounds=rounds,
     )
-    figures = _measure(ctx, lambda target: measure_latency(target, plan))
+    figures = measured(ctx, lambda target: measure_latency(target, plan))
     setting: dict[str, Json] = {"record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, {"e2e": figures}, setting)
-
-
-def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Read `100,1000,10000`; called by click."""
-    parts = [part.strip() for part in value.split(",")] if value is not None else []
-    if not all(part.isdigit() and 1 <= int(part) <= _PARTITIONS_MAX for part in parts):
-        message = f"{value!r} is not a list of numbers from 1 to {_PARTITIONS_MAX}, as in 100,1000"
-        raise click.BadParameter(message, ctx, param)
-    return tuple(map(int, parts))
 
 
 @common_options
@@ -201,7 +184,10 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 @click.option("--kill/--term", "kill", default=True, show_default=True, help="SIGKILL or SIGTERM the leader.")
 @_PARTITIONS
 @click.option(
-    "--scale", callback=_sizes, metavar="N,N…", help="Measure with so many partitions, one after the other."
+    "--scale",
+    callback=partition_counts,
+    metavar="N,N…",
+    help="Measure with so many partitions, one after the other.",
 )
 @click.option(
     "--idle-seconds",
@@ -210,8 +196,8 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
     show_default=True,
     help="To idle in the first round; 0: not at all.",
 )
-@_ROUNDS
-@_JSON
+@ROUNDS
+@JSON
 @click.pass_context
 def failover(
     ctx: click.Context,
@@ -233,11 +219,11 @@ def failover(
     setting: dict[str, Json] = {"signal": "SIGKILL" if kill else "SIGTERM", "rounds": rounds}
     went_wrong = False
     for size in scale or (partitions,):
-        measured = []
+        measured_rounds = []
         for number in range(rounds):
             plan = FailoverPlan(size, graceful=not kill, idle_s=0 if number else idle_seconds)
-            measured.append(_measure(ctx, partial(measure_failover, plan=plan, say=_say)))
-        figures = merged(measured)
+            measured_rounds.append(measured(ctx, partial(measure_failover, plan=plan, say=_say)))
+        figures = merged(measured_rounds)
         about = {"partitions": size, "topics": -(-size // PARTITIONS_A_TOPIC), **setting}
         _print(ctx, as_json, FAILOVER_KEYS, {"failover": figures}, about, upright=True)
         went_wrong |= bool(figures["lost"] or figures["duplicated"])
@@ -267,8 +253,8 @@ def failover(
     help="1: each consumer has its own connection, as real ones do.",
 )
 @_seconds(20)
-@_ROUNDS
-@_JSON
+@ROUNDS
+@JSON
 @click.pass_context
 def groups(
     ctx: click.Context,
@@ -314,16 +300,6 @@ def groups(
 
 def _say(what: str) -> None:
     click.echo(what, err=True)
-
-
-Measured = TypeVar("Measured")
-
-
-def _measure(ctx: click.Context, measure: "Callable[[Target], Measured]") -> Measured:
-    from hightide_cli.benchmarks.target import bench_target
-
-    with bench_target(choices(ctx).address()) as target:
-        return measure(target)
 
 
 def _print(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 BYTES_PER_MB = 1_000_000
 BYTES_PER_GB = 1_000_000_000
+_WHOLE = ("records_per_s", "rows_per_s", "catch_up_rows_per_s")
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -53,6 +54,6 @@ def medians(rounds: Sequence[Mapping[str, float | None]]) -> dict[str, float | N
 def rounded(figures: Mapping[str, float | None]) -> dict[str, float | int | None]:
     """Return the figures as printed: rates as whole numbers, the rest with three decimals."""
     return {
-        name: value if value is None else round(value) if name == "records_per_s" else round(value, 3)
+        name: value if value is None else round(value) if name in _WHOLE else round(value, 3)
         for name, value in figures.items()
     }

@@ -1,0 +1,31 @@
+"""`bench spark-read`: a batch read of whole topics into nothing."""
+
+from hightide_cli.benchmarks.spark_here import (
+    Figures,
+    SparkPlan,
+    fill,
+    medians_by_partitions,
+    rates,
+    records_in,
+    seconds,
+    spark_here,
+    topics_of,
+)
+from hightide_cli.benchmarks.target import Target
+
+
+def measure_spark_read(target: Target, plan: SparkPlan) -> dict[int, Figures]:
+    """Fill a topic for each number of partitions, and read them in turns, with all columns."""
+    with topics_of(target, "spark-read", plan.partitions) as topics:
+        for topic in topics.values():
+            fill(target, topic, plan.records, plan.record_bytes)
+        records = {number: records_in(target, topic, number) for number, topic in topics.items()}
+        with spark_here(plan.workers) as spark:
+
+            def measure(number: int) -> Figures:
+                reader = spark.read.format("hightide").option("bootstrap.servers", target.bootstrap)
+                rows = reader.option("subscribe", topics[number]).load()
+                elapsed_s = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
+                return rates(records[number], plan.record_bytes, elapsed_s)
+
+            return medians_by_partitions(plan.partitions, plan.rounds, measure)

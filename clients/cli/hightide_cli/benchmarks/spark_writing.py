@@ -1,0 +1,27 @@
+"""`bench spark-write`: rows that Spark makes by itself, into topics, exactly once."""
+
+from hightide_cli.benchmarks.spark_here import (
+    Figures,
+    SparkPlan,
+    medians_by_partitions,
+    rates,
+    seconds,
+    spark_here,
+    topics_of,
+)
+from hightide_cli.benchmarks.target import RETENTION, Target
+
+
+def measure_spark_write(target: Target, plan: SparkPlan) -> dict[int, Figures]:
+    """Write the same rows to a topic of each number of partitions in turns."""
+    topics_kept_small = topics_of(target, "spark-write", plan.partitions, RETENTION)
+    with topics_kept_small as topics, spark_here(plan.workers) as spark:
+        value = f"CAST(lpad(CAST(id AS STRING), {plan.record_bytes}, 'x') AS BINARY) AS value"
+
+        def measure(number: int) -> Figures:
+            rows = spark.range(0, plan.records, 1, plan.workers).selectExpr(value)
+            writer = rows.write.format("hightide").option("bootstrap.servers", target.bootstrap)
+            elapsed_s = seconds(writer.option("topic", topics[number]).mode("append").save)
+            return rates(plan.records, plan.record_bytes, elapsed_s)
+
+        return medians_by_partitions(plan.partitions, plan.rounds, measure)
