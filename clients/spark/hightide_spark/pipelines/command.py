@@ -141,8 +141,8 @@ def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]
     try:
         yield
     finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
 def stream_of(spark: "SparkSession", bootstrap: str, options: Mapping[str, str]) -> "DataFrame":

@@ -1,0 +1,114 @@
+"""What is told of the flights of one airport in one window of time: definitions, and nothing of Spark.
+
+Spark sums whole numbers, and what is divided is divided here. So a micro-batch that is done again, in another
+order, tells the same to the last digit, and the sink can see that it was written before.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+#: A flight is late that leaves so long after its time, as the airlines' own statistics have it.
+LATE_MIN: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class DelayWindow:
+    """The flights that were to leave `origin` in [start, end). Times are New York's own, labelled UTC."""
+
+    start: datetime
+    end: datetime
+    origin: str
+    airport: str | None
+    """Its name; None where it is not among the airports."""
+    flights: int
+    cancelled: int
+    """Flights without a departure."""
+    late: int
+    delay_min_sum: int
+    """Of those that left; leaving early counts against it."""
+    delay_min_max: int | None
+    wet_departures: int
+    """Flights that left and were to do so in an hour of rain or snow."""
+    wet_delay_min_sum: int
+    weather_unknown: int
+    unlisted_destinations: int
+    """Flights to where the airports do not know."""
+
+    @property
+    def departures(self) -> int:
+        """Flights that left."""
+        return self.flights - self.cancelled
+
+    @property
+    def mean_delay_min(self) -> float | None:
+        """The mean delay of those that left; None where none did."""
+        return mean(self.delay_min_sum, self.departures)
+
+    @property
+    def key(self) -> str:
+        """The record's key: the newest record of a key is what counts."""
+        return f"{self.origin} {self.start.isoformat()}"
+
+    def document(self) -> str:
+        """The record's value, as JSON."""
+        dry = mean(self.delay_min_sum - self.wet_delay_min_sum, self.departures - self.wet_departures)
+        means = {
+            "mean_delay_min": self.mean_delay_min,
+            "mean_delay_wet_min": mean(self.wet_delay_min_sum, self.wet_departures),
+            "mean_delay_dry_min": dry,
+        }
+        times = {"start": self.start.isoformat(), "end": self.end.isoformat()}
+        return json.dumps({**asdict(self), **times, **means}, separators=(",", ":"))
+
+
+def mean(total: int, count: int) -> float | None:
+    """A mean to two digits; None of nothing."""
+    return round(total / count, 2) if count else None
+
+
+def window_of(row: Mapping[str, Any]) -> DelayWindow:
+    """A window of a row that has its fields by name: of Spark, or of the table."""
+    fields = {name: row[name] for name in DelayWindow.__dataclass_fields__}
+    # Spark's rows have times without a zone, in UTC where the session says so.
+    times = {name: fields[name].replace(tzinfo=UTC) for name in ("start", "end")}
+    return DelayWindow(**{**fields, **times})
+
+
+def updated(table: Iterable[DelayWindow], changed: Iterable[DelayWindow]) -> list[DelayWindow]:
+    """The table with those windows that changed, in order; doing it twice changes nothing."""
+    newest = {each.key: each for each in (*table, *changed)}
+    return sorted(newest.values(), key=lambda each: (each.start, each.origin))
+
+
+def by_week(table: Iterable[DelayWindow]) -> dict[str, list[tuple[datetime, float]]]:
+    """Of each origin the mean delay of each week of the calendar, by the first window in it."""
+    sums: dict[tuple[str, int, int], tuple[datetime, int, int]] = {}
+    for each in sorted(table, key=lambda window: window.start):
+        year, week, _ = each.start.isocalendar()
+        first, total, count = sums.get((each.origin, year, week), (each.start, 0, 0))
+        sums[each.origin, year, week] = first, total + each.delay_min_sum, count + each.departures
+    weeks: dict[str, list[tuple[datetime, float]]] = {}
+    for (origin, _, _), (first, total, count) in sums.items():
+        if count:
+            weeks.setdefault(origin, []).append((first, total / count))
+    return dict(sorted(weeks.items()))
+
+
+def dry_and_wet(table: Iterable[DelayWindow]) -> dict[str, tuple[float, float]]:
+    """Of each origin the mean delay of departures in dry hours and in wet ones, 0 where there were none."""
+    sums: dict[str, tuple[int, int, int, int]] = {}
+    for each in table:
+        total, count, wet_total, wet_count = sums.get(each.origin, (0, 0, 0, 0))
+        sums[each.origin] = (
+            total + each.delay_min_sum,
+            count + each.departures,
+            wet_total + each.wet_delay_min_sum,
+            wet_count + each.wet_departures,
+        )
+    return {
+        origin: (mean(total - wet_total, count - wet_count) or 0.0, mean(wet_total, wet_count) or 0.0)
+        for origin, (total, count, wet_total, wet_count) in sorted(sums.items())
+    }
