@@ -35,6 +35,12 @@ class ContradictingOptionsError(OptionError):
     """Two options say different things, or one has no meaning for this kind of query."""
 
 
+class NoRecordSoLateError(OptionError):
+    """A read is to start at a time after which a partition has no record."""
+
+    next_step = "Set startingOffsetsByTimestampStrategy to latest to start such partitions at their end."
+
+
 class UnsupportedSchemaError(SparkConnectorError, ValueError):
     """The schema names a column that is not there, or gives one another type."""
 

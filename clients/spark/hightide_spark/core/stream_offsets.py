@@ -53,7 +53,7 @@ def parse(offsets: object) -> dict[str, TopicOffsets]:
         try:
             offsets = json.loads(offsets)
         except ValueError as error:
-            raise UnreadableOffsetsError(f"the offsets {offsets[:200]!r} are not JSON") from error
+            raise UnreadableOffsetsError(f"the offsets {str(offsets)[:200]!r} are not JSON") from error
     if not isinstance(offsets, dict):
         raise UnreadableOffsetsError(f"the offsets {str(offsets)[:200]!r} name no topics")
     return {str(topic): _parse_topic(str(topic), value) for topic, value in offsets.items()}

@@ -1,0 +1,54 @@
+"""How much a micro-batch takes: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay."""
+
+from dataclasses import dataclass
+
+from hightide_spark.core.ranges import LogRange, between
+from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
+
+
+def admit(start: StreamOffsets, end: StreamOffsets, max_records: int | None) -> StreamOffsets:
+    """The end of a micro-batch from `start` that takes at most `max_records` of what is there up to `end`,
+    from each partition in proportion to what waits in it. Never beyond `end`; where something waits, it
+    takes something."""
+    waiting = between(start, end)
+    total = sum(each.size for each in waiting)
+    if max_records is None or total <= max_records:
+        return end
+    shares = _shares(waiting, total, max_records)
+    return {
+        topic: TopicOffsets(
+            upto.topic_id,
+            {number: shares.get((topic, number), offset) for number, offset in upto.offsets.items()},
+        )
+        for topic, upto in end.items()
+    }
+
+
+def _shares(waiting: list[LogRange], total: int, max_records: int) -> dict[tuple[str, int], int]:
+    """Where each partition ends. What rounding leaves over goes to the largest remainders, so that a
+    partition with little in it is left out only until a little more is."""
+    ends = {(each.topic, each.partition): each.start + each.size * max_records // total for each in waiting}
+    by_remainder = sorted(waiting, key=lambda each: (-(each.size * max_records % total), each))
+    left = max_records - sum(ends[each.topic, each.partition] - each.start for each in waiting)
+    for each in by_remainder[:left]:
+        ends[each.topic, each.partition] += 1
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Waits until `min_records` are there, but not longer than `max_delay_ms` after the last micro-batch.
+    `last_ms` is None before the first, which waits for nothing, as in Spark's Kafka source."""
+
+    min_records: int
+    max_delay_ms: int
+    last_ms: float | None = None
+
+    def waits(self, waiting: int, now_ms: float) -> bool:
+        """Whether to wait for more."""
+        is_due = self.last_ms is None or now_ms - self.last_ms >= self.max_delay_ms
+        return not is_due and waiting < self.min_records
+
+    def after_batch(self, now_ms: float) -> "Patience":
+        """The same, once a micro-batch was let through."""
+        return Patience(self.min_records, self.max_delay_ms, now_ms)

@@ -1,0 +1,336 @@
+"""The options of reads, with the names and the meaning of Spark's Kafka source.
+
+Precedence: startingTimestamp before startingOffsetsByTimestamp before startingOffsets; the same for the end.
+Beyond Kafka's: an option that means nothing for the kind of query is refused, not ignored; `groupId` names
+the consumer group to which a stream publishes how far it is (it never shares partitions with that group's
+members); `pushdown` lets filters narrow what a batch reads.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hightide.records import TopicPartition
+
+from hightide_spark.core.option_table import (
+    Option,
+    OptionTable,
+    OptionValues,
+    boolean,
+    duration_ms,
+    integer,
+    one_of,
+    text,
+)
+from hightide_spark.core.start_and_end import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTimes,
+    Bound,
+    Everywhere,
+    contradiction,
+)
+from hightide_spark.errors import ContradictingOptionsError, InvalidOptionError, MissingOptionError
+
+_COUNT_MAX: Final = (1 << 63) - 1
+_PARTITION_MAX: Final = (1 << 31) - 1
+_TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the latest that brokers take
+_TASKS_MAX: Final = 100_000
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def _topic(name: str) -> str:
+    if not _TOPIC.fullmatch(name):
+        raise ValueError(f"{name!r} is no topic name, which is 1 to 249 characters of [a-zA-Z0-9._-]")
+    return name
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_topic(name.strip()) for name in value.split(",")))
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"it is no regular expression of Python's re: {error}") from error
+    return text(value)
+
+
+def _json_object(value: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict) or not parsed:
+        raise ValueError(f"it is JSON such as {example}")
+    for topic in parsed:
+        _topic(topic)
+    return parsed
+
+
+def _partition(value: Any) -> int:
+    if type(value) is int and 0 <= value <= _PARTITION_MAX:
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) <= _PARTITION_MAX:
+        return int(value)
+    raise ValueError(f"{value!r} is no partition, which is a number from 0 on")
+
+
+def _assignment(value: str) -> Mapping[str, frozenset[int]]:
+    example = '{"flights":[0,1]}'
+    assigned = {}
+    for topic, numbers in _json_object(value, example).items():
+        if not isinstance(numbers, list) or not numbers:
+            raise ValueError(f"it is JSON such as {example}")
+        assigned[topic] = frozenset(_partition(number) for number in numbers)
+    return assigned
+
+
+def _by_partition(value: str, least: int, most: int, example: str) -> dict[TopicPartition, int]:
+    found = {}
+    for topic, numbers in _json_object(value, example).items():
+        if not isinstance(numbers, dict) or not numbers:
+            raise ValueError(f"it is JSON such as {example}")
+        for number, each in numbers.items():
+            if type(each) is not int or not least <= each <= most:
+                raise ValueError(
+                    f"of {topic}-{number} it says {each!r}; that is a whole number from {least} to {most}"
+                )
+            found[TopicPartition(topic, _partition(number))] = each
+    return found
+
+
+def _offsets(name: str) -> Option[Bound | None]:
+    def parse(value: str) -> Bound:
+        if value.strip().lower() == "earliest":
+            return Everywhere(name, "earliest")
+        if value.strip().lower() == "latest":
+            return Everywhere(name, "latest")
+        try:
+            offsets = _by_partition(value, EARLIEST, _COUNT_MAX, '{"flights":{"0":23,"1":-2}}')
+        except ValueError as error:
+            raise ValueError(
+                f"it may be earliest, latest, or an offset for each partition: {error}"
+            ) from error
+        return AtOffsets(name, offsets)
+
+    return Option(name, parse, None)
+
+
+def _times(name: str) -> Option[Bound | None]:
+    def parse(value: str) -> Bound:
+        times_ms = _by_partition(value, 0, _TIME_MS_MAX, '{"flights":{"0":1577836800000}} in milliseconds')
+        return AtTimes(name, {partition: 1000 * time_ms for partition, time_ms in times_ms.items()})
+
+    return Option(name, parse, None)
+
+
+def _time(name: str) -> Option[Bound | None]:
+    time_ms = integer(0, _TIME_MS_MAX)
+    return Option(name, lambda value: Everywhere(name, 1000 * time_ms(value)), None)
+
+
+def _count(name: str, most: int = _COUNT_MAX) -> Option[int | None]:
+    parse: Callable[[str], int] = integer(1, most)
+    return Option(name, parse, None)
+
+
+BOOTSTRAP: Final = Option(
+    "bootstrap.servers", text, "", required=True, aliases=("kafka.bootstrap.servers",)
+)  # fmt: skip
+SUBSCRIBE: Final[Option[tuple[str, ...] | None]] = Option("subscribe", _topics, None)
+SUBSCRIBE_PATTERN: Final[Option[str | None]] = Option("subscribePattern", _pattern, None)
+ASSIGN: Final[Option[Mapping[str, frozenset[int]] | None]] = Option("assign", _assignment, None)
+STARTS: Final = (
+    _time("startingTimestamp"),
+    _times("startingOffsetsByTimestamp"),
+    _offsets("startingOffsets"),
+)
+ENDS: Final = (_time("endingTimestamp"), _times("endingOffsetsByTimestamp"), _offsets("endingOffsets"))
+LATE: Final = Option("startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error")
+FAIL_ON_DATA_LOSS: Final = Option("failOnDataLoss", boolean, True)
+INCLUDE_HEADERS: Final = Option("includeHeaders", boolean, False)
+MIN_PARTITIONS: Final = _count("minPartitions", _TASKS_MAX)
+MAX_RECORDS_PER_PARTITION: Final = _count("maxRecordsPerPartition")
+PUSHDOWN: Final = Option("pushdown", boolean, False)
+MAX_OFFSETS_PER_TRIGGER: Final = _count("maxOffsetsPerTrigger")
+MIN_OFFSETS_PER_TRIGGER: Final = _count("minOffsetsPerTrigger")
+MAX_TRIGGER_DELAY: Final = Option("maxTriggerDelay", duration_ms(0, 365 * 86_400_000), 15 * 60_000)
+GROUP_ID: Final[Option[str | None]] = Option("groupId", text, None)
+
+_WHICH: Final = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
+_BOTH: Final = (
+    BOOTSTRAP, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, MIN_PARTITIONS,
+    MAX_RECORDS_PER_PARTITION,
+)  # fmt: skip
+_BATCH_ONLY: Final = (*ENDS, PUSHDOWN)
+_STREAM_ONLY: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, GROUP_ID)
+
+_INSTEAD: Final = {
+    "kafka.group.id": "name the group in groupId, to which a stream publishes how far it is",
+    "topic": "a read names its topics in subscribe, subscribePattern or assign",
+    "path": "a read names its topics in subscribe, subscribePattern or assign, and load() takes no path",
+}
+_ANY_READ: Final = OptionTable(
+    "a read from hightide", (*_BOTH, *_BATCH_ONLY, *_STREAM_ONLY), instead=_INSTEAD
+)  # fmt: skip
+_BATCH: Final = OptionTable(
+    "a batch read from hightide",
+    (*_BOTH, *_BATCH_ONLY),
+    instead=_INSTEAD
+    | dict.fromkeys((option.name for option in _STREAM_ONLY), "it is for streams; leave it out"),
+)
+_STREAM: Final = OptionTable(
+    "a stream from hightide",
+    (*_BOTH, *_STREAM_ONLY),
+    instead=_INSTEAD
+    | dict.fromkeys(
+        (option.name for option in ENDS), "a stream has no end; read a batch, or use Trigger.AvailableNow"
+    )
+    | {PUSHDOWN.name: "Spark pushes no filters into streams; leave it out"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions are read; exactly one of the three is given. A pattern must match the whole name."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assigned: Mapping[str, frozenset[int]] | None = None
+
+    def names(self) -> tuple[str, ...] | None:
+        """The topics by name; None where a pattern chooses among all."""
+        return (
+            self.topics
+            if self.topics is not None
+            else None
+            if self.assigned is None
+            else tuple(self.assigned)
+        )
+
+    def selects(self, topic: str, partition: int) -> bool:
+        """Whether this partition is meant."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.assigned is not None:
+            return partition in self.assigned.get(topic, ())
+        assert self.pattern is not None, "one of the three is given"
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What batches and streams have in common. `late` says what a start after the last record becomes."""
+
+    bootstrap: str
+    subscription: Subscription
+    start: Bound
+    late: str
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """The options of a batch read."""
+
+    read: ReadOptions
+    end: Bound
+    pushdown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """The options of a stream."""
+
+    read: ReadOptions
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    group_id: str | None
+
+
+def includes_headers(given: Mapping[str, str]) -> bool:
+    """Whether the user wants headers where they name no columns. Refuses what no read can take."""
+    values = _ANY_READ.read(given)
+    _subscription(values)
+    return values[INCLUDE_HEADERS]
+
+
+def batch_options(given: Mapping[str, str]) -> BatchOptions:
+    """The options of a batch read. Raises OptionError, of the kind that fits."""
+    values = _BATCH.read(given)
+    start = _bound(values, STARTS, "earliest")
+    end = _bound(values, ENDS, "latest")
+    _refuse(start, "latest", LATEST, "start at the latest offset, where there is nothing to read")
+    _refuse(end, "earliest", EARLIEST, "end at the earliest offset, before there is anything to read")
+    wrong = contradiction(start, end)
+    if wrong is not None:
+        raise ContradictingOptionsError(wrong)
+    return BatchOptions(_read_options(values, start), end, values[PUSHDOWN])
+
+
+def stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """The options of a stream. Raises OptionError, of the kind that fits."""
+    values = _STREAM.read(given)
+    least, most = values[MIN_OFFSETS_PER_TRIGGER], values[MAX_OFFSETS_PER_TRIGGER]
+    if least is not None and most is not None and least > most:
+        raise ContradictingOptionsError(
+            f"option {MIN_OFFSETS_PER_TRIGGER.name} is {least}, which is more than "
+            f"{MAX_OFFSETS_PER_TRIGGER.name}, {most}"
+        )
+    return StreamOptions(
+        _read_options(values, _bound(values, STARTS, "latest")),
+        most,
+        least,
+        values[MAX_TRIGGER_DELAY],
+        values[GROUP_ID],
+    )
+
+
+def _read_options(values: OptionValues, start: Bound) -> ReadOptions:
+    return ReadOptions(
+        values[BOOTSTRAP],
+        _subscription(values),
+        start,
+        values[LATE],
+        values[FAIL_ON_DATA_LOSS],
+        values[MIN_PARTITIONS],
+        values[MAX_RECORDS_PER_PARTITION],
+    )
+
+
+def _subscription(values: OptionValues) -> Subscription:
+    given = [option.name for option in _WHICH if values.is_given(option)]
+    if not given:
+        raise MissingOptionError(
+            "a read from hightide needs one of the options subscribe, subscribePattern, assign"
+        )
+    if len(given) > 1:
+        raise ContradictingOptionsError(f"options {' and '.join(given)} exclude each other; give one of them")
+    return Subscription(values[SUBSCRIBE], values[SUBSCRIBE_PATTERN], values[ASSIGN])
+
+
+def _bound(values: OptionValues, options: tuple[Option[Bound | None], ...], default: Any) -> Bound:
+    """The one that takes precedence."""
+    for option in options:
+        bound = values[option]
+        if bound is not None:
+            return bound
+    return Everywhere(options[-1].name, default)
+
+
+def _refuse(bound: Bound, word: str, offset: int, what: str) -> None:
+    refused = isinstance(bound, Everywhere) and bound.when == word
+    if isinstance(bound, AtOffsets):
+        named = next((str(each) for each, at in sorted(bound.offsets.items()) if at == offset), None)
+        if named is not None:
+            raise InvalidOptionError(f"option {bound.option} says {offset} of {named}: a batch cannot {what}")
+    if refused:
+        raise InvalidOptionError(f"option {bound.option} is {word}: a batch cannot {what}")

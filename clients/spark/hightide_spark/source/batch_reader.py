@@ -1,0 +1,101 @@
+"""A batch read: which ranges it has is settled once, on the driver."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hightide import TopicPartition
+from hightide.records import TopicDescription
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from hightide_spark.core.filters import Comparison, Condition, Narrowing, narrowing
+from hightide_spark.core.ranges import LogRange, split
+from hightide_spark.core.source_options import BatchOptions, batch_options
+from hightide_spark.core.start_and_end import questions, resolve
+from hightide_spark.source.cluster_questions import ClusterQuestions
+from hightide_spark.source.planned_read import PlannedRead, tell
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_COMPARISONS: Mapping[type[Filter], Comparison] = {
+    EqualTo: "=",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+
+
+def batch_reader(given: Mapping[str, str], schema: "StructType") -> "BatchReader":
+    """The reader that the options ask for. Raises OptionError, UnsupportedSchemaError."""
+    options = batch_options(given)
+    return (PushdownBatchReader if options.pushdown else BatchReader)(options, schema)
+
+
+class BatchReader(DataSourceReader):
+    """Reads the ranges between the start and the end that the options say."""
+
+    def __init__(self, options: BatchOptions, schema: "StructType") -> None:
+        self._options = options
+        self._read = PlannedRead.of(options.read, schema)
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks. Raises DataLossError, OptionError, and what the SDK raises."""
+        read = self._options.read
+        cluster = ClusterQuestions(read.bootstrap, read.subscription)
+        topics = cluster.topics()
+        every = [partition for topic in topics.values() for partition in cluster.partitions_of(topic)]
+        asked = [*questions(read.start, every), *questions(self._options.end, every)]
+        from_us = self._narrowing.from_us
+        if from_us is not None:
+            asked += [(partition, from_us) for partition in every]
+        answers = cluster.answers(asked)
+        starts = resolve(read.start, every, answers, late=read.late)
+        ends = resolve(self._options.end, every, answers, late="latest")
+        tell([*starts.errors, *ends.errors], read.fail_on_data_loss)
+        ranges = []
+        for partition in every:
+            start, end = self._narrowing.narrowed(starts.offsets[partition], ends.offsets[partition])
+            if from_us is not None:
+                late_enough = answers[partition, from_us]
+                start = end if late_enough is None else max(start, late_enough)
+            if self._narrowing.partitions is None or partition.partition in self._narrowing.partitions:
+                ranges.append(_range(topics[partition.topic], partition, start, end))
+        pieces = split(ranges, read.min_partitions, read.max_records_per_partition)
+        return [InputPartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one task; called in Spark's workers."""
+        return self._read.rows(partition)
+
+
+class PushdownBatchReader(BatchReader):
+    """Reads only what the filters can match. Spark 4 keeps the ranges of the filters it pushed last for other
+    queries on the same DataFrame, so this is used where option pushdown asks for it, and no DataFrame is used
+    twice."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow the ranges. All filters go back, so that Spark holds every row against them."""
+        self._narrowing = narrowing(
+            Condition(each.attribute[0], _COMPARISONS[type(each)], each.value)
+            for each in filters
+            if isinstance(each, EqualTo | In | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual)
+            and len(each.attribute) == 1
+        )
+        return filters
+
+
+def _range(topic: TopicDescription, partition: TopicPartition, start: int, end: int) -> LogRange:
+    return LogRange(topic.name, topic.topic_id.hex(), partition.partition, start, end)

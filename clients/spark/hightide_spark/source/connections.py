@@ -1,0 +1,67 @@
+"""The connections of this process: one admin client and one range reader for each cluster.
+
+Spark makes data sources on the driver, pickles them and reads in forked workers, which it uses again for the
+next batch. So connections belong to the process, are opened when first needed, and never lie in an attribute.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from hightide import Admin
+from hightide.range_reader import RangeReader
+
+_CLUSTERS_MAX: Final = 4
+_CLIENT_ID: Final = "spark"
+
+
+class _Client(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Client)
+
+
+class _ByCluster(Generic[T]):
+    """The clients of one kind, by bootstrap; of too many the one not used for longest is closed."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._clients: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, bootstrap: str) -> T:
+        with self._lock:
+            if bootstrap not in self._clients:
+                self._clients[bootstrap] = self._make(bootstrap)
+            self._clients.move_to_end(bootstrap)
+            surplus = [
+                self._clients.popitem(last=False)[1] for _ in range(len(self._clients) - _CLUSTERS_MAX)
+            ]
+            client = self._clients[bootstrap]
+        for each in surplus:
+            each.close()
+        return client
+
+
+def _admin(bootstrap: str) -> Admin:
+    return Admin(bootstrap, client_id=_CLIENT_ID)
+
+
+def _range_reader(bootstrap: str) -> RangeReader:
+    return RangeReader(bootstrap, client_id=_CLIENT_ID)
+
+
+_ADMINS: Final = _ByCluster(_admin)
+_RANGE_READERS: Final = _ByCluster(_range_reader)
+
+
+def admin_of(bootstrap: str) -> Admin:
+    """The admin client of this process for a cluster. Any thread."""
+    return _ADMINS.get(bootstrap)
+
+
+def range_reader_of(bootstrap: str) -> RangeReader:
+    """The range reader of this process for a cluster. Any thread."""
+    return _RANGE_READERS.get(bootstrap)

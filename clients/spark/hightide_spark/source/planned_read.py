@@ -1,0 +1,105 @@
+"""What a read has settled before its tasks begin; it travels to the workers, which read with it."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hightide.errors import (
+    HightideError,
+    RangeDeletedError,
+    RangeLostError,
+    TopicRecreatedError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from hightide.range_reader import RangeBatch
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from hightide_spark.core.ranges import LogRange
+from hightide_spark.core.schema import columns_of, default_ddl
+from hightide_spark.core.source_options import ReadOptions, includes_headers
+from hightide_spark.errors import (
+    DataLossError,
+    PartitionsRemovedLossError,
+    RecordsDeletedError,
+    RecordsLostError,
+    SparkConnectorError,
+    TopicDeletedLossError,
+    TopicRecreatedLossError,
+)
+from hightide_spark.source.connections import range_reader_of
+from hightide_spark.source.spark_rows import SparkRows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_LOG = logging.getLogger(__name__)
+
+
+def default_schema(given: Mapping[str, str]) -> str:
+    """The columns where the user names none. Raises OptionError for what no read can take."""
+    return default_ddl(includes_headers(given))
+
+
+def tell(losses: Sequence[SparkConnectorError], fail: bool) -> None:
+    """Raise the first of these, or log all of them where the read goes on."""
+    if fail and losses:
+        raise losses[0]
+    for loss in losses:
+        _LOG.warning("failOnDataLoss is false, so the read goes on: %s", loss.message)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRead:
+    """The columns that are read, from which cluster, and whether a loss ends it."""
+
+    bootstrap: str
+    columns: tuple[str, ...]
+    arrow_schema: Any
+    fail_on_data_loss: bool
+
+    @classmethod
+    def of(cls, options: ReadOptions, schema: "StructType") -> "PlannedRead":
+        """Called on the driver. Raises UnsupportedSchemaError."""
+        arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        return cls(options.bootstrap, columns_of(arrow_schema), arrow_schema, options.fail_on_data_loss)
+
+    def rows(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one task, as Arrow batches. Called in Spark's workers. Raises DataLossError, and what
+        the SDK raises where the cluster cannot be read."""
+        if partition.value is None:
+            return iter(())
+        wanted: LogRange = partition.value
+        rows = SparkRows(wanted.topic, wanted.partition, self.columns, self.arrow_schema)
+        return rows.batches(self._read(wanted))
+
+    def _read(self, wanted: LogRange) -> Iterator[RangeBatch]:
+        """What is there of a range; a loss ends it, or is passed over."""
+        start = wanted.start
+        reader = range_reader_of(self.bootstrap)
+        topic_id = bytes.fromhex(wanted.topic_id)
+        while start < wanted.end:
+            try:
+                for batch in reader.read(wanted.topic, topic_id, wanted.partition, start, wanted.end):
+                    start = batch.base_offset + batch.rows.num_rows
+                    yield batch
+            except RangeDeletedError as error:
+                self._tell(RecordsDeletedError, wanted, start, error)
+                start = max(start + 1, error.log_start_offset)
+            except RangeLostError as error:
+                return self._tell(RecordsLostError, wanted, start, error)
+            except TopicRecreatedError as error:
+                return self._tell(TopicRecreatedLossError, wanted, start, error)
+            except UnknownTopicError as error:
+                return self._tell(TopicDeletedLossError, wanted, start, error)
+            except UnknownPartitionError as error:
+                return self._tell(PartitionsRemovedLossError, wanted, start, error)
+
+    def _tell(self, kind: type[DataLossError], wanted: LogRange, start: int, error: HightideError) -> None:
+        message = (
+            f"the records {start} to {wanted.end - 1} of {wanted.topic}-{wanted.partition} cannot all be "
+            f"read: {error.message}"
+        )
+        tell([kind(message, topic=wanted.topic, partition=wanted.partition)], self.fail_on_data_loss)
