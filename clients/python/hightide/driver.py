@@ -136,7 +136,7 @@ class Driver:
             item = self._inbox.get(timeout=timeout_s)
             while True:
                 if item is not None:
-                    outcomes.append((item[0], _decoded(*item)))
+                    outcomes.append((item[0], decoded(*item)))
                 item = self._inbox.get_nowait()
         except queue.Empty:
             return outcomes
@@ -155,7 +155,8 @@ class Driver:
         self._inbox.put((call, outcome))
 
 
-def _decoded(call: Call[Any], outcome: Outcome) -> Any:
+def decoded(call: Call[Any], outcome: Outcome) -> Any:
+    """What came of a call, as cores take it."""
     if isinstance(outcome, HightideError | StreamEnded):
         return outcome
     try:

@@ -1,4 +1,4 @@
-"""One Fetch RPC: the next batches of some partitions that one broker leads."""
+"""One Fetch RPC: the next batches of some partitions that one broker leads, or has a replica of."""
 
 from dataclasses import dataclass
 
@@ -46,6 +46,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
 
     __slots__ = (
         "_check_crcs",
+        "_from_follower",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
@@ -64,6 +65,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
         min_bytes: int,
         max_bytes: int,
         check_crcs: bool,
+        from_follower: bool = False,
     ) -> None:
         super().__init__(address, Method.FETCH, timeout_ms)
         self.entries = entries
@@ -73,6 +75,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._check_crcs = check_crcs
+        self._from_follower = from_follower
 
     def encode(self) -> bytes:
         """The request."""
@@ -92,6 +95,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
             partitions=partitions,
+            from_follower=self._from_follower,
         ).SerializeToString()
 
     def decode(self, answer: bytes) -> tuple[Fetched, ...]:

@@ -89,7 +89,7 @@ class Handout:
     def begin(self, chunk: Chunk) -> None:
         """Hand out this chunk's records next. Raises CorruptBatchError."""
         assert not self.has_records, "one chunk after the other"
-        columns = _decoded(chunk)
+        columns = decoded(chunk)
         timestamps = columns.column(2).view(pa.int64()).to_pylist()
         headers = _headers(columns)
         self._records = records_of(
@@ -147,7 +147,8 @@ def _empty() -> Any:
     )
 
 
-def _decoded(chunk: Chunk) -> Any:
+def decoded(chunk: Chunk) -> Any:
+    """The rows of a chunk that are wanted, over the bytes that came. Raises CorruptBatchError."""
     try:
         # The CRC was checked when the batch came, if it was to be.
         columns = body.decode(chunk.batch, check_crc=False)
@@ -186,7 +187,7 @@ _counting = _Counting()
 
 
 def _arrow(chunk: Chunk) -> Any:
-    columns = _decoded(chunk)
+    columns = decoded(chunk)
     count = columns.num_rows
     offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
     arrays = [

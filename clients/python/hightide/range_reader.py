@@ -1,12 +1,30 @@
-"""Reads exact ranges of partitions: what Spark's tasks, and tools that compare replicas, read with."""
+"""Reads exact ranges of partitions: what Spark's tasks, and tools that compare replicas, read with.
 
+The shell of `RangeCore` for threads. It has none of its own: while the rows of one fetch are consumed, the
+next one is under way with gRPC.
+"""
+
+import queue
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hightide.addresses import bootstrap_addresses
 from hightide.batch.header import BatchHeader
+from hightide.calls import Call
+from hightide.cluster import Cluster
+from hightide.driver import decoded as decoded_outcome
+from hightide.driver import now_ms
+from hightide.errors import ClosedError, HightideError
+from hightide.fetch_position import Chunk
+from hightide.handout import decoded
+from hightide.operations import Pause
+from hightide.range_core import RangeCore, RangeReadSettings, WantedRange
+from hightide.records import TopicPartition
+from hightide.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +42,11 @@ class RangeBatch:
 
 
 class RangeReader:
-    """Reads ranges of offsets, from anywhere; thread-safe. One a process is enough for all of its reads."""
+    """Reads ranges of offsets; thread-safe. One a process is enough for all that it reads: it keeps its
+    connections and what it knows of leaders.
+
+    Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first read.
+    """
 
     def __init__(
         self,
@@ -37,16 +59,56 @@ class RangeReader:
         unavailable_timeout_ms: int = 60_000,
         check_crcs: bool = True,
     ) -> None:
-        self._bootstrap = bootstrap_addresses(bootstrap)
+        self._settings = RangeReadSettings(
+            fetch_max_bytes=fetch_max_bytes,
+            prefetch_bytes=prefetch_bytes,
+            request_timeout_ms=request_timeout_ms,
+            unavailable_timeout_ms=unavailable_timeout_ms,
+            check_crcs=check_crcs,
+        )
+        self._cluster = Cluster(bootstrap_addresses(bootstrap))
+        self._lock = threading.Lock()
+        self._transport = Transport(client_id)
+        self._closed = False
 
     def read(
         self, topic: str, topic_id: bytes, partition: int, start: int, end: int, *, replica: int | None = None
     ) -> Iterator[RangeBatch]:
-        """The records [start, end), in order."""
-        raise NotImplementedError
+        """Exactly the records [start, end) in order, whatever leaders die meanwhile; of the topic with this
+        id, and no namesake. With `replica`, what the replica on that broker holds of them, as far as it knows
+        it to be committed. An end that is not committed yet is waited for.
+
+        Each loss has its error: RangeDeletedError (retention), RangeLostError (unclean election),
+        TopicRecreatedError, UnknownTopicError (deleted), UnknownPartitionError (shrunk). What may pass is
+        raised when nothing came for unavailable_timeout_ms: BrokersUnavailableError, PartitionOfflineError,
+        OffsetNotAvailableError, AddressUnreachableError. Raises InvalidArgumentError, ClosedError."""
+        wanted = WantedRange(TopicPartition(topic, partition), topic_id, start, end, replica)
+        if self._closed:
+            raise ClosedError("this range reader is closed")
+        return self._read(RangeCore(wanted, self._settings, self._cluster, now_ms))
+
+    def _read(self, core: RangeCore) -> Iterator[RangeBatch]:
+        settings = self._settings
+        ahead: _FetchAhead | None = None
+        try:
+            while ahead is not None or not core.is_done:
+                chunks = (ahead or _FetchAhead(core, self._transport, self._lock)).result()
+                ahead = None
+                waiting_bytes = sum(len(chunk.batch) for chunk in chunks)
+                for chunk in chunks:
+                    has_room = waiting_bytes + settings.fetch_max_bytes <= settings.prefetch_bytes
+                    if ahead is None and has_room and not core.is_done:
+                        ahead = _FetchAhead(core, self._transport, self._lock)
+                    waiting_bytes -= len(chunk.batch)
+                    yield _range_batch(chunk, core.wanted.end)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
 
     def close(self) -> None:
-        """Let go of all connections. Closing twice does nothing."""
+        """Let go of all connections; reads under way fail with ClosedError. Closing twice does nothing."""
+        self._closed = True
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -55,3 +117,58 @@ class RangeReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _range_batch(chunk: Chunk, end: int) -> RangeBatch:
+    base_offset = chunk.header.base_offset + chunk.skip
+    rows = decoded(chunk)
+    if chunk.next_offset > end:
+        rows = rows.slice(0, end - base_offset)
+    return RangeBatch(chunk.header, base_offset, rows)
+
+
+class _FetchAhead:
+    """A `RangeCore.fetch` that has begun: its first call is under way. The rest is done by whoever waits for
+    its result."""
+
+    def __init__(self, core: RangeCore, transport: Transport, lock: threading.Lock) -> None:
+        self._operation = core.fetch()
+        self._transport = transport
+        self._lock = lock
+        self._outcomes: queue.SimpleQueue[bytes | HightideError] = queue.SimpleQueue()
+        self._future: Any = None
+        self._step: Call[Any] | Pause
+        self._go_on(None)
+
+    def _go_on(self, outcome: Any) -> None:
+        """Let the core act on what came, and make the call that it asks for next. Raises StopIteration with
+        the result, and as `RangeCore.fetch`."""
+        with self._lock:
+            if isinstance(outcome, HightideError):
+                self._step = self._operation.throw(outcome)
+            else:
+                self._step = self._operation.send(outcome)
+        if isinstance(self._step, Call):
+            self._future = self._transport.start(self._step, self._step.encode(), self._done)
+
+    def _done(self, call: Call[Any], outcome: bytes | HightideError) -> None:
+        self._outcomes.put(outcome)
+
+    def result(self) -> list[Chunk]:
+        """Wait for it. Raises as `RangeCore.fetch`."""
+        try:
+            while True:
+                if isinstance(self._step, Pause):
+                    time.sleep(self._step.pause_ms / 1000)
+                    self._go_on(None)
+                else:
+                    self._go_on(decoded_outcome(self._step, self._outcomes.get()))
+        except StopIteration as ended:
+            chunks: list[Chunk] = ended.value
+            return chunks
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        if self._future is not None:
+            self._future.cancel()
+        self._operation.close()
