@@ -71,8 +71,11 @@ class Log:
     def _from(self, offset: int, max_bytes: int) -> bytes:
         found = b""
         for _, next_offset, data in self.batches:
-            if next_offset > offset and (not found or len(found) + len(data) <= max_bytes):
-                found += data
+            if next_offset <= offset:
+                continue
+            if found and len(found) + len(data) > max_bytes:
+                break
+            found += data
         return found
 
     def replicas(self, _: Any) -> DescribeReplicasResponse:
