@@ -101,6 +101,7 @@ def _load_and_compare(
         script = Script(cluster, load, group, TOPIC, tell=progress.console.print)
         writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
         try:
+            script.gather()
             with Producer(cluster.bootstrap, acks="all", idempotent=True) as producer:
                 script.start()
                 load.send_all(producer, lambda: progress.update(writing, completed=load.acknowledged))
