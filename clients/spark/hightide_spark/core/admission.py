@@ -25,10 +25,13 @@ def admit(start: StreamOffsets, end: StreamOffsets, max_records: int | None) -> 
 
 
 def _shares(waiting: list[LogRange], total: int, max_records: int) -> dict[tuple[str, int], int]:
-    """Where each partition ends. What rounding leaves over goes to the largest remainders, so that a
-    partition with little in it is left out only until a little more is."""
+    """Where each partition ends. What rounding leaves over goes first to partitions that would get nothing,
+    so that much in one does not starve little in another, then to the largest remainders."""
     ends = {(each.topic, each.partition): each.start + each.size * max_records // total for each in waiting}
-    by_remainder = sorted(waiting, key=lambda each: (-(each.size * max_records % total), each))
+    by_remainder = sorted(
+        waiting,
+        key=lambda each: (each.size * max_records >= total, -(each.size * max_records % total), each),
+    )
     left = max_records - sum(ends[each.topic, each.partition] - each.start for each in waiting)
     for each in by_remainder[:left]:
         ends[each.topic, each.partition] += 1
