@@ -19,8 +19,8 @@ CONSUMER_DIES_AT = 0.40
 BROKER_RETURNS_AT = 0.50
 COORDINATOR_DIES_AT = 0.60
 CONTROLLER_DIES_AT = 0.70
-# The load does not come past these shares before the broker, the consumer, the controller is dead. However slow
-# the machine is, much is still to be written after each death; or else nobody could see who takes over.
+# The load does not come past these shares before the broker, the consumer, the controller is dead: on a slow
+# machine, too, much is still to be written after each death, or else nobody could see who takes over.
 _LOAD_WAITS_FOR_BROKER_AT = 0.40
 _LOAD_WAITS_FOR_CONSUMER_AT = 0.50
 _LOAD_WAITS_FOR_CONTROLLER_AT = 0.80
