@@ -15,6 +15,7 @@ same rows, and that is refused.
 
 import hashlib
 import struct
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -158,6 +159,22 @@ def _digest(
     return hashlib.blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read these offsets, then look again. It may be that they are gone with a leader that had them alone."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Send these rows, in this order, the first of them under this sequence."""
+
+    next_sequence: int
+    tables: tuple[Any, ...]
+
+
 class PartitionAttempt:
     """One attempt's knowledge of one log partition. `who` names the attempt in errors."""
 
@@ -172,9 +189,11 @@ class PartitionAttempt:
         self._own: list[tuple[int, int]] = []
         self._elsewhere = RowMultiset()
         self._refused: list[Any] = []
-        # How many rows of this task were read, and up to which offset.
+        # Where the rows of this task begin, how many of them were read, and up to which offset.
+        self._first_offset = -1
         self._read_count = 0
         self._read_to = 0
+        self._has_gone_on = False
         self._rounds_without_news = 0
 
     # -- sending ---------------------------------------------------------------------------------------------
@@ -201,66 +220,82 @@ class PartitionAttempt:
 
     @property
     def is_refused(self) -> bool:
-        """Whether rows were refused: find out what is there (`look`, `saw`), then `go_on`."""
+        """Whether rows were refused: find out what is there (`look`), until it says to go on."""
         return bool(self._refused)
 
     # -- finding out what others wrote -----------------------------------------------------------------------
 
-    def look(self, known: Known | None) -> tuple[int, int]:
-        """The offsets to read, from and to, by what the log remembers; each batch there goes to `saw`. Only
-        while nothing of this attempt is under way. Raises ExactlyOnceError."""
-        self._rounds_without_news += 1
-        if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
-            raise ConflictPersistsError(
-                f"{self._who}: {self._place} refused what was sent {ROUNDS_WITHOUT_NEWS_MAX} times over, and "
-                "nothing new is there"
-            )
-        epoch = self._identity[1]
-        if known is not None and known.producer_epoch > epoch:
+    def look(self, known: Known | None) -> Read | GoOn:
+        """What to do next, by what the log remembers now: read on (each batch goes to `saw`) and look
+        again; or send, when all that the log remembers was read. Only while nothing of this attempt is under
+        way. Raises ExactlyOnceError."""
+        if known is not None and known.producer_epoch > self._identity[1]:
             raise taken_over(self._who, self._place)
-        if known is None or known.producer_epoch < epoch:
-            # What stood in the way was not committed, and went with the leader that had it.
-            if self._own or self._read_count:
-                raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
-            return 0, 0
+        self._rounds_without_news += 1
+        if known is None or known.producer_epoch < self._identity[1]:
+            return self._look_at_nothing()
         if known.first_sequence != 0:
             raise WrittenRowsGoneError(
                 f"{self._who}: {self._place} remembers what this task wrote only from its row "
                 f"{known.first_sequence} on"
             )
-        if not self._read_count:
-            self._read_to = known.first_offset
-        return self._read_to, max(self._read_to, known.end_offset)
+        if known.first_offset != self._first_offset:
+            self._begin_reading(known.first_offset)
+        if self._read_to < known.end_offset:
+            self._check_rounds()
+            return Read(self._read_to, known.end_offset)
+        if self._read_count % SEQUENCE_MODULUS == known.next_sequence:
+            return self._go_on(known.next_sequence)
+        if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
+            raise WrittenRowsGoneError(
+                f"{self._who}: {self._place} holds {self._read_count} rows of this task between offset "
+                f"{known.first_offset} and {known.end_offset}, and should hold {known.next_sequence}"
+            )
+        return Read(self._read_to, self._read_to)
+
+    def _look_at_nothing(self) -> GoOn:
+        """What stood in the way was not committed, and went with the leader that had it."""
+        if self._own or self._read_count:
+            raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
+        self._begin_reading(0)
+        return self._go_on(0)
+
+    def _begin_reading(self, first_offset: int) -> None:
+        """Where the rows of this task begin is only known for sure once they are committed."""
+        if self._has_gone_on and self._read_count:
+            raise WrittenRowsGoneError(
+                f"{self._who}: the rows of this task in {self._place} began at offset {self._first_offset}, "
+                f"and now begin at {first_offset}"
+            )
+        self._first_offset = self._read_to = first_offset
+        self._read_count = 0
+        self._elsewhere = RowMultiset()
+
+    def _check_rounds(self) -> None:
+        if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
+            raise ConflictPersistsError(
+                f"{self._who}: {self._place} refused what was sent {ROUNDS_WITHOUT_NEWS_MAX} times over, and "
+                "nothing new is there"
+            )
 
     def saw(self, producer_id: int, producer_epoch: int, base_offset: int, rows: Any) -> None:
-        """A batch that was read, whoever wrote it. Batches come in the order of their offsets."""
+        """A batch that was read, or the part of it in the range, whoever wrote it. Batches come in the order
+        of their offsets."""
         assert base_offset >= self._read_to, "nothing is read twice"
         self._read_to = base_offset + rows.num_rows
         if (producer_id, producer_epoch) != self._identity:
             return
         self._read_count += rows.num_rows
-        if not self._is_own(base_offset):
+        if not any(start <= base_offset < end for start, end in self._own):
             self._elsewhere.add(digests_of(rows, self._with_timestamps))
             self._rounds_without_news = 0
 
-    def _is_own(self, offset: int) -> bool:
-        return any(start <= offset < end for start, end in self._own)
-
-    def go_on(self, known: Known | None) -> tuple[int, list[Any]]:
-        """All was read that `look` named: the sequence to go on at, and the rows to send, in this order.
-        Raises WrittenRowsGoneError."""
-        if known is None or known.producer_epoch < self._identity[1]:
-            next_sequence = 0
-        else:
-            next_sequence = known.next_sequence
-            if self._read_count % SEQUENCE_MODULUS != next_sequence:
-                raise WrittenRowsGoneError(
-                    f"{self._who}: {self._place} holds {self._read_count} rows of this task between offset "
-                    f"{known.first_offset} and {known.end_offset}, and should hold {next_sequence}"
-                )
+    def _go_on(self, next_sequence: int) -> GoOn:
+        self._check_rounds()
+        self._has_gone_on = True
         refused, self._refused = self._refused, []
         unwritten = [self.unwritten(rows) for rows in refused]
-        return next_sequence, [rows for rows in unwritten if rows.num_rows]
+        return GoOn(next_sequence, tuple(rows for rows in unwritten if rows.num_rows))
 
     # -- the end ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,200 @@
+"""The columns of a write, those of Spark's Kafka sink: `value`, and where they are there `key`, `topic`,
+`partition`, `headers`, and beyond Kafka's `timestamp`. Others are left out, as there.
+
+Where a row goes depends on the row alone, since a task that runs again may see its rows in another order:
+the partition it names, else the SDK's partitioner over its key, else the same over its value.
+
+Cost: one CRC-32C a row by a C function mapped over the column, 0.1 us for a short key; everything else is
+Arrow's or numpy's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from hightide.batch.body import HEADERS_TYPE, TIMESTAMP_TYPE
+from hightide.partitioner import crc32c
+
+from hightide_spark.errors import SparkConnectorError, UnsupportedSchemaError
+
+_TEXT: Final = ("string", "binary")
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_SENT_AS: Final[Mapping[str, Any]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "timestamp": TIMESTAMP_TYPE,
+    "headers": HEADERS_TYPE,
+}
+
+Numbers = npt.NDArray[np.int64]
+
+
+class UnsupportedRowError(SparkConnectorError, ValueError):
+    """A row cannot be written: it names no topic, or a partition that is not there, or has a null where there
+    may be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows for one partition, in their order; the columns are those that the SDK's send_arrow takes."""
+
+    topic: str
+    partition: int
+    rows: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Which columns a write has, and the topic of all rows, if there is one."""
+
+    names: frozenset[str]
+    topic: str | None
+
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether rows bring their timestamps."""
+        return "timestamp" in self.names
+
+    def share_out(
+        self, rows: Any, partition_count: Callable[[str], int], row_name: Callable[[int], str]
+    ) -> Iterator[Group]:
+        """Share rows, a `pyarrow.RecordBatch` as Spark gives them, out to partitions. `row_name` names a row
+        in errors by its index. Raises UnsupportedRowError, and what `partition_count` raises."""
+        if not rows.num_rows:
+            return
+        self._check_nulls(rows, row_name)
+        topics, topic_of = self._topics(rows, row_name)
+        counts = np.array([partition_count(topic) for topic in topics], np.int64)
+        partitions = self._partitions(rows, topics, topic_of, counts, row_name)
+        firsts = np.cumsum(counts) - counts
+        targets = partitions + (firsts[topic_of] if len(topics) > 1 else 0)
+        kept = [name for name in _SENT_AS if name in self.names]
+        sent = pa.RecordBatch.from_arrays([rows.column(name).cast(_SENT_AS[name]) for name in kept], kept)
+        # Each partition's rows are copied by themselves, so that what waits for one holds none of another's.
+        for target, group in _grouped(sent, targets, int(counts.sum())):
+            number = int(np.searchsorted(firsts, target, side="right")) - 1
+            yield Group(topics[number], target - int(firsts[number]), group)
+
+    def _check_nulls(self, rows: Any, row_name: Callable[[int], str]) -> None:
+        if self.has_timestamps:
+            times = rows.column("timestamp")
+            if times.null_count:
+                raise UnsupportedRowError(
+                    f"{row_name(_first(times.is_null()))} has no timestamp; give every row one, or leave the "
+                    "column out, so that it is the time of the write"
+                )
+            early = pc.less(times.cast(pa.int64()), 0)
+            if pc.any(early).as_py():
+                raise UnsupportedRowError(
+                    f"{row_name(_first(early))} has the timestamp {times[_first(early)].as_py()}, before 1970"
+                )
+        if "headers" not in self.names:
+            return
+        headers = rows.column("headers")
+        names = headers.flatten().field(0) if headers.flatten().null_count == 0 else None
+        if names is None or names.null_count:
+            row = next(
+                at
+                for at, each in enumerate(headers.to_pylist())
+                if each is not None and any(header is None or header["key"] is None for header in each)
+            )
+            raise UnsupportedRowError(f"{row_name(row)} has a header without a key")
+
+    def _topics(self, rows: Any, row_name: Callable[[int], str]) -> tuple[list[str], Numbers]:
+        """The topics of these rows, and which of them is each row's."""
+        if self.topic is not None:
+            return [self.topic], np.zeros(rows.num_rows, np.int64)
+        column = rows.column("topic")
+        if column.null_count:
+            raise UnsupportedRowError(
+                f"{row_name(_first(column.is_null()))} has a null topic; give every row one, or set option "
+                "topic"
+            )
+        encoded = column.dictionary_encode()
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+
+    def _partitions(
+        self, rows: Any, topics: list[str], topic_of: Numbers, counts: Numbers, row_name: Callable[[int], str]
+    ) -> Numbers:
+        counts_of = counts[topic_of] if len(topics) > 1 else counts[0]
+        if "partition" not in self.names or rows.column("partition").null_count == rows.num_rows:
+            hashed: Numbers = self._hashes(rows, counts) % counts_of
+            return hashed
+        named = rows.column("partition")
+        partitions: Numbers = named.fill_null(0).to_numpy().astype(np.int64)
+        bad = (partitions < 0) | (partitions >= counts_of)
+        if bad.any():
+            at = int(bad.argmax())
+            topic = int(topic_of[at])
+            raise UnsupportedRowError(
+                f"{row_name(at)} names partition {partitions[at]} of topic {topics[topic]}, which has the "
+                f"partitions 0 to {counts[topic] - 1}"
+            )
+        if named.null_count:
+            free = named.is_null().to_numpy(zero_copy_only=False)
+            partitions[free] = (self._hashes(rows, counts) % counts_of)[free]
+        return partitions
+
+    def _hashes(self, rows: Any, counts: Numbers) -> Numbers:
+        if counts.max() == 1:
+            return np.zeros(rows.num_rows, np.int64)
+        told_by = rows.column("value").cast(pa.binary())
+        if "key" in self.names:
+            told_by = pc.coalesce(rows.column("key").cast(pa.binary()), told_by)
+        told = told_by.fill_null(b"").to_pylist()
+        hashes: Numbers = np.fromiter(map(crc32c, told), np.int64, len(told))
+        return hashes
+
+
+def sink_columns(schema: Mapping[str, str], topic: str | None) -> SinkColumns:
+    """The columns of a write, from their names and Spark's names of their types. Raises
+    UnsupportedSchemaError."""
+    if "value" not in schema:
+        raise UnsupportedSchemaError(
+            f"a write to hightide needs the column value (string or binary); the columns are "
+            f"{', '.join(schema) or 'none'}"
+        )
+    if topic is None and "topic" not in schema:
+        raise UnsupportedSchemaError(
+            'a write to hightide needs .option("topic", …) or a column topic (string); the columns are '
+            + ", ".join(schema)
+        )
+    for name, allowed in _ALLOWED.items():
+        if name in schema and schema[name] not in allowed:
+            raise UnsupportedSchemaError(
+                f"column {name} is {schema[name]}; a write to hightide takes {' or '.join(allowed)}; cast it"
+            )
+    return SinkColumns(frozenset(name for name in _ALLOWED if name in schema), topic)
+
+
+def _first(mask: Any) -> int:
+    return int(pc.index(mask, True).as_py())
+
+
+def _grouped(rows: Any, targets: Numbers, target_count: int) -> Iterator[tuple[int, Any]]:
+    """(target, its rows in their order) for each target that has rows."""
+    if target_count <= 1 << 16:
+        # numpy sorts 16-bit numbers by radix.
+        targets = targets.astype(np.uint16)
+    ends = np.cumsum(np.bincount(targets, minlength=target_count))
+    order: Numbers | None = None
+    start = 0
+    for target, end in enumerate(ends.tolist()):
+        if end - start == rows.num_rows:
+            yield target, rows
+            return
+        if end > start:
+            order = np.argsort(targets, kind="stable") if order is None else order
+            yield target, rows.take(pa.array(order[start:end]))
+            start = end

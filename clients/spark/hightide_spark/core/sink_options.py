@@ -1,0 +1,69 @@
+"""The options of writes. `topic` has the name and the meaning of Spark's Kafka sink.
+
+`delivery` is exactly-once unless it says at-least-once. A batch write is one for itself, exactly once over
+the retries of its tasks; with `txnAppId` and `txnVersion` (as of Delta) one that is done again, such as in a
+`foreachBatch` after a crash, writes only what is missing. A stream needs neither: it has an id and numbers
+its micro-batches by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hightide_spark.core.option_table import Option, OptionTable, integer, one_of, text
+from hightide_spark.core.source_options import BOOTSTRAP
+from hightide_spark.errors import ContradictingOptionsError, OptionError
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+
+TOPIC: Final[Option[str | None]] = Option("topic", text, None)
+DELIVERY: Final = Option("delivery", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
+TXN_APP_ID: Final[Option[str | None]] = Option("txnAppId", text, None)
+TXN_VERSION: Final[Option[int | None]] = Option("txnVersion", integer(0, (1 << 63) - 1), None)
+
+_OPTIONS: Final = (BOOTSTRAP, TOPIC, DELIVERY)
+# What Spark puts among the options of a stream.
+_IGNORED: Final = ("checkpointLocation", "path", "queryName")
+_NO_TXN: Final = dict.fromkeys(
+    (TXN_APP_ID.name, TXN_VERSION.name),
+    "a stream has an id and numbers its micro-batches by itself; leave it out",
+)
+_BATCH: Final = OptionTable("a write to hightide", (*_OPTIONS, TXN_APP_ID, TXN_VERSION), ignored=_IGNORED)
+_STREAM: Final = OptionTable("a streaming write to hightide", _OPTIONS, ignored=_IGNORED, instead=_NO_TXN)
+
+
+class UnsupportedModeError(OptionError):
+    """A log is only ever appended to."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one write. Without a `topic` each row names its own; `txn` is an id and a version."""
+
+    bootstrap: str
+    topic: str | None
+    is_exactly_once: bool
+    txn: tuple[str, int] | None
+
+
+def write_options(given: Mapping[str, str], *, is_streaming: bool, overwrite: bool) -> WriteOptions:
+    """The options of a write. Raises OptionError."""
+    if overwrite:
+        raise UnsupportedModeError(
+            "a topic cannot be overwritten; write with outputMode append, not complete"
+            if is_streaming
+            else 'a topic cannot be overwritten; write with mode("append")'
+        )
+    values = (_STREAM if is_streaming else _BATCH).read(given)
+    app_id, version = values[TXN_APP_ID], values[TXN_VERSION]
+    is_exactly_once = values[DELIVERY] == EXACTLY_ONCE
+    if (app_id is None) != (version is None):
+        there, missing = (TXN_APP_ID, TXN_VERSION) if version is None else (TXN_VERSION, TXN_APP_ID)
+        raise ContradictingOptionsError(f"option {there.name} is given without {missing.name}; give both")
+    if app_id is not None and not is_exactly_once:
+        raise ContradictingOptionsError(
+            f"options {TXN_APP_ID.name} and {TXN_VERSION.name} have no meaning with delivery={AT_LEAST_ONCE}"
+        )
+    txn = None if app_id is None or version is None else (app_id, version)
+    return WriteOptions(values[BOOTSTRAP], values[TOPIC], is_exactly_once, txn)

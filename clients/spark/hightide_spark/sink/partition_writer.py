@@ -1,0 +1,154 @@
+"""What one task sends to one log partition: the hands of `core.reconcile.PartitionAttempt`."""
+
+import logging
+from collections import deque
+from typing import Any
+
+from hightide.admin import Admin
+from hightide.delivery import BulkDelivery
+from hightide.errors import FencedProducerEpochError, RangeDeletedError, RangeLostError, SequenceConflictError
+from hightide.producer import Producer
+from hightide.producer_key import ProducerKey
+from hightide.range_reader import RangeReader
+from hightide.records import ProducerState, TopicPartition
+
+from hightide_spark.core.reconcile import (
+    GoOn,
+    PartitionAttempt,
+    Read,
+    WrittenRowsGoneError,
+    taken_over,
+)
+
+log = logging.getLogger("hightide.spark.sink")
+
+
+class ReadBack:
+    """Looks up what attempts of a task wrote. Connects only when it is asked, which is after a conflict."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = Admin(bootstrap)
+        self._reader = RangeReader(bootstrap)
+        self._topic_ids: dict[str, bytes] = {}
+
+    def known(self, topic: str, partition: int, producer_id: int) -> ProducerState | None:
+        """What the log remembers of a producer."""
+        place = TopicPartition(topic, partition)
+        found = self._admin.describe_producers([place], [producer_id])[place]
+        return found[0] if found else None
+
+    def read(self, topic: str, partition: int, span: Read, attempt: PartitionAttempt) -> None:
+        """Let the attempt see this range, as far as it is there."""
+        if topic not in self._topic_ids:
+            (description,) = self._admin.describe_topics([topic])
+            self._topic_ids[topic] = description.topic_id
+        topic_id = self._topic_ids[topic]
+        try:
+            for batch in self._reader.read(topic, topic_id, partition, span.start, span.end):
+                writer = (batch.header.producer_id, batch.header.producer_epoch)
+                attempt.saw(*writer, batch.base_offset, batch.rows)
+        except RangeLostError as error:
+            # It was not committed when the log told of it, and a new leader does not have it.
+            log.warning("looking again at what was written before: %s", error)
+        except RangeDeletedError as error:
+            raise WrittenRowsGoneError(f"what this task wrote is deleted: {error}") from error
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._admin.close()
+        self._reader.close()
+
+
+class PartitionWriter:
+    """Sends the rows of one task for one log partition. Without an `attempt` they are sent at least once."""
+
+    def __init__(
+        self, producer: Producer, topic: str, partition: int, exactly_once: "ExactlyOnce | None"
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._exactly_once = exactly_once
+        self._sent: deque[tuple[BulkDelivery, Any]] = deque()
+        self._attempt = None if exactly_once is None else exactly_once.attempt(topic, partition)
+
+    def send(self, rows: Any) -> None:
+        """Take rows; they are sent in the background. Raises what sending rows before has met."""
+        self._settle(wait=False)
+        if self._attempt is not None:
+            self._reconcile()
+            rows = self._attempt.unwritten(rows)
+        self._append(rows)
+
+    def finish(self) -> None:
+        """Return when all rows are in the log. Raises ExactlyOnceError, and what sending them has met."""
+        self._settle(wait=True)
+        if self._attempt is None:
+            return
+        while self._attempt.is_refused:
+            self._reconcile()
+            self._settle(wait=True)
+        self._attempt.finish()
+
+    def _append(self, rows: Any) -> None:
+        if rows.num_rows:
+            delivery = self._producer.send_arrow(self._topic, rows, partition=self._partition)
+            self._sent.append((delivery, rows))
+
+    def _settle(self, *, wait: bool) -> None:
+        """Take note of what was delivered and what was refused."""
+        while self._sent and (wait or self._sent[0][0].done()):
+            delivery, rows = self._sent.popleft()
+            delivery.exception()
+            at = 0
+            for piece in delivery.pieces():
+                if piece.error is not None:
+                    self._failed(piece.error, rows.slice(at, piece.record_count))
+                elif self._attempt is not None:
+                    self._attempt.acknowledged(piece.base_offset, piece.record_count)
+                at += piece.record_count
+
+    def _failed(self, error: Exception, rows: Any) -> None:
+        if self._attempt is not None and isinstance(error, SequenceConflictError):
+            self._attempt.refused(rows)
+            return
+        if isinstance(error, FencedProducerEpochError) and self._exactly_once is not None:
+            raise taken_over(self._exactly_once.who, f"{self._topic}-{self._partition}") from error
+        raise error
+
+    def _reconcile(self) -> None:
+        """After a conflict: find out which rows other attempts wrote, and send the rest."""
+        attempt, exactly_once = self._attempt, self._exactly_once
+        assert attempt is not None, "only what is written exactly once has conflicts"
+        assert exactly_once is not None, "it is given with the attempt"
+        while attempt.is_refused:
+            # All that was queued behind what was refused is refused, too.
+            self._settle(wait=True)
+            known = exactly_once.read_back.known(self._topic, self._partition, exactly_once.key.producer_id)
+            match attempt.look(known):
+                case Read() as span:
+                    exactly_once.read_back.read(self._topic, self._partition, span, attempt)
+                case GoOn(next_sequence, tables):
+                    self._producer.go_on_at(self._topic, self._partition, next_sequence)
+                    for rows in tables:
+                        self._append(rows)
+
+
+class ExactlyOnce:
+    """What the writers of one task have in common."""
+
+    def __init__(self, who: str, key: ProducerKey, bootstrap: str, *, with_timestamps: bool) -> None:
+        self.who = who
+        self.key = key
+        self.read_back = ReadBack(bootstrap)
+        self._with_timestamps = with_timestamps
+
+    def attempt(self, topic: str, partition: int) -> PartitionAttempt:
+        """The knowledge of one log partition, empty."""
+        return PartitionAttempt(
+            self.who,
+            f"{topic}-{partition}",
+            self.key.producer_id,
+            self.key.producer_epoch,
+            with_timestamps=self._with_timestamps,
+        )

@@ -1,0 +1,117 @@
+"""What one Spark task does: rows are gathered, shared out to log partitions, and sent to all of them at
+once."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from hightide.errors import UndeliveredError
+from hightide.producer import Producer
+from hightide.producer_key import ProducerKey
+
+from hightide_spark.core.sink_columns import SinkColumns
+from hightide_spark.core.sink_options import WriteOptions
+from hightide_spark.sink.partition_writer import ExactlyOnce, PartitionWriter
+
+#: What a log partition gets at once, more or less, as long as there are not too many of them.
+GATHERED_BYTES: Final = 1 << 20
+GATHERED_BYTES_MAX: Final = 32 << 20
+BUFFER_MEMORY_BYTES: Final = 32 << 20
+DELIVERY_TIMEOUT_MS: Final = 120_000
+
+
+class SinkTask:
+    """One attempt of one task. `who` names it in errors. Without a key rows are written at least once.
+
+    Memory: GATHERED_BYTES_MAX of rows twice, and BUFFER_MEMORY_BYTES of what is sent twice (as rows and as
+    bytes); after a conflict 24 bytes for each row that other attempts wrote.
+    """
+
+    def __init__(
+        self, options: WriteOptions, columns: SinkColumns, who: str, key: ProducerKey | None
+    ) -> None:
+        self._columns = columns
+        self._who = who
+        self._producer = Producer(
+            options.bootstrap,
+            key=key,
+            linger_ms=0,
+            # What is gathered for a partition is seldom cut then, though partitions differ.
+            batch_bytes_max=2 * GATHERED_BYTES,
+            buffer_memory_bytes=BUFFER_MEMORY_BYTES,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=DELIVERY_TIMEOUT_MS,
+            client_id="hightide-spark-sink",
+        )
+        self._exactly_once = (
+            None
+            if key is None
+            else ExactlyOnce(who, key, options.bootstrap, with_timestamps=columns.has_timestamps)
+        )
+        self._writers: dict[tuple[str, int], PartitionWriter] = {}
+        self._partition_counts: dict[str, int] = {}
+        self._row_count = 0
+
+    def write(self, batches: Iterable[Any]) -> int:
+        """Write all rows, and return their number once all are in the log. To be called once. Raises
+        UnsupportedRowError, ExactlyOnceError, and the SDK's errors."""
+        try:
+            for rows in self._gathered(batches):
+                for group in self._columns.share_out(rows, self._partition_count, self._row_name):
+                    self._writer(group.topic, group.partition).send(group.rows)
+                self._row_count += rows.num_rows
+            for writer in self._writers.values():
+                writer.finish()
+        finally:
+            # Nothing is left by now, unless the task failed: then another attempt has to come.
+            with suppress(UndeliveredError):
+                self._producer.close(timeout_s=0)
+            if self._exactly_once is not None:
+                self._exactly_once.read_back.close()
+        return self._row_count
+
+    def _gathered(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The same rows in pieces of the size that is worth sharing out."""
+        gathered: list[Any] = []
+        gathered_bytes = 0
+        for batch in batches:
+            for part in _cut(batch, GATHERED_BYTES_MAX):
+                gathered.append(part)
+                gathered_bytes += part.nbytes
+                if gathered_bytes >= min(GATHERED_BYTES_MAX, GATHERED_BYTES * self._known_partition_count):
+                    yield _joined(gathered)
+                    gathered, gathered_bytes = [], 0
+        if gathered:
+            yield _joined(gathered)
+
+    @property
+    def _known_partition_count(self) -> int:
+        return max(1, sum(self._partition_counts.values()))
+
+    def _partition_count(self, topic: str) -> int:
+        if topic not in self._partition_counts:
+            self._partition_counts[topic] = self._producer.partitions_for(topic)
+        return self._partition_counts[topic]
+
+    def _row_name(self, index: int) -> str:
+        return f"{self._who}: row {self._row_count + index}"
+
+    def _writer(self, topic: str, partition: int) -> PartitionWriter:
+        place = (topic, partition)
+        if place not in self._writers:
+            self._writers[place] = PartitionWriter(self._producer, topic, partition, self._exactly_once)
+        return self._writers[place]
+
+
+def _cut(batch: Any, limit_bytes: int) -> Iterator[Any]:
+    parts = -(-batch.nbytes // limit_bytes)
+    step = max(1, -(-batch.num_rows // max(1, parts)))
+    return (batch.slice(at, step) for at in range(0, batch.num_rows, step))
+
+
+def _joined(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

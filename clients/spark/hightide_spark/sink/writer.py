@@ -1,0 +1,99 @@
+"""What Spark calls to write: made on the driver, pickled, and asked in each task."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hightide.producer_key import ProducerKey
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+
+from hightide_spark.core.sink_columns import SinkColumns, sink_columns
+from hightide_spark.core.sink_options import WriteOptions, write_options
+from hightide_spark.sink.task import SinkTask
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver. All is in the log by then; the driver has nothing to commit."""
+
+    row_count: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """A batch write. Its name is one for itself, or that of the user's transaction."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+        if options.txn is None:
+            self._name, self._version = f"batch/{uuid.uuid4()}", 0
+            self._who = "the write"
+        else:
+            self._name, self._version = f"txn/{options.txn[0]}", options.txn[1]
+            self._who = f"txnAppId {options.txn[0]}, txnVersion {options.txn[1]}"
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write the rows of one task."""
+        task = _task_context()
+        part = task.partitionId()
+        key = ProducerKey(self._name, part, self._version) if self._options.is_exactly_once else None
+        who = f"{self._who}, Spark partition {part}"
+        return TaskWritten(SinkTask(self._options, self._columns, who, key).write(iterator))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write. Each task of each micro-batch is known by the query's id, which stays with its
+    checkpoint, the Spark partition, and the micro-batch's number."""
+
+    def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        """Write the rows of one task of a micro-batch."""
+        task = _task_context()
+        part = task.partitionId()
+        query_id = task.getLocalProperty("sql.streaming.queryId")
+        batch_id = task.getLocalProperty("streaming.sql.batchId")
+        assert query_id is not None, "Spark tells each task of a stream its query"
+        assert batch_id is not None, "Spark tells each task of a stream its micro-batch"
+        name = f"spark/{query_id}"
+        key = ProducerKey(name, part, int(batch_id)) if self._options.is_exactly_once else None
+        who = f"query {query_id}, micro-batch {batch_id}, Spark partition {part}"
+        return TaskWritten(SinkTask(self._options, self._columns, who, key).write(iterator))
+
+
+def _task_context() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "write is called in a Spark task"
+    return task
+
+
+def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> DataSourceWriter:
+    """The writer of a batch write. Raises OptionError, UnsupportedSchemaError."""
+    checked = write_options(options, is_streaming=False, overwrite=overwrite)
+    return BatchWriter(checked, _columns(schema, checked))
+
+
+def stream_writer(
+    options: Mapping[str, str], schema: "StructType", overwrite: bool
+) -> DataSourceStreamWriter:
+    """The writer of a stream. Raises OptionError, UnsupportedSchemaError."""
+    checked = write_options(options, is_streaming=True, overwrite=overwrite)
+    return StreamWriter(checked, _columns(schema, checked))
+
+
+def _columns(schema: "StructType", options: WriteOptions) -> SinkColumns:
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    return sink_columns(types, options.topic)
