@@ -22,6 +22,7 @@ COMMANDS = {
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
     "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),
     "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
+    "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
     "dump-log": LazyCommand("hightide_cli.dump_log", "dump_log", "Print the batches of a log on disk."),
 }

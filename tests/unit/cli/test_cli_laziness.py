@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-SLOW = ("grpc", "google", "rich", "kazoo", "pyarrow", "psutil", "pydantic", "opentelemetry", "asyncio")
+SLOW = (
+    *("grpc", "google", "rich", "kazoo", "pyarrow", "psutil", "pydantic", "opentelemetry", "asyncio"),
+    *("pyspark", "pandas", "numpy", "matplotlib"),
+)
 PROGRAM = """
 import sys
 from hightide_cli.main import main
@@ -47,6 +50,11 @@ def modules_after(*arguments: str) -> set[str]:
         ("demo", "--help"),
         ("trace", "--help"),
         ("dump-log", "--help"),
+        ("pipeline", "--help"),
+        ("pipeline", "archive", "--help"),
+        ("pipeline", "replay", "--help"),
+        ("pipeline", "delays", "--help"),
+        ("pipeline", "audit", "--help"),
     ],
     ids=" ".join,
 )

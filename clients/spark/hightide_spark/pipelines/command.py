@@ -5,6 +5,7 @@ answer at once.
 """
 
 import json
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 Json = Mapping[str, Any]
 
-_DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_BOOTSTRAP_VARIABLE: Final = "HIGHTIDE_BOOTSTRAP"
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 #: The last line of a traceback that Spark quotes, where the exception is of ours.
 _OURS: Final = re.compile(r"^\s*(?:\w+\.)*hightide\w*(?:\.\w+)*\.(?:\w+): (?P<sentence>.+)$", re.MULTILINE)
 
@@ -35,6 +37,11 @@ def _named_values(
     if wrong is not None:
         raise click.BadParameter(f"{wrong!r} is not of the form NAME=VALUE", ctx, parameter)
     return {name: value for name, _, value in pairs}
+
+
+def _default_bootstrap() -> str:
+    # Not click's own `envvar`: that would win over what `hightide --bootstrap` hands on.
+    return os.environ.get(_BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
 
 
 def cluster_options(command: Command) -> Command:
@@ -53,10 +60,8 @@ def cluster_options(command: Command) -> Command:
         click.option(
             "--bootstrap",
             metavar="HOST:PORT[,…]",
-            envvar="HIGHTIDE_BOOTSTRAP",
-            show_envvar=True,
-            default=_DEFAULT_BOOTSTRAP,
-            help="A broker of the cluster, or several.",
+            default=_default_bootstrap,
+            help=f"A broker, or several; unless said ${_BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}.",
         ),
     )
     for option in options:

@@ -1,0 +1,36 @@
+"""`hightide pipeline`: the pipelines on Spark. They do not know this command; spark-submit runs them too."""
+
+import click
+from hightide_spark.pipelines.command import DEFAULT_BOOTSTRAP
+
+from hightide_cli.lazy_group import LazyCommand, LazyGroup
+from hightide_cli.options import choices, common_options
+
+_HOME = "hightide_spark.pipelines"
+COMMANDS = {
+    "archive": LazyCommand(f"{_HOME}.archive", "command", "Topics into Parquet, each record once."),
+    "replay": LazyCommand(f"{_HOME}.replay", "command", "What is archived back into a topic."),
+    "delays": LazyCommand(f"{_HOME}.delays", "command", "How late the flights of a topic leave."),
+    "audit": LazyCommand(f"{_HOME}.audit", "command", "Prove that replicas are identical."),
+}
+_HELP = """Run a pipeline on Spark.
+
+On this machine, or wherever --master says. Needs a JDK 17 or later.
+"""
+
+
+class _PipelineGroup(LazyGroup):
+    """Hands on what was chosen in front of the command, which the pipelines' own options do not see."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        chosen = choices(ctx)
+        # Called only where an address is needed: looking for the cluster of `dev up` takes its time.
+        handed_on = {
+            "bootstrap": lambda: chosen.address() or DEFAULT_BOOTSTRAP,
+            "output": chosen.output.value,
+        }
+        ctx.default_map = dict.fromkeys(COMMANDS, handed_on)
+        return super().invoke(ctx)
+
+
+pipeline = common_options(_PipelineGroup(table=COMMANDS, name="pipeline", help=_HELP))

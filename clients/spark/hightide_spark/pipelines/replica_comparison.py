@@ -1,0 +1,167 @@
+"""Which offsets of a partition are read from its replicas, and what it means where they differ. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hightide.records import ReplicaDescription, TopicDescription
+
+#: How many offsets a task reads of one replica.
+SLICE_OFFSETS: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRead:
+    """One task's share: the records [start, end) from the replica on one broker, one of `replicas` that are
+    read."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    broker_id: int
+    start: int
+    end: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unread:
+    """Why a replica, from some offset on, could not be compared."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    offset: int
+    reason: str
+
+    def sentence(self) -> str:
+        """What to tell the user."""
+        where = f"{self.topic}-{self.partition} on broker {self.broker_id}"
+        return f"{where}: not compared from offset {self.offset} on: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What is read, and which replicas cannot be."""
+
+    reads: tuple[ReplicaRead, ...]
+    unread: tuple[Unread, ...]
+    partitions: int
+    record_count: int
+    """The different records that are read, each from all of its replicas."""
+
+
+def plan_audit(
+    topics: Iterable[TopicDescription],
+    replicas: Iterable[ReplicaDescription],
+    silent_brokers: Mapping[int, str],
+    slice_offsets: int = SLICE_OFFSETS,
+) -> AuditPlan:
+    """Of each partition read what all of its replicas have, and know to be committed."""
+    held = {
+        (each.topic_id, each.partition.partition, each.broker_id): each
+        for each in replicas
+        if not each.storage_failed
+    }
+    reads: list[ReplicaRead] = []
+    unread: list[Unread] = []
+    partitions = record_count = 0
+    for topic in topics:
+        for partition in topic.partitions:
+            partitions += 1
+            number = partition.partition
+            there = [
+                held[topic.topic_id, number, broker_id]
+                for broker_id in partition.replicas
+                if (topic.topic_id, number, broker_id) in held
+            ]
+            start = max((each.log_start_offset for each in there), default=0)
+            end = min((each.high_watermark for each in there), default=0)
+            present = [each.broker_id for each in there]
+            unread += [
+                Unread(topic.name, number, broker_id, start, _why(broker_id, silent_brokers))
+                for broker_id in partition.replicas
+                if broker_id not in present
+            ]
+            record_count += max(0, end - start)
+            reads += [
+                ReplicaRead(topic.name, topic.topic_id, number, broker_id, first, last, len(present))
+                for first in range(start, end, slice_offsets)
+                for last in (min(first + slice_offsets, end),)
+                for broker_id in present
+            ]
+    return AuditPlan(tuple(reads), tuple(unread), partitions, record_count)
+
+
+def _why(broker_id: int, silent_brokers: Mapping[int, str]) -> str:
+    if broker_id in silent_brokers:
+        return f"the broker does not answer: {silent_brokers[broker_id]}"
+    return "no live broker holds this replica, or its storage has failed; see `hightide cluster health`"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What one replica holds at an offset: a batch, or the part of one that was asked for."""
+
+    record_count: int
+    leader_epoch: int
+    crc: int
+    """The one in the batch's header."""
+    content: bytes
+    """A hash of the records themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """An offset at which replicas of one partition are not the same."""
+
+    topic: str
+    partition: int
+    offset: int
+    differing: tuple[str, ...]
+    """What differs, of the fields of Fingerprint; empty where only some lack the batch."""
+    seen: Mapping[int, Fingerprint]
+    """By broker."""
+    lacking: tuple[int, ...]
+    """Brokers that have no batch that begins here."""
+
+    def sentence(self) -> str:
+        """What to tell the user: what differs, and who says what."""
+        parts = [f"the {name.replace('_', ' ')} differs: {self._values(name)}" for name in self.differing]
+        if self.lacking:
+            has, lacks = self._brokers(self.seen), self._brokers(self.lacking)
+            parts.append(f"a batch begins here on {has}, and none on {lacks}")
+        return f"{self.topic}-{self.partition} at offset {self.offset}: {'; '.join(parts)}"
+
+    def _values(self, name: str) -> str:
+        by_value: dict[str, list[int]] = {}
+        for broker_id, found in sorted(self.seen.items()):
+            by_value.setdefault(_shown(name, found), []).append(broker_id)
+        return ", ".join(f"{value} on {self._brokers(brokers)}" for value, brokers in by_value.items())
+
+    @staticmethod
+    def _brokers(broker_ids: Iterable[int]) -> str:
+        return "broker " + ", ".join(map(str, sorted(broker_ids)))
+
+
+def judge(
+    topic: str, partition: int, offset: int, seen: Mapping[int, Fingerprint], expected: Iterable[int]
+) -> Divergence | None:
+    """Compare what the brokers hold that were read at an offset; `expected` are those that were read there
+    without an error. None where all hold the same."""
+    differing = tuple(
+        name
+        for name in Fingerprint.__dataclass_fields__
+        if len({getattr(found, name) for found in seen.values()}) > 1
+    )
+    lacking = tuple(sorted(set(expected) - set(seen)))
+    if not differing and not lacking:
+        return None
+    return Divergence(topic, partition, offset, differing, dict(seen), lacking)
+
+
+def _shown(name: str, found: Fingerprint) -> str:
+    value: int | bytes = getattr(found, name)
+    if isinstance(value, bytes):
+        return value.hex()[:12]
+    return f"{value:08x}" if name == "crc" else str(value)
