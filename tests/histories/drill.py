@@ -74,7 +74,7 @@ class Drill:
             timeout_s,
         )
 
-    def wait_for_progress(self, records: int = 100, timeout_s: float = HEALED_S) -> None:
+    def wait_for_progress(self, records: int = 40, timeout_s: float = HEALED_S) -> None:
         """Wait until every partition acknowledges so many more records."""
         self.load.wait_for_acknowledged(records, range(len(self.partitions)), timeout_s)
 

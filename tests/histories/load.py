@@ -19,7 +19,7 @@ from histories.history import EndSeen, History, Outcome, Place, Read, Send
 _KEYS = 31
 _WINDOW = 400
 _BURST = 20
-_PAUSE_S = 0.01
+_PAUSE_S = 0.03
 _VALUE_PADDING = b"." * 150
 
 
@@ -27,7 +27,7 @@ class Load:
     """One idempotent producer that sends unique records without pause, at most so many at a time.
 
     A with-block; it ends when every record is acknowledged or failed. `errors` are the failures that the
-    application would have seen. The rate is bounded, some 2,000 records/s, so that the load is not the
+    application would have seen. The rate is bounded, some 600 records/s, so that the load is not the
     fault.
     """
 
