@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hightide import Admin, Consumer, TopicPartition
+from hightide import Admin, CommittedOffset, Consumer, TopicPartition
 from hightide.errors import (
     ConsumerIdTakenError,
     FencedInstanceError,
@@ -447,3 +447,20 @@ def test_a_group_that_does_not_exist_can_be_given_a_beginning(
     reading = Reading([consumer])
     reading.until(lambda: reading.count() == 30)
     assert reading.numbers() == set(range(30, 60))
+
+
+def test_offsets_are_published_for_a_group_that_nobody_is_in(
+    cluster: LocalCluster, topic: str, join: Join
+) -> None:
+    send(cluster, topic, range(60))
+    first = TopicPartition(topic, 0)
+    consumer = join(topic)
+    group = group_of(consumer)
+    with Admin(cluster.bootstrap) as admin:
+        admin.commit_group_offsets(group, {first: CommittedOffset(4, metadata="batch 7")})
+        assert admin.group_offsets(group) == {first: CommittedOffset(4, metadata="batch 7")}
+        admin.commit_group_offsets(group, {first: 3, TopicPartition(topic, 1): 10})
+        assert [lag.lag for lag in admin.group_lag(group)][:2] == [7, 0]
+        Reading([consumer]).until(lambda: len(consumer.assignment) == 6)
+        with pytest.raises(GroupNotEmptyError, match="has members"):
+            admin.commit_group_offsets(group, {first: 5})

@@ -146,7 +146,8 @@ class Producer:
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._topics.get(topic) or self._topic(topic)
-        lane = self._lane(home, key, partition)
+        self._until_grown(home, partition)
+        lane = home.lane_for(key, partition)
         delivery = self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
         )
@@ -207,30 +208,27 @@ class Producer:
                 self._driver.poke()
                 self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
-    def _lane(self, home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
-        """The lane of a record; a partition that is not known is asked for, since the topic may have grown.
-        Raises UnknownPartitionError."""
-        give_up_ms: float | None = None
-        while partition is not None and partition >= home.partition_count:
-            with self._changed:
+    def _until_grown(self, home: TopicLanes, partition: int | None) -> None:
+        """A partition that is not known is asked for: the topic may have it since a moment ago. Whether it
+        has, `lane_for` says."""
+        if partition is None or partition < home.partition_count:
+            return
+        give_up_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+        with self._changed:
+            while partition >= home.partition_count and (now := now_ms()) < give_up_ms:
                 self._check_open()
-                now = now_ms()
-                give_up_ms = give_up_ms or now + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
-                if now >= give_up_ms:
-                    break
                 self._core.seeker.want_again(now_ms=now)
                 self._driver.poke()
                 self._changed.wait(min(0.1, (give_up_ms - now) / 1000))
-        return home.lane_for(key, partition)
 
     def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """Only with a key, and when nothing is unfinished in that partition: what is sent there next has this
         sequence, and what was refused there before stands in the way no more. Raises InvalidArgumentError,
         and errors as of send()."""
-        lane = self._lane(self._topic(topic), None, partition)
-        assert lane is not None, "a partition was named"
+        home = self._topic(topic)
+        self._until_grown(home, partition)
         with self._lock:
-            self._core.go_on_at(lane, next_sequence)
+            self._core.go_on_at(home, partition, next_sequence)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -247,10 +245,11 @@ class Producer:
         rows = rows_of(records, time.time_ns() // 1000)
         home = self._topic(topic)
         batches: list[PendingBatch] = []
+        self._until_grown(home, partition)
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else self._lane(home, None, number)
+                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
                 batches.append(self._take_rows(lane or home.sticky, part, size_bytes))
         return BulkDelivery(tuple(batches))
 

@@ -32,7 +32,7 @@ from hightide.errors import (
     UnknownTopicError,
     from_code,
 )
-from hightide.lane import ANONYMOUS, Identity, Lane
+from hightide.lane import ANONYMOUS, Identity, Lane, TopicLanes
 from hightide.pending_batch import Owner, PendingBatch
 from hightide.produce_call import ProduceCall, ProduceEntry
 from hightide.producer_identity import IdentitySeeker
@@ -426,10 +426,11 @@ class ProducerCore(Accumulator):
 
     # -- for the shell ---------------------------------------------------------------------------------------
 
-    def go_on_at(self, lane: Lane, sequence: int) -> None:
+    def go_on_at(self, topic: TopicLanes, partition: int, sequence: int) -> None:
         """What is sent next in this partition has this sequence. Raises InvalidArgumentError without a key,
-        and while something is unfinished there."""
-        key = self.settings.key
+        and while something is unfinished there, and UnknownPartitionError."""
+        key, lane = self.settings.key, topic.lane_for(None, partition)
+        assert lane is not None, "a partition was named"
         if key is None:
             raise InvalidArgumentError("only a producer with a key is told its sequences")
         if not 0 <= sequence < SEQUENCES:

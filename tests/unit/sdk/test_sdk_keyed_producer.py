@@ -103,7 +103,7 @@ def test_it_goes_on_where_it_is_told_under_the_same_identity() -> None:
     bench = keyed()
     bench.send(2)
     bench.refuse(bench.call(), ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT)
-    bench.core.go_on_at(bench.home.lanes[0], 40)
+    bench.core.go_on_at(bench.home, 0, 40)
     for sequence in (40, 43):
         bench.send(3)
         call = bench.call()
@@ -116,15 +116,15 @@ def test_it_is_told_where_to_go_on_only_when_nothing_is_unfinished() -> None:
     bench = keyed()
     bench.send(1)
     with pytest.raises(InvalidArgumentError, match="wait for them"):
-        bench.core.go_on_at(bench.home.lanes[0], 0)
+        bench.core.go_on_at(bench.home, 0, 0)
     call = bench.call()
     with pytest.raises(InvalidArgumentError, match="wait for them"):
-        bench.core.go_on_at(bench.home.lanes[0], 0)
+        bench.core.go_on_at(bench.home, 0, 0)
     bench.ok(call)
     with pytest.raises(InvalidArgumentError, match="no sequence"):
-        bench.core.go_on_at(bench.home.lanes[0], 1 << 31)
+        bench.core.go_on_at(bench.home, 0, 1 << 31)
     with pytest.raises(InvalidArgumentError, match="with a key"):
-        ProducerBench().core.go_on_at(bench.home.lanes[0], 0)
+        ProducerBench().core.go_on_at(bench.home, 0, 0)
 
 
 def test_a_log_that_has_forgotten_the_writer_is_told_and_not_begun_anew() -> None:

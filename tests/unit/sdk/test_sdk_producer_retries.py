@@ -8,6 +8,7 @@ from hightide.errors import (
     FencedProducerEpochError,
     InvalidBatchError,
     RequestTimeoutError,
+    SequenceConflictError,
     UndeliveredError,
     UnknownTopicError,
 )
@@ -347,3 +348,24 @@ def test_a_batch_is_hurried_by_its_owner() -> None:
     batch: PendingBatch = delivery._batch
     batch.hurry()
     assert batch.is_urgent
+
+
+def test_records_of_another_writer_in_the_place_of_a_batch_are_never_taken_for_success() -> None:
+    bench = ProducerBench()
+    (sent,) = bench.send(1)
+    bench.refuse(bench.call(), ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT)
+    assert isinstance(sent.exception(), SequenceConflictError)
+    bench.send(1)
+    (entry,) = bench.call().entries
+    assert (entry.batch.producer_id, entry.batch.base_sequence) == (101, 0)
+
+
+def test_the_halves_of_a_batch_that_may_have_been_appended_may_have_been_too() -> None:
+    """Under another producer id they would be duplicates, then."""
+    bench = ProducerBench()
+    sent = bench.send(2)
+    bench.fail(bench.call(), UNREACHABLE)
+    bench.pass_ms(100)
+    bench.refuse(bench.call(), ErrorCode.ERROR_CODE_BATCH_TOO_LARGE)
+    assert all(entry.batch.maybe_appended for entry in bench.call().entries)
+    assert not any(delivery.done() for delivery in sent)

@@ -15,7 +15,7 @@ from hightide.arrow_rows import by_partition, cut, rows_of
 from hightide.cluster import Cluster
 from hightide.driver import now_ms, run_callbacks
 from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
-from hightide.lane import Lane, TopicLanes
+from hightide.lane import TopicLanes
 from hightide.pending_batch import PendingBatch, warm_up
 from hightide.producer_core import ProducerCore
 from hightide.producer_key import ProducerKey
@@ -86,7 +86,9 @@ class Producer:
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._core.topics.get(topic) or await self._topic(topic)
-        lane = await self._lane(home, key, partition)
+        if partition is not None and partition >= home.partition_count:
+            await self._until_grown(home, partition)
+        lane = home.lane_for(key, partition)
         delivery = await self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
         )
@@ -100,12 +102,12 @@ class Producer:
         rows = rows_of(records, time.time_ns() // 1000)
         home = await self._topic(topic)
         batches: list[PendingBatch] = []
+        if partition is not None and partition >= home.partition_count:
+            await self._until_grown(home, partition)
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = (
-                    self._core.next_sticky(home) if number is None else await self._lane(home, None, number)
-                )
+                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
                 batches.append(await self._take_rows(home, lane, part, size_bytes))
         return BulkDelivery(tuple(batches))
 
@@ -162,24 +164,19 @@ class Producer:
             self._driver.poke()
             await self._driver.changed(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
-    async def _lane(self, home: TopicLanes, key: bytes | None, partition: int | None) -> Lane | None:
-        give_up_ms: float | None = None
-        while partition is not None and partition >= home.partition_count:
+    async def _until_grown(self, home: TopicLanes, partition: int) -> None:
+        give_up_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+        while partition >= home.partition_count and (now := now_ms()) < give_up_ms:
             self._check_open()
-            now = now_ms()
-            give_up_ms = give_up_ms or now + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
-            if now >= give_up_ms:
-                break
             self._core.seeker.want_again(now_ms=now)
             self._driver.poke()
             await self._driver.changed(min(0.1, (give_up_ms - now) / 1000))
-        return home.lane_for(key, partition)
 
     async def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """Which sequence a producer with a key sends next; see `hightide.Producer.go_on_at`."""
-        lane = await self._lane(await self._topic(topic), None, partition)
-        assert lane is not None, "a partition was named"
-        self._core.go_on_at(lane, next_sequence)
+        home = await self._topic(topic)
+        await self._until_grown(home, partition)
+        self._core.go_on_at(home, partition, next_sequence)
 
     def _check_open(self) -> None:
         if self._closed:
