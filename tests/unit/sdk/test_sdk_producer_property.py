@@ -7,6 +7,7 @@ from hightide.batch.header import next_sequence, split
 from hightide.batch.wire import parse_produce_request
 from hightide.errors import AddressUnreachableError, RequestTimeoutError
 from hightide.produce_call import ProduceCall
+from hightide.producer_key import ProducerKey
 from hightide.v1.broker_service_pb2 import ProducePartitionResult
 from hightide.v1.errors_pb2 import ErrorCode
 from hypothesis import given, settings
@@ -48,8 +49,8 @@ def _refusal(code: ErrorCode.ValueType) -> ProducePartitionResult:
 class Network:
     """Carries calls to the broker as the test says: in any order, losing requests and answers."""
 
-    def __init__(self) -> None:
-        self.bench = ProducerBench(batch_bytes_max=4_096, delivery_timeout_ms=10**9)
+    def __init__(self, key: ProducerKey | None) -> None:
+        self.bench = ProducerBench(batch_bytes_max=4_096, delivery_timeout_ms=10**9, key=key)
         self.broker = ModelBroker()
         self.in_flight: list[ProduceCall] = []
         self.sent = 0
@@ -104,9 +105,14 @@ ACTIONS = ["send", "send", "deliver", "deliver", "lose request", "lose answer", 
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 20)), max_size=60))
-def test_each_record_is_in_the_log_once_and_in_order(actions: list[tuple[str, int]]) -> None:
-    network = Network()
+@given(
+    st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 20)), max_size=60),
+    st.sampled_from([None, ProducerKey("query", 0, 3)]),
+)
+def test_each_record_is_in_the_log_once_and_in_order(
+    actions: list[tuple[str, int]], key: ProducerKey | None
+) -> None:
+    network = Network(key)
     for what, which in actions:
         network.act(what, which)
     for _ in range(200):
