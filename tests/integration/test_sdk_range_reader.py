@@ -106,7 +106,7 @@ def test_a_topic_that_is_deleted_made_again_or_smaller_is_told_apart(
     write(cluster, old.name, 10)
     assert read(old) == list(range(10))
     admin.remove_partitions(old.name, 1)
-    with pytest.raises(UnknownPartitionError, match="0 to 0, not 1"):
+    with pytest.raises(UnknownPartitionError, match=r"not 1|no partition 1"):
         read(old, 1)
     admin.delete_topic(old.name)
     with pytest.raises(UnknownTopicError, match="again"):
