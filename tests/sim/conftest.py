@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# As for unit tests.
+settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
