@@ -7,7 +7,7 @@ from hightide.records import PartitionDescription, ReplicaDescription, TopicDesc
 from hightide_spark.pipelines.replica_comparison import Fingerprint, judge, plan_audit
 
 TOPIC_ID = b"\x0f" * 16
-TOPIC = TopicDescription("flights", TOPIC_ID, (PartitionDescription(0, 1, 5, (1, 2, 3), (1, 2, 3)),))
+TOPIC = TopicDescription("flights", TOPIC_ID, (PartitionDescription(0, 1, 5, (1, 2, 3), (1, 3)),))
 LEADER = ReplicaDescription(TopicPartition("flights", 0), TOPIC_ID, 1, True, 5, 10, 120, 110, 5_000)
 FOLLOWERS = (
     replace(LEADER, broker_id=2, is_leader=False, log_start_offset=0, high_watermark=100),
@@ -22,6 +22,14 @@ def test_all_replicas_are_read_between_the_highest_start_and_the_lowest_high_wat
         (1, 20, 70), (2, 20, 70), (3, 20, 70), (1, 70, 100), (2, 70, 100), (3, 70, 100),
     ]  # fmt: skip
     assert (plan.partitions, plan.record_count, plan.unread) == (1, 80, ())
+
+
+def test_a_replica_in_sync_will_soon_know_what_its_leader_has_committed() -> None:
+    (partition,) = TOPIC.partitions
+    in_sync = replace(TOPIC, partitions=(replace(partition, isr=(1, 2, 3)),))
+    assert {each.end for each in plan_audit([in_sync], [LEADER, *FOLLOWERS], {}).reads} == {110}
+    leaderless = replace(TOPIC, partitions=(replace(partition, leader=None),))
+    assert {each.end for each in plan_audit([leaderless], [LEADER, *FOLLOWERS], {}).reads} == {100}
 
 
 def test_a_replica_that_nobody_shows_is_told_and_does_not_keep_the_others_from_being_read() -> None:

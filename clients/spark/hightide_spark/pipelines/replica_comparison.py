@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hightide.records import ReplicaDescription, TopicDescription
+from hightide.records import PartitionDescription, ReplicaDescription, TopicDescription
 
 #: How many offsets a task reads of one replica.
 SLICE_OFFSETS: Final = 500_000
@@ -57,7 +57,7 @@ def plan_audit(
     silent_brokers: Mapping[int, str],
     slice_offsets: int = SLICE_OFFSETS,
 ) -> AuditPlan:
-    """Of each partition read what all of its replicas have, and know to be committed."""
+    """Of each partition read what all of its replicas have, and know, or will soon know, to be committed."""
     held = {
         (each.topic_id, each.partition.partition, each.broker_id): each
         for each in replicas
@@ -76,7 +76,7 @@ def plan_audit(
                 if (topic.topic_id, number, broker_id) in held
             ]
             start = max((each.log_start_offset for each in there), default=0)
-            end = min((each.high_watermark for each in there), default=0)
+            end = _lowest_high_watermark(partition, there)
             present = [each.broker_id for each in there]
             unread += [
                 Unread(topic.name, number, broker_id, start, _why(broker_id, silent_brokers))
@@ -91,6 +91,16 @@ def plan_audit(
                 for broker_id in present
             ]
     return AuditPlan(tuple(reads), tuple(unread), partitions, record_count)
+
+
+def _lowest_high_watermark(partition: PartitionDescription, there: Iterable[ReplicaDescription]) -> int:
+    """A follower that is in sync has all that the leader has committed; it only hears of it a moment later,
+    and the reader waits for that."""
+    told = {each.broker_id: each.high_watermark for each in there}
+    leads = None if partition.leader is None else told.get(partition.leader)
+    if leads is not None:
+        told.update({each: leads for each in partition.isr if each in told})
+    return min(told.values(), default=0)
 
 
 def _why(broker_id: int, silent_brokers: Mapping[int, str]) -> str:

@@ -1,0 +1,50 @@
+"""The delays of real flights are those that counting them by hand gives, and are written once."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flight_topics import flights, forget_the_last_commit, read_back, write_rows
+from hightide import Admin
+from hightide_cli.comparison import Row
+from hightide_local.cluster import LocalCluster
+from hightide_spark.pipelines.delays import CHART, TABLE, DelaysPlan, delays, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_delays_are_told_by_day_and_airport_and_once(
+    spark: "SparkSession", cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    rows = flights()
+    strange = [Row(b"", b"not json"), Row(b"", b'{"year": 2013, "month": 13}'), Row(b"", None)]
+    write_rows(cluster.bootstrap, topic, [*rows[:3_000], *strange])
+    target = f"{topic}-delays"
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(target, partitions=2, replication_factor=3)
+    plan = DelaysPlan(topic, target, tmp_path)
+    report = delays(spark, cluster.bootstrap, plan, {})
+    assert (report.rows, report.unreadable, report.too_late) == (3_000, len(strange), 0)
+    write_rows(cluster.bootstrap, topic, rows[3_000:])
+    assert delays(spark, cluster.bootstrap, plan, {}).rows == len(rows)
+
+    parsed = [json.loads(row.value or b"") for row in rows]
+    table = read_table(tmp_path / TABLE)
+    assert {(each.start.day, each.origin): each.flights for each in table} == Counter(
+        (each["day"], each["origin"]) for each in parsed
+    )
+    assert sum(each.cancelled for each in table) == sum(each["dep_delay"] is None for each in parsed)
+    assert sum(each.delay_min_sum for each in table) == sum(each["dep_delay"] or 0 for each in parsed)
+    assert {each.airport for each in table} == {"Newark Liberty Intl", "John F Kennedy Intl", "La Guardia"}
+    assert (tmp_path / CHART).read_bytes().startswith(b"\x89PNG")
+
+    told = read_back(cluster.bootstrap, target)
+    newest = {each.key: each.value for each in sorted(told, key=lambda record: record.offset)}
+    assert newest == {each.key.encode(): each.document().encode() for each in table}
+
+    forget_the_last_commit(tmp_path / "_checkpoint")
+    assert delays(spark, cluster.bootstrap, plan, {}).rows == len(rows)
+    assert read_table(tmp_path / TABLE) == table
+    assert len(read_back(cluster.bootstrap, target)) == len(told)
