@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hightide.batch import body
 from hightide.partitioner import partition_for_key
-from hightide_spark.core.sink_columns import SinkColumns, UnsupportedRowError, sink_columns
+from hightide_spark.core.sink_columns import SinkColumns, UnsupportedRowError, sink_columns, value_hashes
 from hightide_spark.core.sink_options import UnsupportedModeError, write_options
 from hightide_spark.errors import (
     ContradictingOptionsError,
@@ -19,6 +20,8 @@ from hightide_spark.errors import (
     UnknownOptionError,
     UnsupportedSchemaError,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -49,10 +52,28 @@ def test_rows_go_to_their_partition_else_by_key_else_by_value_and_keep_their_ord
     expected: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for key, value, partition in zip(keys, values, named, strict=True):
         sent_key = None if key is None else key.encode()
-        by_bytes = value or b"" if sent_key is None else sent_key
-        at = partition_for_key(by_bytes, 3) if partition is None else partition
+        by_value = int(value_hashes(pa.array([value], pa.binary()))[0]) % 3
+        hashed = by_value if sent_key is None else partition_for_key(sent_key, 3)
+        at = hashed if partition is None else partition
         expected["t", at].append({"key": sent_key, "value": value})
     assert found == expected
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.none() | st.binary(max_size=40) | st.binary(min_size=200, max_size=300), max_size=30))
+def test_the_hash_of_a_value_does_not_depend_on_the_values_around_it(values: list[bytes | None]) -> None:
+    hashes = value_hashes(pa.array([b"in front", *values], pa.binary()).slice(1))
+    alone = [int(value_hashes(pa.array([value], pa.binary()))[0]) for value in values]
+    assert hashes.tolist() == alone
+
+
+def test_values_that_hardly_differ_are_spread_evenly() -> None:
+    for template in (b"%d", b'{"id": "%08d", "name": "always the same, and rather long"}', b"%d\xff" * 3):
+        parts = template.count(b"%")
+        values = pa.array([template % ((number,) * parts) for number in range(7000)], pa.binary())
+        counts = np.bincount(value_hashes(values) % 7, minlength=7)
+        assert counts.min() > 800, template
+        assert counts.max() < 1200, template
 
 
 def test_the_topic_is_that_of_the_row_and_the_option_comes_first() -> None:

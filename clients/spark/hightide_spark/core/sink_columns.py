@@ -2,10 +2,10 @@
 `partition`, `headers`, and beyond Kafka's `timestamp`. Others are left out, as there.
 
 Where a row goes depends on the row alone, since a task that runs again may see its rows in another order:
-the partition it names, else the SDK's partitioner over its key, else the same over its value.
+the partition it names, else the SDK's partitioner over its key, else a hash of its value.
 
-Cost: one CRC-32C a row by a C function mapped over the column, 0.1 us for a short key; everything else is
-Arrow's or numpy's.
+Cost: of a row with a key one CRC-32C, by a C function mapped over the column, 0.1 us for a short key;
+everything else is Arrow's or numpy's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +36,9 @@ _SENT_AS: Final[Mapping[str, Any]] = {
     "timestamp": TIMESTAMP_TYPE,
     "headers": HEADERS_TYPE,
 }
+
+_WORD_BYTES: Final = 8
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 Numbers = npt.NDArray[np.int64]
 
@@ -147,13 +150,18 @@ class SinkColumns:
         return partitions
 
     def _hashes(self, rows: Any, counts: Numbers) -> Numbers:
+        """Of each row the number that decides on its partition."""
         if counts.max() == 1:
             return np.zeros(rows.num_rows, np.int64)
-        told_by = rows.column("value").cast(pa.binary())
-        if "key" in self.names:
-            told_by = pc.coalesce(rows.column("key").cast(pa.binary()), told_by)
-        told = told_by.fill_null(b"").to_pylist()
+        keys = rows.column("key").cast(pa.binary()) if "key" in self.names else None
+        values = rows.column("value").cast(pa.binary())
+        if keys is None or keys.null_count == len(keys):
+            return value_hashes(values)
+        told = (keys.fill_null(b"") if keys.null_count else keys).to_pylist()
         hashes: Numbers = np.fromiter(map(crc32c, told), np.int64, len(told))
+        if keys.null_count:
+            keyless = keys.is_null().to_numpy(zero_copy_only=False)
+            hashes[keyless] = value_hashes(values.filter(pa.array(keyless)))
         return hashes
 
 
@@ -198,3 +206,35 @@ def _grouped(rows: Any, targets: Numbers, target_count: int) -> Iterator[tuple[i
             order = np.argsort(targets, kind="stable") if order is None else order
             yield target, rows.take(pa.array(order[start:end]))
             start = end
+
+
+def value_hashes(values: Any) -> Numbers:
+    """A number from 0 to 2^31 - 1 of each of these binary values, by its bytes alone.
+
+    It is the sum of the value's 64-bit words, zeros behind the last byte, each times a number that belongs to
+    the word's place; so it is the same however far values are filled up with zeros to be a matrix.
+    """
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    hashes = np.empty(len(lengths), np.int64)
+    left = np.arange(len(lengths))
+    while len(left):
+        # A few long values shall not fill up all others to their length.
+        are_alike = lengths[left] <= max(_WORD_BYTES, 2 * lengths[left].mean())
+        alike, left = left[are_alike], left[~are_alike]
+        part = values if len(alike) == len(lengths) else values.take(pa.array(alike))
+        hashes[alike] = _alike_hashes(part, int(lengths[alike].max()))
+    return hashes
+
+
+def _alike_hashes(values: Any, length_max: int) -> Numbers:
+    word_count = length_max // _WORD_BYTES + 1
+    # Arrow fills up strings only, and does not look at what is in them; it counts bytes here.
+    text = (values.fill_null(b"") if values.null_count else values).view(pa.string())
+    filled = pc.ascii_rpad(text, word_count * _WORD_BYTES, padding="\0")
+    start = filled.offset * word_count
+    words = np.frombuffer(filled.buffers()[2], np.uint64)[start : start + len(filled) * word_count]
+    factors = np.cumprod(np.full(word_count, _FACTOR, np.uint64))
+    sums = words.reshape(-1, word_count) @ factors
+    sums = (sums ^ (sums >> np.uint64(32))) * _FACTOR
+    hashes: Numbers = (sums >> np.uint64(33)).astype(np.int64)
+    return hashes
