@@ -75,6 +75,7 @@ def fill(target: Target, topic: str, records: int, record_bytes: int) -> None:
         "record_bytes": record_bytes,
         "records": records,
         "warm_s": 0.0,
+        "measured_s": 0.0,
         "api": "send_arrow",
         "acks": "all",
         "compression": None,
