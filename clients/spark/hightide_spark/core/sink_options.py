@@ -4,6 +4,9 @@
 the retries of its tasks; with `txnAppId` and `txnVersion` (as of Delta) one that is done again, such as in a
 `foreachBatch` after a crash, writes only what is missing. A stream needs neither: it has an id and numbers
 its micro-batches by itself.
+
+Exactly once lasts as long as brokers remember a writer: for a day after its last row, and of the writers of
+one log partition the newest 5,000. What is begun again later than that is written again.
 """
 
 from collections.abc import Mapping

@@ -73,12 +73,16 @@ class PartitionWriter:
         self._attempt = None if exactly_once is None else exactly_once.attempt(topic, partition)
 
     def send(self, rows: Any) -> None:
-        """Take rows; they are sent in the background. Raises what sending rows before has met."""
+        """Take rows; they are sent in the background. Errors as of `settle`."""
+        self.settle()
+        self._append(rows if self._attempt is None else self._attempt.unwritten(rows))
+
+    def settle(self) -> None:
+        """Let go of the rows that are in the log by now. Called for all partitions again and again, so that
+        none holds many. Raises ExactlyOnceError, and what sending rows has met."""
         self._settle(wait=False)
-        if self._attempt is not None:
+        if self._attempt is not None and self._attempt.is_refused:
             self._reconcile()
-            rows = self._attempt.unwritten(rows)
-        self._append(rows)
 
     def finish(self) -> None:
         """Return when all rows are in the log. Raises ExactlyOnceError, and what sending them has met."""

@@ -60,6 +60,8 @@ class SinkTask:
             for rows in self._gathered(batches):
                 for group in self._columns.share_out(rows, self._partition_count, self._row_name):
                     self._writer(group.topic, group.partition).send(group.rows)
+                for writer in self._writers.values():
+                    writer.settle()
                 self._row_count += rows.num_rows
             for writer in self._writers.values():
                 writer.finish()
