@@ -84,6 +84,8 @@ def test_asyncio_does_the_same(hightide_cluster: LocalCluster, hightide_topic: s
             await again.go_on_at(hightide_topic, 0, state.next_sequence)
             rest = await again.send_arrow(hightide_topic, rows(b"b"), partition=0)
             await rest
+            await admin.add_partitions(hightide_topic, 2)
+            await (await again.send(hightide_topic, b"grown", partition=1))
             return rest.pieces()
 
     assert asyncio.run(write()) == (DeliveredPiece(1, 1),)
