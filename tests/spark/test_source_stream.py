@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hightide import Admin, Producer, TopicPartition
+from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
+from hightide_spark.errors import DataLossError, PartitionsRemovedLossError, RecordsLostError
+from hightide_spark.source import group_progress, stream_reader
+from hightide_spark.source.stream_reader import StreamReader
+from histories.waiting import wait_until
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import LongType, StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,3 +120,98 @@ def test_a_topic_created_again_ends_the_stream_or_is_read_from_its_beginning(
         stream.run()
     assert sum(each["numInputRows"] for each in stream.run(failOnDataLoss="false")) == 3
     assert stream.values() == list(range(13))
+
+
+def driver_side(cluster: LocalCluster, topic: str, **options: str) -> StreamReader:
+    """What Spark keeps on the driver for a stream; it needs no session."""
+    given = {"bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    return StreamReader(given | options, StructType([StructField("offset", LongType())]))
+
+
+def offsets(found: dict[str, Any], topic: str) -> dict[str, int]:
+    ends: dict[str, int] = found[topic]["offsets"]
+    return ends
+
+
+def test_available_now_does_not_take_what_comes_later(cluster: LocalCluster, topic: str) -> None:
+    reader = driver_side(cluster, topic, minOffsetsPerTrigger="1000")
+    start = reader.initialOffset()
+    write(cluster, topic, range(10))
+    reader.prepareForTriggerAvailableNow()
+    write(cluster, topic, range(10, 20))
+    with Admin(cluster.bootstrap) as admin:
+        admin.add_partitions(topic, 3)
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(1000)
+    end = reader.latestOffset(start, limit)
+    assert offsets(end, topic) == {"0": 10, "1": 0}
+    assert reader.latestOffset(end, limit) == end
+    assert reader.partitions(end, end) == []
+
+
+def test_a_batch_waits_for_a_number_of_records_unless_all_are_asked_for(
+    cluster: LocalCluster, topic: str
+) -> None:
+    reader = driver_side(
+        cluster, topic, minOffsetsPerTrigger="8", maxOffsetsPerTrigger="10", maxTriggerDelay="1h"
+    )
+    start = reader.initialOffset()
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    write(cluster, topic, range(5))
+    first = reader.latestOffset(start, ReadMaxRows(10))
+    assert offsets(first, topic) == {"0": 5, "1": 0}, "the first one waits for nothing"
+    write(cluster, topic, range(7))
+    assert reader.latestOffset(first, ReadMaxRows(10)) is first
+    assert offsets(reader.latestOffset(first, ReadAllAvailable()), topic) == {"0": 12, "1": 0}
+    write(cluster, topic, range(7))
+    assert offsets(reader.latestOffset(first, ReadMaxRows(10)), topic) == {"0": 15, "1": 0}
+    assert offsets(reader.reportLatestOffset() or {}, topic) == {"0": 19, "1": 0}
+
+
+def test_a_shorter_log_and_fewer_partitions_are_told_apart(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_reader, "_DOUBT_S", 0.0)
+    reader, tolerant = (driver_side(cluster, topic, failOnDataLoss=fails) for fails in ("true", "false"))
+    write(cluster, topic, range(5))
+    start = reader.initialOffset()
+    start[topic]["offsets"]["0"] = 9
+    losses: list[type[DataLossError]] = [RecordsLostError, PartitionsRemovedLossError]
+    for kind in losses:
+        with pytest.raises(kind, match=topic):
+            reader.latestOffset(start, ReadAllAvailable())
+        end = tolerant.latestOffset(start, ReadAllAvailable())
+        assert offsets(end, topic)["0"] == 5
+        assert tolerant.partitions(start, end) == []
+        start = end
+        if kind is RecordsLostError:
+            with Admin(cluster.bootstrap) as admin:
+                admin.remove_partitions(topic, 1)
+
+
+def test_a_group_with_members_is_told_nothing_and_the_stream_goes_on(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_progress, "_PAUSE_S", 0.0)
+    group = f"busy-{topic}"
+    reader = driver_side(cluster, topic, groupId=group)
+    start = reader.initialOffset()
+    with (
+        Admin(cluster.bootstrap) as admin,
+        Consumer(cluster.bootstrap, group=group, topics=[topic]) as member,
+    ):
+
+        def has_members() -> bool:
+            member.poll(0)
+            return any(each.group == group and each.member_count for each in admin.list_groups())
+
+        wait_until("the consumer is a member", has_members, 30)
+        for count in (1, 2):
+            write(cluster, topic, range(1))
+            start = reader.latestOffset(start, ReadAllAvailable())
+            assert offsets(start, topic) == {"0": count, "1": 0}
+    assert [record.levelname for record in caplog.records if group in record.getMessage()] == ["WARNING"]
+    reader.latestOffset(start, ReadAllAvailable())
+    with Admin(cluster.bootstrap) as admin:
+        assert admin.group_offsets(group)[TopicPartition(topic, 0)].offset == 2
+    reader.stop()

@@ -11,8 +11,8 @@ from hightide_spark.core.stream_offsets import StreamOffsets, positions
 
 _LOG = logging.getLogger(__name__)
 # What a trigger may wait for it at most, and how long it is left alone after a failure.
-_TIMEOUT_MS: Final = 5_000
-_PAUSE_S: Final = 10.0
+_TIMEOUT_MS: Final = 10_000
+_PAUSE_S: Final = 30.0
 
 
 class GroupProgress:
