@@ -1,15 +1,32 @@
 """Replicas that are the same pass; one that was altered on the disk is told with its offset and broker."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flight_topics import flights, write_rows
 from hightide import Admin
-from hightide.batch.header import parse
+from hightide.batch.checksum import crc32c
+from hightide.batch.header import CRC_COVERS_FROM, HEADER_SIZE_BYTES, BatchHeader, parse
+from hightide.records import PartitionDescription
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.audit import audit
+from histories.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def alter_the_first_batch(segment: Path) -> BatchHeader:
+    """Make 2013 another year in some of its values, and its CRC a good one again."""
+    content = bytearray(segment.read_bytes())
+    header = parse(content)
+    at = content.index(b'"year":2013', HEADER_SIZE_BYTES, header.size_bytes) + len(b'"year":201')
+    content[at : at + 1] = b"4"
+    altered = replace(header, crc=crc32c(memoryview(content)[CRC_COVERS_FROM : header.size_bytes]))
+    content[:HEADER_SIZE_BYTES] = altered.pack()
+    segment.write_bytes(content)
+    return altered
 
 
 def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster, topic: str) -> None:
@@ -22,33 +39,24 @@ def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster
     assert clean.batches % 3 == 0
 
     with Admin(cluster.bootstrap) as admin:
-        (described,) = admin.describe_topics([topic])
-    part = described.partitions[1]
-    follower = next(broker_id for broker_id in part.replicas if broker_id != part.leader)
-    (folder,) = (
-        found
-        for directory in cluster.data_directories(follower)
-        for found in directory.glob(f"{described.topic_id.hex()}-1")
-    )
-    (segment,) = folder.glob("*.log")
-    with segment.open("r+b") as log:
-        # The CRC covers neither offset nor leader epoch: this is an append by another leader.
-        header = parse(log.read(80))
-        log.seek(0)
-        log.write(header.stamped(header.base_offset, header.leader_epoch + 1).pack())
-    altered = audit(spark, cluster.bootstrap, [topic])
-    assert not altered.is_clean
-    (found,) = altered.divergences
-    assert (found.topic, found.partition, found.offset) == (topic, 1, header.base_offset)
-    assert found.differing == ("leader_epoch",)
-    assert f"{header.leader_epoch + 1} on broker {follower}" in found.sentence()
 
-    with segment.open("r+b") as log:
-        log.seek(header.size_bytes - 1)
-        last = log.read(1)[0]
-        log.seek(header.size_bytes - 1)
-        log.write(bytes([last ^ 0xFF]))
-    broken = audit(spark, cluster.bootstrap, [topic])
-    (unread,) = broken.unread
-    assert (unread.topic, unread.partition, unread.broker_id, unread.offset) == (topic, 1, follower, 0)
-    assert "CRC" in unread.reason
+        def partition() -> PartitionDescription:
+            return admin.describe_topics([topic])[0].partitions[1]
+
+        (described,) = admin.describe_topics([topic])
+        follower = next(each for each in partition().replicas if each != partition().leader)
+        cluster.terminate(f"broker-{follower}")
+        (segment,) = (
+            found
+            for directory in cluster.data_directories(follower)
+            for found in directory.glob(f"{described.topic_id.hex()}-1/*.log")
+        )
+        header = alter_the_first_batch(segment)
+        cluster.restart(f"broker-{follower}")
+        wait_until("all replicas are in sync", lambda: set(partition().isr) == set(partition().replicas), 30)
+    altered = audit(spark, cluster.bootstrap, [topic])
+    (found,) = altered.divergences
+    assert not altered.is_clean
+    assert (found.topic, found.partition, found.offset) == (topic, 1, header.base_offset)
+    assert found.differing == ("crc", "content")
+    assert f"{header.crc:08x} on broker {follower}" in found.sentence()

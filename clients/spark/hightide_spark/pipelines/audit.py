@@ -3,6 +3,7 @@
 Spark's tasks read the same offsets from every replica of a partition, below the lowest high watermark of
 them, and hash what they read. Of each batch the offset, the number of records, the leader epoch, the CRC in
 its header (which is checked against its bytes) and the hash of its records must be the same everywhere.
+A broker serves the newest records from memory: what is compared is what it would give to readers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
