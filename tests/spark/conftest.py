@@ -14,18 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-#: What pyspark and py4j themselves warn of, each by category and where it comes from.
-PYSPARK_WARNINGS: tuple[str, ...] = ()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes its time, and it is its own warnings that it warns of."""
+    """Spark takes its time."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.cluster)
             item.add_marker(pytest.mark.timeout(300))
-            for warning in PYSPARK_WARNINGS:
-                item.add_marker(pytest.mark.filterwarnings(warning))
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +30,8 @@ def java_home() -> Iterator[str]:
     home = str(spark_java_home())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", home)
+        # These JVMs live for seconds and handle few rows: the better compiler would cost more than it saves.
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
         yield home
 
 

@@ -78,11 +78,11 @@ def spark_read(
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
-    from hightide_cli.benchmarks.spark_here import SparkPlan
+    from hightide_cli.benchmarks.spark_here import SparkPlan, on_spark
     from hightide_cli.benchmarks.spark_reading import measure_spark_read
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, lambda target: measure_spark_read(target, plan)))
+    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_read, plan)))
 
 
 @common_options
@@ -102,11 +102,11 @@ def spark_write(
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
-    from hightide_cli.benchmarks.spark_here import SparkPlan
+    from hightide_cli.benchmarks.spark_here import SparkPlan, on_spark
     from hightide_cli.benchmarks.spark_writing import measure_spark_write
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, lambda target: measure_spark_write(target, plan)))
+    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_write, plan)))
 
 
 @common_options
@@ -127,11 +127,11 @@ def spark_stream(
     `batch_overhead_ms` is how much longer a micro-batch of 1,000 rows takes than one of Spark's own source
     rate-micro-batch, in turns. In JSON the best rate stands at the top, the others below `partitions`.
     """
-    from hightide_cli.benchmarks.spark_here import SparkPlan
+    from hightide_cli.benchmarks.spark_here import SparkPlan, on_spark
     from hightide_cli.benchmarks.spark_streaming import measure_spark_stream
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    overhead, catch_up = measured(ctx, lambda target: measure_spark_stream(target, plan))
+    overhead, catch_up = measured(ctx, on_spark(measure_spark_stream, plan))
     _print(ctx, as_json, plan, CATCH_UP_KEYS, catch_up, overhead)
 
 

@@ -16,7 +16,6 @@ _EVERYWHERE = {
 #: 200 tasks for a few cores.
 _LOCAL = {
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",

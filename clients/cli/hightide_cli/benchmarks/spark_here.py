@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hightide import Admin, TopicPartition
 from hightide_local.spark_java import spark_java_home
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Figures = dict[str, float | None]
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
     """So many bytes of values in records of a size, in topics of so many partitions, one after the other, by
-    so many threads of Spark."""
+    so many threads of Spark. `batches` are micro-batches, where single ones are timed."""
 
     record_bytes: int
     size_mb: int
     partitions: Sequence[int]
     rounds: int
     workers: int
+    batches: int = 20
 
     @property
     def records(self) -> int:
@@ -37,19 +39,23 @@ class SparkPlan:
         return max(self.size_mb * BYTES_PER_MB // self.record_bytes, 1)
 
 
-@contextmanager
-def spark_here(workers: int) -> Iterator["SparkSession"]:
-    """Give a session of so many threads; it lives as long as the block."""
-    os.environ["JAVA_HOME"] = str(spark_java_home())
-    from hightide_spark.session import spark_session
+def on_spark(
+    measure: "Callable[[SparkSession, Target, SparkPlan], Measured]", plan: SparkPlan
+) -> Callable[[Target], Measured]:
+    """Return what measures a cluster with a session of the plan's threads, which ends with it."""
 
-    session = spark_session(
-        "hightide bench", master=f"local[{workers}]", defaults={"spark.log.level": "ERROR"}
-    )
-    try:
-        yield session
-    finally:
-        session.stop()
+    def measure_target(target: Target) -> Measured:
+        os.environ["JAVA_HOME"] = str(spark_java_home())
+        from hightide_spark.session import spark_session
+
+        defaults = {"spark.log.level": "ERROR"}
+        session = spark_session("hightide bench", master=f"local[{plan.workers}]", defaults=defaults)
+        try:
+            return measure(session, target, plan)
+        finally:
+            session.stop()
+
+    return measure_target
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """`bench spark-read`: a batch read of whole topics into nothing."""
 
+from typing import TYPE_CHECKING
+
 from hightide_cli.benchmarks.spark_here import (
     Figures,
     SparkPlan,
@@ -8,24 +10,25 @@ from hightide_cli.benchmarks.spark_here import (
     rates,
     records_in,
     seconds,
-    spark_here,
     topics_of,
 )
 from hightide_cli.benchmarks.target import Target
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def measure_spark_read(target: Target, plan: SparkPlan) -> dict[int, Figures]:
+
+def measure_spark_read(spark: "SparkSession", target: Target, plan: SparkPlan) -> dict[int, Figures]:
     """Fill a topic for each number of partitions, and read them in turns, with all columns."""
     with topics_of(target, "spark-read", plan.partitions) as topics:
         for topic in topics.values():
             fill(target, topic, plan.records, plan.record_bytes)
         records = {number: records_in(target, topic, number) for number, topic in topics.items()}
-        with spark_here(plan.workers) as spark:
 
-            def measure(number: int) -> Figures:
-                reader = spark.read.format("hightide").option("bootstrap.servers", target.bootstrap)
-                rows = reader.option("subscribe", topics[number]).load()
-                elapsed_s = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
-                return rates(records[number], plan.record_bytes, elapsed_s)
+        def measure(number: int) -> Figures:
+            reader = spark.read.format("hightide").option("bootstrap.servers", target.bootstrap)
+            rows = reader.option("subscribe", topics[number]).load()
+            elapsed_s = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
+            return rates(records[number], plan.record_bytes, elapsed_s)
 
-            return medians_by_partitions(plan.partitions, plan.rounds, measure)
+        return medians_by_partitions(plan.partitions, plan.rounds, measure)

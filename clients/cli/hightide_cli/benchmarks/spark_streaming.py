@@ -13,7 +13,6 @@ from hightide_cli.benchmarks.spark_here import (
     medians_by_partitions,
     records_in,
     seconds,
-    spark_here,
     topics_of,
 )
 from hightide_cli.benchmarks.target import Target
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _ROWS_A_BATCH = 1_000
-_BATCHES = 20
 #: They start workers and compile what all later ones use.
 _WARM_BATCHES = 5
 _PARTITIONS = 2
@@ -31,31 +29,34 @@ _BATCHES_WITHIN_S = 120.0
 _LOOK_S = 0.1
 
 
-def measure_spark_stream(target: Target, plan: SparkPlan) -> tuple[Figures, dict[int, Figures]]:
+def measure_spark_stream(
+    spark: "SparkSession", target: Target, plan: SparkPlan
+) -> tuple[Figures, dict[int, Figures]]:
     """Return the micro-batches' times, and the rate of catching up for each number of partitions."""
     with topics_of(target, "spark-stream", plan.partitions) as topics:
         for topic in topics.values():
             fill(target, topic, plan.records, plan.record_bytes)
         records = {number: records_in(target, topic, number) for number, topic in topics.items()}
-        with spark_here(plan.workers) as spark:
 
-            def measure(number: int) -> Figures:
-                rows = _stream(spark, target, topics[number])
-                return {"catch_up_rows_per_s": records[number] / seconds(lambda: _catch_up(rows))}
+        def measure(number: int) -> Figures:
+            rows = _stream(spark, target, topics[number])
+            return {"catch_up_rows_per_s": records[number] / seconds(lambda: _catch_up(rows))}
 
-            catch_up = medians_by_partitions(plan.partitions, plan.rounds, measure)
-            return _overhead(spark, target, plan), catch_up
+        catch_up = medians_by_partitions(plan.partitions, plan.rounds, measure)
+    return _overhead(spark, target, plan), catch_up
 
 
 def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan) -> Figures:
     """Run the same query over the rate source and over a topic, of as many partitions and rows, in turns."""
     with topics_of(target, "spark-batches", [_PARTITIONS]) as topics:
-        fill(target, topics[_PARTITIONS], _ROWS_A_BATCH * _BATCHES, plan.record_bytes)
+        fill(target, topics[_PARTITIONS], _ROWS_A_BATCH * plan.batches, plan.record_bytes)
         rate = spark.readStream.format("rate-micro-batch").options(
             rowsPerBatch=_ROWS_A_BATCH, numPartitions=_PARTITIONS
         )
         ours = _stream(spark, target, topics[_PARTITIONS], maxOffsetsPerTrigger=str(_ROWS_A_BATCH))
-        rounds = [(_batch_ms(ours), _batch_ms(rate.load())) for _ in range(plan.rounds)]
+        rounds = [
+            (_batch_ms(ours, plan.batches), _batch_ms(rate.load(), plan.batches)) for _ in range(plan.rounds)
+        ]
     return {
         "batch_overhead_ms": median(ours_ms - rate_ms for ours_ms, rate_ms in rounds),
         "batch_ms": median(ours_ms for ours_ms, _ in rounds),
@@ -74,29 +75,29 @@ def _catch_up(rows: "DataFrame") -> None:
         writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def _batch_ms(rows: "DataFrame") -> float:
+def _batch_ms(rows: "DataFrame", count: int) -> float:
     """Run a query, each micro-batch at once after the one before; return the median of their times."""
     with TemporaryDirectory(prefix="hightide-bench-") as checkpoint:
         query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
-            return median(_batch_times_ms(query)[_WARM_BATCHES:])
+            return median(_batch_times_ms(query, count)[_WARM_BATCHES:])
         finally:
             query.stop()
 
 
-def _batch_times_ms(query: "StreamingQuery") -> list[float]:
+def _batch_times_ms(query: "StreamingQuery", count: int) -> list[float]:
     waited_s, pause = 0.0, threading.Event()
     while waited_s < _BATCHES_WITHIN_S:
         error = query.exception()
         if error is not None:
             raise error
         last = query.lastProgress
-        if last is not None and last["batchId"] >= _BATCHES - 1:
+        if last is not None and last["batchId"] >= count - 1:
             batches = [each for each in query.recentProgress if each["numInputRows"] > 0]
-            return [float(each["durationMs"]["triggerExecution"]) for each in batches[:_BATCHES]]
+            return [float(each["durationMs"]["triggerExecution"]) for each in batches[:count]]
         pause.wait(_LOOK_S)
         waited_s += _LOOK_S
     raise LoadFailedError(
-        f"a query did not do {_BATCHES} micro-batches within {_BATCHES_WITHIN_S:.0f} s; "
+        f"a query did not do {count} micro-batches within {_BATCHES_WITHIN_S:.0f} s; "
         f"its last progress: {query.lastProgress}"
     )

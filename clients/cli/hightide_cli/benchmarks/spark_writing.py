@@ -1,21 +1,24 @@
 """`bench spark-write`: rows that Spark makes by itself, into topics, exactly once."""
 
+from typing import TYPE_CHECKING
+
 from hightide_cli.benchmarks.spark_here import (
     Figures,
     SparkPlan,
     medians_by_partitions,
     rates,
     seconds,
-    spark_here,
     topics_of,
 )
 from hightide_cli.benchmarks.target import RETENTION, Target
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def measure_spark_write(target: Target, plan: SparkPlan) -> dict[int, Figures]:
+
+def measure_spark_write(spark: "SparkSession", target: Target, plan: SparkPlan) -> dict[int, Figures]:
     """Write the same rows to a topic of each number of partitions in turns."""
-    topics_kept_small = topics_of(target, "spark-write", plan.partitions, RETENTION)
-    with topics_kept_small as topics, spark_here(plan.workers) as spark:
+    with topics_of(target, "spark-write", plan.partitions, RETENTION) as topics:
         value = f"CAST(lpad(CAST(id AS STRING), {plan.record_bytes}, 'x') AS BINARY) AS value"
 
         def measure(number: int) -> Figures:

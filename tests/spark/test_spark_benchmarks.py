@@ -1,0 +1,35 @@
+"""The benchmarks of Spark on little data: they measure everything that they promise."""
+
+from typing import TYPE_CHECKING
+
+from hightide_cli.bench_spark import CATCH_UP_KEYS, RATE_KEYS, STREAM_KEYS
+from hightide_cli.benchmarks.spark_here import SparkPlan
+from hightide_cli.benchmarks.spark_reading import measure_spark_read
+from hightide_cli.benchmarks.spark_streaming import measure_spark_stream
+from hightide_cli.benchmarks.spark_writing import measure_spark_write
+from hightide_cli.benchmarks.target import Target
+from hightide_local.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAN = SparkPlan(record_bytes=100, size_mb=1, partitions=(1, 2), rounds=1, workers=2, batches=7)
+
+
+def test_rates_are_measured_for_each_number_of_partitions(
+    spark: "SparkSession", cluster: LocalCluster
+) -> None:
+    target = Target(cluster.bootstrap, None)
+    for measure in (measure_spark_read, measure_spark_write):
+        figures = measure(spark, target, PLAN)
+        assert list(figures) == [1, 2]
+        assert all((each[key] or 0) > 0 for each in figures.values() for key in RATE_KEYS)
+
+
+def test_a_micro_batch_is_measured_beside_one_of_the_rate_source(
+    spark: "SparkSession", cluster: LocalCluster
+) -> None:
+    overhead, catch_up = measure_spark_stream(spark, Target(cluster.bootstrap, None), PLAN)
+    assert all((each[key] or 0) > 0 for each in catch_up.values() for key in CATCH_UP_KEYS)
+    assert set(overhead) == set(STREAM_KEYS)
+    assert (overhead["batch_ms"] or 0) > 0 < (overhead["rate_batch_ms"] or 0)
