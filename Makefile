@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 STUBS := clients/python/hightide/v1
 
-.PHONY: setup demo test lint types layers proto proto-check unit sim integration e2e clean
+.PHONY: setup demo test lint types layers proto proto-check unit sim integration spark e2e clean
 
 setup: $(STAMP)
 $(STAMP):
@@ -19,7 +19,7 @@ $(STAMP):
 demo: setup
 	@$(BIN)/hightide demo
 
-test: setup lint types layers proto-check unit sim integration e2e
+test: setup lint types layers proto-check unit sim integration spark e2e
 
 lint: setup
 	$(BIN)/ruff check .
@@ -46,6 +46,8 @@ sim: setup
 	$(BIN)/pytest -q -n 2 tests/sim
 integration: setup
 	$(BIN)/pytest -q -n 2 --dist loadfile --durations 15 tests/integration
+spark: setup
+	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
 	$(BIN)/pytest -q --durations 5 tests/e2e
 
