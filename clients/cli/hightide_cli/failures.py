@@ -16,6 +16,7 @@ _FOR_THE_USER = (
     ("hightide_cli.demonstration.group", "ConsumerEndedError"),
     ("hightide_cli.demonstration.run", "DemoRunsAlreadyError"),
     ("hightide_cli.demonstration.script", "ScriptError"),
+    ("hightide_cli.demonstration.spark", "SparkFailedError"),
     ("hightide_cli.benchmarks.load_worker", "LoadFailedError"),
 )
 

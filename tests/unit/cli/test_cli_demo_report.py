@@ -7,6 +7,7 @@ from hightide_cli.comparison import Comparison
 from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.report import MeasuredFailover, Report
 from hightide_cli.demonstration.script import Failover, GroupKill, Return, Victim
+from hightide_cli.demonstration.spark import SparkFindings
 from hightide_local.traces import FailoverSummary
 
 PERFECT = Comparison(produced=100, consumed=100, lost=0, duplicated=0, reordered=0, foreign=0)
@@ -33,13 +34,16 @@ GROUP_KILLS = (
     GroupKill("consumer-3", 1.5, 40, 2, "consumer-1, consumer-2", 2100.4),
     GroupKill("coordinator-1", 1.7, 60, 6, "coordinator-2", 310.0),
 )
-REPORT = Report(100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),), GROUP, GROUP_KILLS)
+SPARK = SparkFindings(rows=100, archived=100, flaws=0, chart="demo/delays.png")
+REPORT = Report(
+    100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),), GROUP, GROUP_KILLS, SPARK
+)
 
 
 def test_the_last_line_is_the_proof() -> None:
     assert REPORT.last_line() == (
         "demo: produced=100 consumed=100 lost=0 duplicated=0 reordered=0 failovers=2 unavailable_ms_max=170 "
-        "groups: rebalances=2 double_owned=0 skipped=0 redelivered=7"
+        "groups: rebalances=2 double_owned=0 skipped=0 redelivered=7 spark: rows=100 archived=100"
     )
     assert REPORT.is_well
 
@@ -53,6 +57,13 @@ def test_one_flaw_is_enough_not_to_be_well(flaw: str) -> None:
 @pytest.mark.parametrize("flaw", ["double_owned", "skipped", "vanished"])
 def test_one_flaw_of_the_group_is_enough_not_to_be_well(flaw: str) -> None:
     assert not replace(REPORT, group=replace(GROUP, **{flaw: 1})).is_well
+
+
+@pytest.mark.parametrize("flaw", ["rows", "archived", "flaws"])
+def test_what_spark_misses_or_finds_twice_is_not_well(flaw: str) -> None:
+    flawed = replace(REPORT, spark=replace(SPARK, **{flaw: 101}))  # type: ignore[arg-type]
+    assert not flawed.is_well
+    assert ("101 gaps or overlaps" in flawed.remarks()) == (flaw == "flaws")
 
 
 def test_a_group_in_which_nothing_happened_proves_nothing() -> None:
@@ -102,6 +113,7 @@ def test_programs_get_the_same() -> None:
     document = REPORT.document()
     assert document["unavailable_ms_max"] == 170.4
     assert document["failovers"] == 2
+    assert document["spark"] == {"rows": 100, "archived": 100, "flaws": 0, "chart": "demo/delays.png"}
     groups = document["groups"]
     assert isinstance(groups, dict)
     assert (groups["rebalances"], groups["redelivered"]) == (2, 7)

@@ -9,6 +9,7 @@ from hightide_local.traces import FailoverSummary
 from hightide_cli.comparison import Comparison
 from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.script import Failover, GroupKill, Return, Victim
+from hightide_cli.demonstration.spark import SparkFindings
 from hightide_cli.rendering import Cell, Json, table
 
 FAILOVERS_EXPECTED = 2
@@ -38,12 +39,14 @@ class Report:
     returns: Sequence[Return]
     group: GroupFindings
     group_kills: Sequence[GroupKill]
+    spark: SparkFindings
     coordinator_trace_id: str | None = None
 
     @property
     def is_well(self) -> bool:
         """Whether every row came back once, in order, over both failovers, and the group read every row, each
-        partition by one consumer at a time, over both of its kills. The exit code says the same."""
+        partition by one consumer at a time, over both of its kills, and so did Spark. The exit code says the
+        same."""
         return (
             self.group.is_sound
             and self.group.rebalances >= REBALANCES_MIN
@@ -51,6 +54,7 @@ class Report:
             and self.comparison.is_perfect
             and self.comparison.produced == self.comparison.consumed == self.rows_total
             and len(self.failovers) == FAILOVERS_EXPECTED
+            and self.spark.is_whole(self.rows_total)
         )
 
     def last_line(self) -> str:
@@ -60,7 +64,7 @@ class Report:
             f"demo: produced={found.produced} consumed={found.consumed} lost={found.lost} "
             f"duplicated={found.duplicated + found.foreign} reordered={found.reordered} "
             f"failovers={len(self.failovers)} unavailable_ms_max={self.unavailable_ms_max:.0f} "
-            f"{self.group.line()}"
+            f"{self.group.line()} {self.spark.line()}"
         )
 
     def table(self) -> str:
@@ -89,6 +93,9 @@ class Report:
             lines.append(f"{self.group.vanished} records that the group read are not in the log")
         if self.comparison.foreign:
             lines.append(f"{self.comparison.foreign} rows read back were never written")
+        if self.spark.flaws:
+            lines.append(f"{self.spark.flaws} gaps or overlaps are in what Spark archived")
+        lines.append(f"the delays by week and weather: {self.spark.chart}")
         traced = [*(each.trace.trace_id for each in self.failovers if each.trace), self.coordinator_trace_id]
         shown = [f"hightide trace show {trace_id[:8]}" for trace_id in traced if trace_id]
         return "\n".join([*lines, *([f"every step: {', '.join(shown)}"] if shown else [])])
@@ -116,6 +123,12 @@ class Report:
             "failovers": len(self.failovers),
             "unavailable_ms_max": self.unavailable_ms_max,
             "kills": kills,
+            "spark": {
+                "rows": self.spark.rows,
+                "archived": self.spark.archived,
+                "flaws": self.spark.flaws,
+                "chart": self.spark.chart,
+            },
             "groups": {
                 "rebalances": self.group.rebalances,
                 "double_owned": self.group.double_owned,

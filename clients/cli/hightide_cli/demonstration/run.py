@@ -1,4 +1,4 @@
-"""The demo from end to end: start a cluster, load it, kill, read back, compare, report."""
+"""The demo from end to end: start a cluster, load it, kill, read back, compare, run Spark on it, report."""
 
 import fcntl
 import gc
@@ -7,12 +7,13 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
+from hightide_local.spark_java import spark_java_home
 from hightide_local.traces import summarise_failover
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -24,6 +25,7 @@ from hightide_cli.demonstration.group_history import GroupFindings
 from hightide_cli.demonstration.load import Load
 from hightide_cli.demonstration.report import MeasuredFailover, Report
 from hightide_cli.demonstration.script import Failover, GroupKill, Script, Victim
+from hightide_cli.demonstration.spark import DELAYS_TOPIC, SparkFindings, SparkSettings, run_on_spark
 from hightide_cli.failover_traces import broker_failover, controller_failover, coordinator_failover
 
 TOPIC = "flights"
@@ -54,10 +56,11 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
     """Run the demo and return what it found; the caller prints it and chooses the exit code.
 
     Whatever happens, also Ctrl-C and SIGTERM, no process is left behind and the data is deleted. Logs and
-    traces stay for `hightide trace show`. Raises DemoRunsAlreadyError, FlightsMissingError, ClusterError,
-    ScriptError, HightideError.
+    traces stay for `hightide trace show`, and the chart of the delays. Raises DemoRunsAlreadyError,
+    FlightsMissingError, ClusterError, ScriptError, SparkFailedError, HightideError.
     """
     archive = flights_file()
+    java_home = spark_java_home()
     with _alone(settings.directory), _interrupted_by_sigterm():
         shutil.rmtree(settings.directory, ignore_errors=True)
         settings.directory.mkdir(parents=True)
@@ -73,7 +76,7 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
             # A full collection over all rows stops every thread for half a second, which would count as
             # a wait of the cluster's clients.
             gc.freeze()
-            return _load_and_compare(cluster, rows, settings.duration_s, console)
+            return _load_and_compare(cluster, rows, settings, java_home, console)
         finally:
             with console.status("stopping the cluster"):
                 _throw_away(cluster)
@@ -89,11 +92,12 @@ def _throw_away(cluster: LocalCluster) -> None:
 
 
 def _load_and_compare(
-    cluster: LocalCluster, rows: Sequence[Row], duration_s: float, console: Console
+    cluster: LocalCluster, rows: Sequence[Row], settings: DemoSettings, java_home: Path, console: Console
 ) -> Report:
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, PARTITIONS, REPLICAS, configs=CONFIGS)
-    load = Load(rows, TOPIC, PARTITIONS, duration_s)
+        admin.create_topic(DELAYS_TOPIC, 1, REPLICAS, configs=CONFIGS)
+    load = Load(rows, TOPIC, PARTITIONS, settings.duration_s)
     with (
         _progress(console) as progress,
         DemoGroup(cluster.bootstrap, TOPIC, cluster.log_directory) as group,
@@ -114,6 +118,8 @@ def _load_and_compare(
         findings = _judge_the_group(cluster.bootstrap, group, progress)
         reading = progress.add_task("reading back, comparing", total=len(rows))
         comparison = _read_back(cluster.bootstrap, load, progress, reading)
+    with console.status("archiving, counting and telling delays on Spark"):
+        on_spark = _run_pipelines(cluster, settings.directory, java_home)
     return Report(
         len(rows),
         comparison,
@@ -121,6 +127,7 @@ def _load_and_compare(
         tuple(script.returns),
         findings,
         tuple(script.group_kills),
+        on_spark,
         _coordinator_trace_id(cluster, script.group_kills),
     )
 
@@ -157,6 +164,13 @@ def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> 
                 progress.update(task, completed=count)
     progress.update(task, completed=count)
     return comparer.result()
+
+
+def _run_pipelines(cluster: LocalCluster, directory: Path, java_home: Path) -> SparkFindings:
+    """Let Spark read what was written; the chart is kept, beside the directories that go."""
+    wanted = SparkSettings(cluster.bootstrap, TOPIC, str(directory / "spark"))
+    found = run_on_spark(wanted, cluster.log_directory, java_home)
+    return replace(found, chart=str(shutil.copy(found.chart, directory)))
 
 
 def _coordinator_trace_id(cluster: LocalCluster, kills: Sequence[GroupKill]) -> str | None:
