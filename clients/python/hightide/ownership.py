@@ -47,18 +47,18 @@ class AssignmentEvent:
 @dataclass(slots=True)
 class Owned:
     """A partition of this consumer. `settled` is the offset up to which the user is done, None where nobody
-    said yet where to begin; `told` is what the coordinator knows of that. `is_reset` is set while the user
-    has sought elsewhere and that is not committed. `durable` is what is known to be committed: more than
-    where the partition began, where a commit came through when the partition had been given back in the same
-    generation."""
+    said yet where to begin; `told` is what the coordinator knows of that, and writes down when it pleases.
+    `durable` is what is known to be committed: where the partition began, or what was committed since, also
+    where that came through when the partition had been given back in the same generation. `is_reset` is set
+    while the user has sought elsewhere and that is not committed."""
 
     generation: int
     stream: int
     topic_id: bytes
     settled: int | None
     told: int
+    durable: int
     is_reset: bool = False
-    durable: int = -1
 
 
 @dataclass(slots=True)
@@ -103,7 +103,12 @@ class Ownership:
                 self._let_go(partition)
                 offset = None if start.offset < 0 else start.offset
                 self.owned[partition] = Owned(
-                    start.generation, stream.stream, start.topic_id, offset, start.offset
+                    start.generation,
+                    stream.stream,
+                    start.topic_id,
+                    offset,
+                    start.offset,
+                    durable=start.offset,
                 )
                 self._core.start(partition, start.topic_id, offset, start.leader_epoch)
 
@@ -225,12 +230,12 @@ class Ownership:
             owned.settled = offset
 
     def uncommitted(self) -> dict[TopicPartition, int]:
-        """How far the user has come in each partition, where that is not what is committed."""
+        """How far the user has come in each partition, where that is not known to be committed: what was only
+        told may be lost."""
         found = {}
         for partition, owned in self.owned.items():
             position = self._core.positions[partition].position
-            is_behind = position is not None and position < owned.durable
-            if position is not None and (owned.is_reset or (position != owned.told and not is_behind)):
+            if position is not None and (owned.is_reset or position > owned.durable):
                 found[partition] = position
         return found
 

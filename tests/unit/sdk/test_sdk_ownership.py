@@ -332,6 +332,18 @@ def test_a_commit_settles_for_pings_too() -> None:
     assert positions(answer) == {}
 
 
+def test_what_was_only_told_by_a_ping_is_committed_all_the_same() -> None:
+    """A coordinator writes positions down when it pleases, and not while ZooKeeper is away."""
+    bench = reading()
+    bench.user_polls(4)
+    bench.ownership.came_back()
+    assert positions(bench.ping()[0]) == {0: 4}
+    (commit,) = bench.core.commits(None, "")
+    assert (commit.offset, commit.reset) == (4, False)
+    bench.ownership.committed([commit])
+    assert bench.core.commits(None, "") == []
+
+
 def test_positions_wait_for_the_commit_of_where_the_user_sought() -> None:
     bench = reading()
     bench.user_polls(8)
