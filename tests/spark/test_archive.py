@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from flight_topics import flights, forget_the_last_commit, write_rows
+from hightide.errors import UnknownTopicError
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.archive import CHECKPOINT, archive, check, compact
 
@@ -25,6 +27,8 @@ def test_each_record_is_archived_once_whatever_is_done_again(
     second = check(tmp_path)
     assert (second.records, second.files, second.flaws) == ({topic: len(rows)}, 6, ())
 
+    with pytest.raises(UnknownTopicError):
+        archive(spark, cluster.bootstrap, tmp_path, {"subscribe": f"{topic}, not-there"})
     assert compact(spark, tmp_path, 10_000_000) == 6
     merged = check(tmp_path)
     assert (merged.records, merged.files, merged.flaws) == ({topic: len(rows)}, 2, ())

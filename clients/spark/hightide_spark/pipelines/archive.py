@@ -15,6 +15,7 @@ import click
 from hightide_spark.pipelines.command import (
     EVERY,
     SOURCE_OPTIONS,
+    check_topics,
     cluster_options,
     end_at,
     print_report,
@@ -60,11 +61,13 @@ def archive(
     """Bring an archive up to what the topics hold now, or follow them where `every_s` is given.
 
     `source_options` are those of the source, with subscribe, subscribePattern or assign. One run at a time
-    for a directory; interrupted wherever it may be, the next run goes on. Raises StreamingQueryException, of
-    whose text `command.sentence_of` makes a sentence.
+    for a directory; interrupted wherever it may be, the next run goes on. Raises UnknownTopicError, and
+    StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.archive_files import sweep
 
+    if "subscribe" in source_options:
+        check_topics(bootstrap, [name.strip() for name in source_options["subscribe"].split(",")])
     directory.mkdir(parents=True, exist_ok=True)
     sweep(directory)
     checkpoint = directory / CHECKPOINT

