@@ -394,6 +394,15 @@ def test_a_graceful_stop_lets_a_running_call_end() -> None:
     with_server(test)
 
 
+def test_a_server_that_is_drained_for_good_goes_on_refusing() -> None:
+    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
+        await server.drain_for_good(0)
+        _, _, info = await failure_of(raw_unary(channel, FETCH)(b"", timeout=5))
+        assert info.reason == "SHUTTING_DOWN"
+
+    with_server(test)
+
+
 def test_a_call_that_comes_while_the_server_stops_is_told_so() -> None:
     async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
         call = ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1), timeout=10)

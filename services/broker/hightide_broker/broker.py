@@ -101,7 +101,7 @@ class Broker:
         finally:
             watching.cancel()
             await asyncio.wait([watching])
-            await server.stop(0)
+            await server.drain_for_good(0)
 
     async def _stop(self, session: ZooKeeperSession, parts: Parts, server: Server) -> None:
         """Stop gracefully: until the new leaders are known, clients are still served or told where to go."""
@@ -116,7 +116,7 @@ class Broker:
         )
         handed_over = time.monotonic()
         parts.answer_waiters()
-        await server.stop(DRAIN_S)
+        await server.drain_for_good(DRAIN_S)
         await parts.registration.withdraw()
         log.info(
             "broker %d stops: leadership handed over in %.0f ms, drained in %.0f ms",

@@ -87,7 +87,7 @@ async def _serve_with(
         await _first_of(stopping, shell.failed)
     finally:
         await shell.close()
-        await server.stop()
+        await server.drain_for_good()
     if shell.failed.is_set():
         raise StartupError("this coordinator could not go on, its log says why; a standby takes over")
 

@@ -1,5 +1,6 @@
 """How every service is served: one function, one order of interceptors, one set of channel options."""
 
+import asyncio
 import errno
 import functools
 import inspect
@@ -29,6 +30,8 @@ DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ANSWERS_LEAVE_S = 0.05
 CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
 _log = logging.getLogger(__name__)
+# A server that nobody holds is stopped by its finalizer.
+_listening_to_the_end: list[grpc.aio.Server] = []
 
 
 class Codec(Protocol):
@@ -103,6 +106,18 @@ class Server:
         await self._health.stop()
         await self._limits.drain(grace_s)
         await self._server.stop(min(grace_s, ANSWERS_LEAVE_S))
+
+    async def drain_for_good(self, grace_s: float = 5.0) -> None:
+        """As `stop`, but go on listening, and refuse, until the process ends, which must be soon. For mains.
+
+        gRPC's core (1.78) frees a listening socket on whatever thread lets go of it last. Where that is one
+        that just took in a connection, it ends the process by SIGSEGV: once in some hundred stops of brokers
+        that stop together, each calling the others.
+        """
+        _listening_to_the_end.append(self._server)
+        await self._health.stop()
+        await self._limits.drain(grace_s)
+        await asyncio.sleep(min(grace_s, ANSWERS_LEAVE_S))
 
 
 async def serve(
