@@ -94,6 +94,10 @@ def test_of_what_spark_quotes_the_innermost_sentence_of_ours_is_told() -> None:
     )
     assert command.sentence_of(quoted) == "offset 3 is deleted (partition 0)"
     assert command.sentence_of(PythonException("no Java\nat org.apache")) == "no Java"
+    fault = (
+        "it failed: Traceback (most recent call last):\n  File a\nTypeError: no such thing\n SQLSTATE: 38000"
+    )
+    assert command.sentence_of(PythonException(fault)) == "it failed: TypeError: no such thing"
     told = command.sentence_of(RangeDeletedError("offset 3 is deleted"))
     assert told is not None
     assert told.startswith("offset 3 is deleted")

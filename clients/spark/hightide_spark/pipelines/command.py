@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +26,10 @@ Json = Mapping[str, Any]
 
 _BOOTSTRAP_VARIABLE: Final = "HIGHTIDE_BOOTSTRAP"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+_LOOK_AGAIN_S: Final = 1
 #: The last line of a traceback that Spark quotes, where the exception is of ours.
 _OURS: Final = re.compile(r"^\s*(?:\w+\.)*hightide\w*(?:\.\w+)*\.(?:\w+): (?P<sentence>.+)$", re.MULTILINE)
+_RAISED: Final = re.compile(r"^\s*(?P<sentence>\w[\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 def _named_values(
@@ -111,30 +114,33 @@ def sentence_of(error: Exception) -> str | None:
     if not isinstance(error, PySparkException):
         return None
     text = str(error)
-    ours = list(_OURS.finditer(text))
-    return ours[-1]["sentence"].strip() if ours else text.strip().splitlines()[0]
+    if ours := list(_OURS.finditer(text)):
+        return ours[-1]["sentence"].strip()
+    first = text.strip().splitlines()[0]
+    raised = list(_RAISED.finditer(text)) if "Traceback" in text else []
+    return f"{first.partition('Traceback')[0].rstrip()} {raised[-1]['sentence'].strip()}" if raised else first
 
 
 def end_at(query: "StreamingQuery", every_s: float | None) -> None:
-    """Wait until a query has ended; one that runs `every_s` ends at Ctrl-C or SIGTERM, between micro-batches.
-
-    Raises StreamingQueryException.
-    """
+    """Wait until a query has ended; one that runs `every_s` is ended by Ctrl-C or SIGTERM, and its next run
+    does again what was under way. Raises StreamingQueryException."""
     if every_s is None:
         query.awaitTermination()
         return
+    interrupted = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        interrupted.set()
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # An exception would come out in the middle of a call to the JVM.
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        click.echo("interrupted: what is under way is done again by the next run", err=True)
+        while not interrupted.is_set() and not query.awaitTermination(_LOOK_AGAIN_S):
+            pass
     finally:
-        signal.signal(signal.SIGTERM, before)
         query.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
