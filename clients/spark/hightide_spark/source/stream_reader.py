@@ -83,7 +83,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = parse(start)
         self._publish(before)
         selects = self._options.read.subscription.selects
-        now = self._latest = self._all_there_was or self._ends(before)
+        if self._all_there_was is None:
+            now = self._ends(before)
+        else:
+            now = self._all_there_was
+            if find_losses(before, now, selects):
+                # What was told first is behind where the query stands: a deposed leader's word, or a log that
+                # went on before initialOffset asked for its end.
+                now = self._all_there_was = self._ends(before)
+        self._latest = now
         losses = find_losses(before, now, selects)
         tell(losses, self._options.read.fail_on_data_loss)
         left = without_lost(before, now, selects)
