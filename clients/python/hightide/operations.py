@@ -241,13 +241,21 @@ class Operations:
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, T] = {}
         topics = sorted({partition.topic for partition in wanted})
+        if topics:
+            yield from self.metadata(topics)
+        known: dict[str, set[int]] = {}
         for topic in topics:
-            known = yield from self.partitions_for(topic)
-            for partition in wanted:
-                if partition.topic == topic and partition not in known:
-                    raise UnknownPartitionError(
-                        f"topic {topic} has the partitions 0 to {len(known) - 1}, not {partition.partition}"
-                    )
+            described = self.cluster.topics.get(topic)
+            if described is None or not described.partitions:
+                yield from self.partitions_for(topic)
+            known[topic] = {each.partition for each in self.cluster.topics[topic].partitions}
+        for partition in wanted:
+            numbers = known[partition.topic]
+            if partition.partition not in numbers:
+                raise UnknownPartitionError(
+                    f"topic {partition.topic} has the partitions 0 to {len(numbers) - 1}, "
+                    f"not {partition.partition}"
+                )
         while True:
             last = yield from self._ask_leaders(wanted, question, found)
             if len(found) == len(wanted):

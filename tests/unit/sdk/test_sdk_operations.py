@@ -20,6 +20,7 @@ from hightide.leaders_seen import LeadersSeen
 from hightide.offset_at import EARLIEST, LATEST
 from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import (
+    GetMetadataResponse,
     ListOffsetsPartitionResult,
     ListOffsetsResponse,
 )
@@ -96,6 +97,33 @@ def test_offsets_are_asked_of_each_leader() -> None:
     )
     wanted = {TopicPartition(TOPIC, at): EARLIEST for at in (0, 1)}
     assert list(world.run(world.operations.list_offsets(wanted)).values()) == [10, None]
+
+
+def test_many_topics_are_found_with_one_question_and_only_what_is_missing_is_asked_for_again() -> None:
+    topics = [f"t{at}" for at in range(300)]
+    late = "t299"
+    asked: list[list[str]] = []
+
+    def describe(call: Any) -> GetMetadataResponse:
+        asked.append(list(call.request.topics))
+        answer = metadata([])
+        answer.ClearField("topics")
+        for topic in call.request.topics:
+            described = metadata([1]).topics[0] if topic != late or len(asked) > 1 else no_topic().topics[0]
+            described.topic, described.topic_id = topic, topic.encode().ljust(16)
+            answer.topics.append(described)
+        return answer
+
+    world = World(
+        GET_METADATA=describe,
+        LIST_OFFSETS=lambda _: ListOffsetsResponse(
+            partitions=[ListOffsetsPartitionResult(offset=3)] * len(topics)
+        ),
+    )
+    wanted = {TopicPartition(topic, 0): LATEST for topic in topics}
+    assert set(world.run(world.operations.list_offsets(wanted)).values()) == {3}
+    assert asked == [sorted(topics), [late]]
+    assert [method for method, _ in world.asked].count("LIST_OFFSETS") == 1
 
 
 def test_offsets_are_asked_again_where_the_leader_has_moved() -> None:
