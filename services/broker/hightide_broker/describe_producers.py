@@ -20,8 +20,8 @@ from hightide_broker.storage import ProducerState, StorageError
 
 PARTITIONS_MAX: Final = 1_000
 PRODUCER_IDS_MAX: Final = 1_000
-DESCRIPTIONS_MAX: Final = 100_000
-"""Producers in one answer, all partitions together: it stays well below what a message may be."""
+DESCRIPTIONS_MAX: Final = 20_000
+"""Producers in one answer, all partitions together: writing more would hold up the event loop."""
 
 
 class ProducerDescriptions:
