@@ -62,6 +62,18 @@ def test_a_time_after_the_last_record_is_an_error_or_the_end(bound: Bound) -> No
         resolved(bound)
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        Everywhere("startingTimestamp", 5_000_000),
+        AtTimes("startingOffsetsByTimestamp", {ZERO: 5_000_000, ONE: 7_000_000}),
+    ],
+)
+def test_the_end_is_asked_before_the_time_so_that_no_late_record_falls_between(bound: Bound) -> None:
+    kinds = list(dict.fromkeys(when for _, when in questions(bound, [ZERO, ONE])))
+    assert kinds[0] == "latest"
+
+
 @pytest.mark.parametrize("named", [{ZERO: 1}, {ZERO: 1, ONE: 1, TopicPartition("rain", 0): 1}])
 def test_partitions_named_must_be_exactly_those_that_are_read(named: dict[TopicPartition, int]) -> None:
     with pytest.raises(InvalidOptionError, match=r"flights-1 missing|rain-0 named but not read"):

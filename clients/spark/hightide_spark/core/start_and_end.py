@@ -63,17 +63,18 @@ class Resolved:
 
 
 def questions(bound: Bound, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, When]]:
-    """What must be asked about these partitions. Raises InvalidOptionError where the option does not name
-    exactly these."""
+    """What must be asked about these partitions, in this order: the end before a time, so that a record that
+    comes in between is found by its time or lies behind the end. Raises InvalidOptionError where the option
+    does not name exactly these."""
     every = sorted(partitions)
     match bound:
         case Everywhere(when="earliest" | "latest" as when):
             return [(partition, when) for partition in every]
         case Everywhere(when=when):
-            return [(partition, at) for partition in every for at in (when, "latest")]
+            return [(partition, at) for partition in every for at in ("latest", when)]
         case AtTimes(option, times_us):
             _check_named(option, times_us, every)
-            return [(partition, at) for partition in every for at in (times_us[partition], "latest")]
+            return [(partition, at) for partition in every for at in ("latest", times_us[partition])]
         case AtOffsets(option, offsets):
             _check_named(option, offsets, every)
             return [

@@ -69,7 +69,8 @@ class ClusterQuestions:
         ]
 
     def answers(self, questions: Iterable[tuple[TopicPartition, When]]) -> Answers:
-        """The offsets that are asked for: one round for each kind of question."""
+        """The offsets that are asked for: one round for each kind of question, in the order in which the
+        kinds come first."""
         by_kind: dict[When, list[TopicPartition]] = {}
         for partition, when in questions:
             by_kind.setdefault(when, []).append(partition)
