@@ -18,6 +18,8 @@ T = TypeVar("T")
 _UNITS_MS: Final = {
     "": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
+# How much of a value a refusal shows.
+_SHOWN_MAX: Final = 200
 _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]*)\s*")
 
 
@@ -83,7 +85,7 @@ class OptionTable:
             try:
                 values[option] = option.parse(text)
             except ValueError as error:
-                raise InvalidOptionError(f"option {option.name} is {text!r}; {error}") from error
+                raise InvalidOptionError(f"option {option.name} is {text[:_SHOWN_MAX]!r}; {error}") from error
         for option in self._options:
             if option.required and option not in values:
                 raise MissingOptionError(f'{self._purpose} needs .option("{option.name}", …)')

@@ -60,10 +60,19 @@ def _pattern(value: str) -> str:
     return text(value)
 
 
+def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, each in members:
+        if name in found:
+            raise ValueError(f"it names {name!r} twice")
+        found[name] = each
+    return found
+
+
 def _json_object(value: str, example: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(value)
-    except ValueError:
+        parsed = json.loads(value, object_pairs_hook=_once_each)
+    except (json.JSONDecodeError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict) or not parsed:
         raise ValueError(f"it is JSON such as {example}")
@@ -91,7 +100,7 @@ def _assignment(value: str) -> Mapping[str, frozenset[int]]:
 
 
 def _by_partition(value: str, least: int, most: int, example: str) -> dict[TopicPartition, int]:
-    found = {}
+    found: dict[TopicPartition, int] = {}
     for topic, numbers in _json_object(value, example).items():
         if not isinstance(numbers, dict) or not numbers:
             raise ValueError(f"it is JSON such as {example}")
@@ -100,7 +109,10 @@ def _by_partition(value: str, least: int, most: int, example: str) -> dict[Topic
                 raise ValueError(
                     f"of {topic}-{number} it says {each!r}; that is a whole number from {least} to {most}"
                 )
-            found[TopicPartition(topic, _partition(number))] = each
+            partition = TopicPartition(topic, _partition(number))
+            if partition in found:
+                raise ValueError(f"it names {partition} twice")
+            found[partition] = each
     return found
 
 

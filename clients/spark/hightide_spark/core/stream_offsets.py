@@ -52,7 +52,7 @@ def parse(offsets: object) -> dict[str, TopicOffsets]:
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnreadableOffsetsError(f"the offsets {str(offsets)[:200]!r} are not JSON") from error
     if not isinstance(offsets, dict):
         raise UnreadableOffsetsError(f"the offsets {str(offsets)[:200]!r} name no topics")
