@@ -99,3 +99,8 @@ def test_a_schema_of_the_user_chooses_columns_in_any_case_and_order() -> None:
 def test_a_schema_with_other_columns_is_refused(field: Any, says: str) -> None:
     with pytest.raises(UnsupportedSchemaError, match=says):
         columns_of(pa.schema([field]))
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    with pytest.raises(UnsupportedSchemaError, match="no column"):
+        columns_of(pa.schema([]))

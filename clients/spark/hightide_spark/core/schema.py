@@ -33,7 +33,8 @@ def default_ddl(include_headers: bool) -> str:
 
 def columns_of(schema: Any) -> tuple[str, ...]:
     """The columns that a `pyarrow.Schema` names, in its order, by the names that this room knows. Raises
-    UnsupportedSchemaError for a column that is not there, twice there, or of another type."""
+    UnsupportedSchemaError for a column that is not there, twice there, or of another type, and where there is
+    no column at all: rows without columns cannot be counted."""
     known = {name.lower(): (name, sql_type, arrow_type) for name, sql_type, arrow_type in _COLUMNS}
     found: list[str] = []
     for field in schema:
@@ -52,4 +53,6 @@ def columns_of(schema: Any) -> tuple[str, ...]:
         if not field.nullable and name in _MAY_BE_NULL:
             raise UnsupportedSchemaError(f"the schema says that column {name!r} is never null, but it may be")
         found.append(name)
+    if not found:
+        raise UnsupportedSchemaError("the schema names no column; name one, such as offset")
     return tuple(found)
