@@ -41,6 +41,12 @@ class NoRecordSoLateError(OptionError):
     next_step = "Set startingOffsetsByTimestampStrategy to latest to start such partitions at their end."
 
 
+class TooManyTasksError(OptionError):
+    """What is read would be cut into more tasks than a driver should hold."""
+
+    next_step = "Set maxRecordsPerPartition higher, or let a stream take less with maxOffsetsPerTrigger."
+
+
 class UnsupportedSchemaError(SparkConnectorError, ValueError):
     """The schema names a column that is not there, or gives one another type."""
 

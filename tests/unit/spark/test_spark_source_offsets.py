@@ -4,13 +4,14 @@ import json
 
 import pytest
 from hightide.records import TopicPartition
-from hightide_spark.core.ranges import LogRange, between, split
+from hightide_spark.core.ranges import TASKS_MAX, LogRange, between, split
 from hightide_spark.core.start_and_end import AtOffsets, AtTimes, Bound, Everywhere, When, questions, resolve
 from hightide_spark.core.stream_offsets import TopicOffsets, as_json_object, parse, positions
 from hightide_spark.errors import (
     InvalidOptionError,
     NoRecordSoLateError,
     RecordsDeletedError,
+    TooManyTasksError,
     UnreadableOffsetsError,
 )
 from hypothesis import given
@@ -107,6 +108,13 @@ def test_pieces_cover_every_record_once_and_keep_their_bounds(
         assert len(pieces) >= min(min_partitions, sum(sizes))
     if min_partitions is None and max_records is None:
         assert pieces == [each for each in whole if each.size]
+
+
+def test_more_tasks_than_a_driver_can_hold_are_refused() -> None:
+    huge = [LogRange("t", ID, 0, 0, 10**8)]
+    assert len(split(huge, None, 1_000)) == TASKS_MAX
+    with pytest.raises(TooManyTasksError, match=r"maxRecordsPerPartition is 1, .* 100000000 tasks"):
+        split(huge, None, 1)
 
 
 def test_a_partition_far_larger_than_the_others_is_cut_alone() -> None:

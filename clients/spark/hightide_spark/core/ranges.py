@@ -4,8 +4,13 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from hightide_spark.core.stream_offsets import StreamOffsets
+from hightide_spark.errors import TooManyTasksError
+
+# A driver holds each task as an object, and Spark each as a partition of its plan.
+TASKS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,9 +46,15 @@ def between(start: StreamOffsets, end: StreamOffsets) -> list[LogRange]:
 
 def split(ranges: Iterable[LogRange], min_partitions: int | None, max_records: int | None) -> list[LogRange]:
     """Cut ranges, each into equal pieces: none larger than `max_records`, and at least `min_partitions`
-    pieces in all where there are as many records. The largest pieces are cut first."""
+    pieces in all where there are as many records. The largest pieces are cut first. Raises TooManyTasksError
+    where `max_records` asks for more than TASKS_MAX pieces."""
     whole = sorted(each for each in ranges if each.size > 0)
     counts = [-(-each.size // max_records) if max_records else 1 for each in whole]
+    if max_records and sum(counts) > TASKS_MAX:
+        raise TooManyTasksError(
+            f"option maxRecordsPerPartition is {max_records}, which cuts {sum(each.size for each in whole)} "
+            f"records into {sum(counts)} tasks; there may be {TASKS_MAX}"
+        )
     heap = [(-each.size / count, at) for at, (each, count) in enumerate(zip(whole, counts, strict=True))]
     heapq.heapify(heap)
     missing = (min_partitions or 0) - sum(counts)

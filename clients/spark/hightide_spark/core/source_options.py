@@ -24,6 +24,7 @@ from hightide_spark.core.option_table import (
     one_of,
     text,
 )
+from hightide_spark.core.ranges import TASKS_MAX
 from hightide_spark.core.start_and_end import (
     EARLIEST,
     LATEST,
@@ -38,7 +39,6 @@ from hightide_spark.errors import ContradictingOptionsError, InvalidOptionError,
 _COUNT_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
 _TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the latest that brokers take
-_TASKS_MAX: Final = 100_000
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -166,7 +166,7 @@ ENDS: Final = (_time("endingTimestamp"), _times("endingOffsetsByTimestamp"), _of
 LATE: Final = Option("startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error")
 FAIL_ON_DATA_LOSS: Final = Option("failOnDataLoss", boolean, True)
 INCLUDE_HEADERS: Final = Option("includeHeaders", boolean, False)
-MIN_PARTITIONS: Final = _count("minPartitions", _TASKS_MAX)
+MIN_PARTITIONS: Final = _count("minPartitions", TASKS_MAX)
 MAX_RECORDS_PER_PARTITION: Final = _count("maxRecordsPerPartition")
 PUSHDOWN: Final = Option("pushdown", boolean, False)
 MAX_OFFSETS_PER_TRIGGER: Final = _count("maxOffsetsPerTrigger")
