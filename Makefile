@@ -49,7 +49,7 @@ integration: setup
 spark: setup
 	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations 5 tests/e2e
+	$(BIN)/pytest -q --durations 5 tests/e2e
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
