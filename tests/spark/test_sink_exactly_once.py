@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from hightide import Admin, ProducerKey, RangeReader, TopicPartition
+from hightide.partitioner import partition_for_key
 from hightide_local.cluster import LocalCluster
 from hightide_spark.core.reconcile import NewerWriterError, OtherRowsWrittenError
 from hightide_spark.core.sink_columns import sink_columns
@@ -81,6 +82,22 @@ def test_attempts_that_die_leave_the_rest_to_the_next(
     with pytest.raises(NewerWriterError, match="micro-batch 1: a newer micro-batch"):
         sink_task(cluster, topic, 1).write(batches(range(20_000)))
     assert len(values_in(cluster, topic)) == 20_100
+
+
+def test_rows_that_lie_where_a_topic_had_them_before_it_grew_are_told(cluster: LocalCluster) -> None:
+    name = f"spark-{uuid.uuid4().hex}"
+    key = next(key for key in (b"%d" % number for number in range(100)) if partition_for_key(key, 2) == 1)
+    rows = pa.record_batch([pa.array([key] * 10), pa.array([b"%d" % n for n in range(10)])], ["key", "value"])
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(name, partitions=1, replication_factor=1)
+        assert sink_task(cluster, name, 1).write([rows]) == 10
+        admin.add_partitions(name, 2)
+    with pytest.raises(
+        OtherRowsWrittenError, match=f"micro-batch 1: .* into {name}-0, where this one has no"
+    ):
+        sink_task(cluster, name, 1).write([rows])
+    # What an older micro-batch left there is nobody's concern.
+    assert sink_task(cluster, name, 2).write([rows]) == 10
 
 
 def test_a_leader_that_dies_under_a_task_takes_nothing_with_it(cluster: LocalCluster, topic: str) -> None:

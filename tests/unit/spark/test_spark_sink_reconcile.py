@@ -25,6 +25,7 @@ from hightide_spark.core.reconcile import (
     RowMultiset,
     WrittenRowsGoneError,
     digests_of,
+    refuse_rows_elsewhere,
     taken_over,
 )
 from hypothesis import given
@@ -268,6 +269,18 @@ class Known:
         self.first_offset = fields.get("first_offset", 10)
         self.next_sequence = fields.get("next_sequence", 3)
         self.end_offset = fields.get("end_offset", 13)
+
+
+def test_rows_in_a_partition_that_this_attempt_has_no_rows_for_are_told() -> None:
+    places = [(f"t-{number}", [Known(epoch=number % 4)]) for number in range(40)]
+    refuse_rows_elsewhere("micro-batch 7", 4, [*places, ("t-40", [])])
+    with pytest.raises(
+        OtherRowsWrittenError, match=r"^micro-batch 7: .* into t-3, t-7 and 8 more, where"
+    ) as told:
+        refuse_rows_elsewhere("micro-batch 7", 3, [*places, ("t-40", [])])
+    assert "\n" not in str(told.value)
+    with pytest.raises(OtherRowsWrittenError, match="into t-0, where"):
+        refuse_rows_elsewhere("micro-batch 7", 0, places[:4])
 
 
 def refused_attempt() -> PartitionAttempt:

@@ -10,11 +10,13 @@ only known by reading them back. Those are counted as a multiset; each of them s
 this attempt, which is not sent any more. What is left is sent behind all that was read, again as a
 compare-and-set. So no row is in the log twice, whatever attempts run at once or died before; and when an
 attempt ends, every row that others wrote must have been one of its own, else the attempts did not have the
-same rows, and that is refused.
+same rows, and that is refused. Where it has no rows it meets no conflict, so those log partitions are asked
+at the end: an attempt before the topic grew may have written there.
 """
 
 import hashlib
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -28,6 +30,7 @@ SEQUENCE_MODULUS: Final = 1 << 31
 ROUNDS_WITHOUT_NEWS_MAX: Final = 10
 
 _DIGEST_BYTES: Final = 16
+_PLACES_TOLD_MAX: Final = 2
 _ABSENT: Final = -1
 _LENGTHS: Final = struct.Struct("<qqqq")
 
@@ -312,3 +315,22 @@ class PartitionAttempt:
 def taken_over(who: str, place: str) -> NewerWriterError:
     """The error of a writer whose epoch the log refuses as old."""
     return NewerWriterError(f"{who}: a newer micro-batch or txnVersion of the same writer took over {place}")
+
+
+def refuse_rows_elsewhere(
+    who: str, producer_epoch: int, known: Iterable[tuple[str, Sequence[Known]]]
+) -> None:
+    """At the end of an attempt, with what the log partitions remember of its producer that it has no rows
+    for. Raises OtherRowsWrittenError where another attempt has."""
+    found = [
+        place for place, states in known if any(each.producer_epoch == producer_epoch for each in states)
+    ]
+    if not found:
+        return
+    places = ", ".join(found[:_PLACES_TOLD_MAX])
+    if len(found) > _PLACES_TOLD_MAX:
+        places += f" and {len(found) - _PLACES_TOLD_MAX} more"
+    raise OtherRowsWrittenError(
+        f"{who}: an earlier attempt wrote rows into {places}, where this one has none, so that they may be "
+        "in the topic twice; the topic's number of partitions may have changed in between"
+    )

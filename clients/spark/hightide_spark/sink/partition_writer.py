@@ -2,14 +2,13 @@
 
 import logging
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
-from hightide.admin import Admin
 from hightide.delivery import BulkDelivery
 from hightide.errors import FencedProducerEpochError, RangeDeletedError, RangeLostError, SequenceConflictError
 from hightide.producer import Producer
 from hightide.producer_key import ProducerKey
-from hightide.range_reader import RangeReader
 from hightide.records import ProducerState, TopicPartition
 
 from hightide_spark.core.reconcile import (
@@ -17,34 +16,36 @@ from hightide_spark.core.reconcile import (
     PartitionAttempt,
     Read,
     WrittenRowsGoneError,
+    refuse_rows_elsewhere,
     taken_over,
 )
+from hightide_spark.source.connections import admin_of, range_reader_of
 
 log = logging.getLogger("hightide.spark.sink")
 
 
 class ReadBack:
-    """Looks up what attempts of a task wrote. Connects only when it is asked, which is after a conflict."""
+    """Looks up what attempts of a task wrote, over the connections of this process."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = Admin(bootstrap)
-        self._reader = RangeReader(bootstrap)
+        self._bootstrap = bootstrap
         self._topic_ids: dict[str, bytes] = {}
 
-    def known(self, topic: str, partition: int, producer_id: int) -> ProducerState | None:
-        """What the log remembers of a producer."""
-        place = TopicPartition(topic, partition)
-        found = self._admin.describe_producers([place], [producer_id])[place]
-        return found[0] if found else None
+    def known(
+        self, places: Iterable[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """What logs remember of a producer, for each one state or none."""
+        return admin_of(self._bootstrap).describe_producers(places, [producer_id])
 
     def read(self, topic: str, partition: int, span: Read, attempt: PartitionAttempt) -> None:
         """Let the attempt see this range, as far as it is there."""
         if topic not in self._topic_ids:
-            (description,) = self._admin.describe_topics([topic])
+            (description,) = admin_of(self._bootstrap).describe_topics([topic])
             self._topic_ids[topic] = description.topic_id
         topic_id = self._topic_ids[topic]
         try:
-            for batch in self._reader.read(topic, topic_id, partition, span.start, span.end):
+            reader = range_reader_of(self._bootstrap)
+            for batch in reader.read(topic, topic_id, partition, span.start, span.end):
                 writer = (batch.header.producer_id, batch.header.producer_epoch)
                 attempt.saw(*writer, batch.base_offset, batch.rows)
         except RangeLostError as error:
@@ -52,11 +53,6 @@ class ReadBack:
             log.warning("looking again at what was written before: %s", error)
         except RangeDeletedError as error:
             raise WrittenRowsGoneError(f"what this task wrote is deleted: {error}") from error
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self._admin.close()
-        self._reader.close()
 
 
 class PartitionWriter:
@@ -128,8 +124,9 @@ class PartitionWriter:
         while attempt.is_refused:
             # All that was queued behind what was refused is refused, too.
             self._settle(wait=True)
-            known = exactly_once.read_back.known(self._topic, self._partition, exactly_once.key.producer_id)
-            match attempt.look(known):
+            place = TopicPartition(self._topic, self._partition)
+            known = exactly_once.read_back.known([place], exactly_once.key.producer_id)[place]
+            match attempt.look(known[0] if known else None):
                 case Read() as span:
                     exactly_once.read_back.read(self._topic, self._partition, span, attempt)
                 case GoOn(next_sequence, tables):
@@ -156,3 +153,10 @@ class ExactlyOnce:
             self.key.producer_epoch,
             with_timestamps=self._with_timestamps,
         )
+
+    def finish(self, unwritten: Iterable[TopicPartition]) -> None:
+        """To be called at the end of the task with the log partitions that it has no rows for. Raises
+        OtherRowsWrittenError."""
+        known = self.read_back.known(unwritten, self.key.producer_id)
+        states = [(f"{place.topic}-{place.partition}", known[place]) for place in known]
+        refuse_rows_elsewhere(self.who, self.key.producer_epoch, states)

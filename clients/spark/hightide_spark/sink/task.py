@@ -9,6 +9,7 @@ import pyarrow as pa
 from hightide.errors import UndeliveredError
 from hightide.producer import Producer
 from hightide.producer_key import ProducerKey
+from hightide.records import TopicPartition
 
 from hightide_spark.core.sink_columns import SinkColumns
 from hightide_spark.core.sink_options import WriteOptions
@@ -65,12 +66,12 @@ class SinkTask:
                 self._row_count += rows.num_rows
             for writer in self._writers.values():
                 writer.finish()
+            if self._exactly_once is not None:
+                self._exactly_once.finish(self._unwritten())
         finally:
             # Nothing is left by now, unless the task failed: then another attempt has to come.
             with suppress(UndeliveredError):
                 self._producer.close(timeout_s=0)
-            if self._exactly_once is not None:
-                self._exactly_once.read_back.close()
         return self._row_count
 
     def _gathered(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -95,6 +96,13 @@ class SinkTask:
         if topic not in self._partition_counts:
             self._partition_counts[topic] = self._producer.partitions_for(topic)
         return self._partition_counts[topic]
+
+    def _unwritten(self) -> Iterator[TopicPartition]:
+        """The log partitions that this task has no rows for, of the topics that it has rows for."""
+        for topic in self._partition_counts:
+            for partition in range(self._producer.partitions_for(topic)):
+                if (topic, partition) not in self._writers:
+                    yield TopicPartition(topic, partition)
 
     def _row_name(self, index: int) -> str:
         return f"{self._who}: row {self._row_count + index}"
