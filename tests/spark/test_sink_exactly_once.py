@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from hightide import Admin, ProducerKey, RangeReader, TopicPartition
+from hightide.errors import BatchTooLargeError
 from hightide.partitioner import partition_for_key
 from hightide_local.cluster import LocalCluster
 from hightide_spark.core.reconcile import NewerWriterError, OtherRowsWrittenError
@@ -98,6 +99,18 @@ def test_rows_that_lie_where_a_topic_had_them_before_it_grew_are_told(cluster: L
         sink_task(cluster, name, 1).write([rows])
     # What an older micro-batch left there is nobody's concern.
     assert sink_task(cluster, name, 2).write([rows]) == 10
+
+
+def test_a_row_may_be_as_large_as_its_topic_lets_it(cluster: LocalCluster, topic: str) -> None:
+    def rows(*sizes: int) -> list[pa.RecordBatch]:
+        values = pa.array([b"x" * size for size in sizes])
+        return [pa.record_batch([pa.nulls(len(sizes), pa.binary()), values], ["key", "value"])]
+
+    sizes = [100, 3 << 20, 700, 3 << 20, 1 << 20]
+    assert sink_task(cluster, topic, 1).write(rows(*sizes)) == len(sizes)
+    assert sorted(map(len, values_in(cluster, topic))) == sorted(sizes)
+    with pytest.raises(BatchTooLargeError, match=topic):
+        sink_task(cluster, topic, 2).write(rows(5 << 20))
 
 
 def test_a_leader_that_dies_under_a_task_takes_nothing_with_it(cluster: LocalCluster, topic: str) -> None:

@@ -3,8 +3,9 @@
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
+from hightide.arrow_rows import cut
 from hightide.delivery import BulkDelivery
 from hightide.errors import FencedProducerEpochError, RangeDeletedError, RangeLostError, SequenceConflictError
 from hightide.producer import Producer
@@ -20,6 +21,9 @@ from hightide_spark.core.reconcile import (
     taken_over,
 )
 from hightide_spark.source.connections import admin_of, range_reader_of
+
+#: A batch has no more bytes, unless it is one row. What is gathered for a partition at once is seldom cut.
+BATCH_BYTES: Final = 2 << 20
 
 log = logging.getLogger("hightide.spark.sink")
 
@@ -91,9 +95,9 @@ class PartitionWriter:
         self._attempt.finish()
 
     def _append(self, rows: Any) -> None:
-        if rows.num_rows:
-            delivery = self._producer.send_arrow(self._topic, rows, partition=self._partition)
-            self._sent.append((delivery, rows))
+        for part, _ in cut(rows, BATCH_BYTES):
+            delivery = self._producer.send_arrow(self._topic, part, partition=self._partition)
+            self._sent.append((delivery, part))
 
     def _settle(self, *, wait: bool) -> None:
         """Take note of what was delivered and what was refused."""

@@ -18,6 +18,8 @@ from hightide_spark.sink.partition_writer import ExactlyOnce, PartitionWriter
 #: What a log partition gets at once, more or less, as long as there are not too many of them.
 GATHERED_BYTES: Final = 1 << 20
 GATHERED_BYTES_MAX: Final = 32 << 20
+#: The most that max.message.bytes of a topic may be.
+ROW_BYTES_MAX: Final = 15 << 20
 BUFFER_MEMORY_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
 
@@ -38,8 +40,8 @@ class SinkTask:
             options.bootstrap,
             key=key,
             linger_ms=0,
-            # What is gathered for a partition is seldom cut then, though partitions differ.
-            batch_bytes_max=2 * GATHERED_BYTES,
+            # Batches are cut before; how large a row alone may be is for its topic to say.
+            batch_bytes_max=ROW_BYTES_MAX,
             buffer_memory_bytes=BUFFER_MEMORY_BYTES,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             max_block_ms=DELIVERY_TIMEOUT_MS,
