@@ -14,6 +14,7 @@ from hightide.batch.header import BatchHeader
 from hightide.v1 import errors_pb2
 from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates
 from hightide_spark.core.reconcile import (
+    PAUSE_MS_MAX,
     ROUNDS_WITHOUT_NEWS_MAX,
     ConflictPersistsError,
     ExactlyOnceError,
@@ -302,15 +303,43 @@ def test_what_cannot_be_read_back_whole_is_told() -> None:
         assert core.look(Known()) == Read(13, 13)
     with pytest.raises(WrittenRowsGoneError, match=r"holds 2 rows .* should hold 3"):
         core.look(Known())
-    core = refused_attempt()
-    core.acknowledged(3, 2)
-    with pytest.raises(WrittenRowsGoneError, match="forgotten"):
-        core.look(None)
 
 
 def test_a_newer_micro_batch_is_told() -> None:
     with pytest.raises(NewerWriterError, match="a newer micro-batch or txnVersion"):
         refused_attempt().look(Known(epoch=1))
+
+
+def test_a_log_that_has_forgotten_what_it_acknowledged_is_looked_at_again_before_that_is_told() -> None:
+    """A leader that does not know yet that it is none may say so."""
+    for stale in (None, Known(epoch=-1)):
+        core = refused_attempt()
+        core.acknowledged(3, 2)
+        for _ in range(ROUNDS_WITHOUT_NEWS_MAX):
+            assert core.look(stale) == Read(0, 0)
+        with pytest.raises(WrittenRowsGoneError, match="forgotten"):
+            core.look(stale)
+    core = refused_attempt()
+    core.acknowledged(10, 2)
+    assert core.look(None) == Read(0, 0)
+    assert core.look(Known(next_sequence=2, end_offset=12)) == Read(10, 12)
+    core.saw(PRODUCER_ID, 0, 10, table([b"x", b"y"]))
+    assert isinstance(core.look(Known(next_sequence=2, end_offset=12)), GoOn)
+
+
+def test_rounds_without_news_come_at_growing_bounded_pauses_and_news_ends_them() -> None:
+    core = refused_attempt()
+    pauses = []
+    for _ in range(ROUNDS_WITHOUT_NEWS_MAX):
+        pauses.append(core.pause_ms)
+        core.look(None)
+        core.refused(table([b"a"]))
+    assert pauses[:4] == [0, 10, 20, 40]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == PAUSE_MS_MAX
+    assert 5_000 < sum(pauses) < 30_000
+    core.acknowledged(3, 1)
+    assert core.pause_ms == 0
 
 
 def test_a_conflict_without_news_ends() -> None:

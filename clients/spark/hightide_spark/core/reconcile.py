@@ -26,8 +26,11 @@ import numpy.typing as npt
 from hightide_spark.errors import SparkConnectorError
 
 SEQUENCE_MODULUS: Final = 1 << 31
-#: So often a partition may be looked at again without any news from it before that is an error.
-ROUNDS_WITHOUT_NEWS_MAX: Final = 10
+#: So often a partition may be looked at again without any news from it before that is an error. A leader that
+#: does not know yet that it is none tells old news, so with the pauses the rounds take some seconds.
+ROUNDS_WITHOUT_NEWS_MAX: Final = 16
+PAUSE_MS_MAX: Final = 1_000
+_FIRST_PAUSE_MS: Final = 10
 
 _DIGEST_BYTES: Final = 16
 _PLACES_TOLD_MAX: Final = 2
@@ -228,6 +231,13 @@ class PartitionAttempt:
 
     # -- finding out what others wrote -----------------------------------------------------------------------
 
+    @property
+    def pause_ms(self) -> int:
+        """How long to wait before the next `look`: nothing for the first, longer with each without news."""
+        if not self._rounds_without_news:
+            return 0
+        return min(PAUSE_MS_MAX, _FIRST_PAUSE_MS << (self._rounds_without_news - 1))
+
     def look(self, known: Known | None) -> Read | GoOn:
         """What to do next, by what the log remembers now: read on (each batch goes to `saw`) and look
         again; or send, when all that the log remembers was read. Only while nothing of this attempt is under
@@ -256,10 +266,13 @@ class PartitionAttempt:
             )
         return Read(self._read_to, self._read_to)
 
-    def _look_at_nothing(self) -> GoOn:
-        """What stood in the way was not committed, and went with the leader that had it."""
+    def _look_at_nothing(self) -> Read | GoOn:
+        """What stood in the way was not committed, and went with the leader that had it; or who answers does
+        not lead any more."""
         if self._own or self._read_count:
-            raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
+            if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
+                raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
+            return Read(self._read_to, self._read_to)
         self._begin_reading(0)
         return self._go_on(0)
 

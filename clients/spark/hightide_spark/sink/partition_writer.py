@@ -1,6 +1,7 @@
 """What one task sends to one log partition: the hands of `core.reconcile.PartitionAttempt`."""
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
@@ -128,6 +129,7 @@ class PartitionWriter:
         while attempt.is_refused:
             # All that was queued behind what was refused is refused, too.
             self._settle(wait=True)
+            time.sleep(attempt.pause_ms / 1000)
             place = TopicPartition(self._topic, self._partition)
             known = exactly_once.read_back.known([place], exactly_once.key.producer_id)[place]
             match attempt.look(known[0] if known else None):
