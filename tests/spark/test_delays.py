@@ -1,10 +1,13 @@
 """The delays of real flights are those that counting them by hand gives, and are written once."""
 
 import json
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from flight_topics import flights, forget_the_last_commit, read_back, write_rows
 from hightide import Admin
 from hightide_cli.comparison import Row
@@ -15,6 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture
+def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The driver's Python, and not Spark, in a time zone that must not be seen in the windows."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_new_york")
 def test_delays_are_told_by_day_and_airport_and_once(
     spark: "SparkSession", cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:

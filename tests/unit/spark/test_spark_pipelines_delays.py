@@ -4,13 +4,14 @@ import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from hightide_spark.pipelines import nycflights
 from hightide_spark.pipelines.delay_chart import draw_chart
 from hightide_spark.pipelines.delay_statistics import DelayWindow, by_week, dry_and_wet, updated, window_of
 from hightide_spark.pipelines.delays import read_table, write_table
 
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 NEW_YEAR = datetime(2013, 1, 1, tzinfo=UTC)
 WINDOW = DelayWindow(
     start=NEW_YEAR,
@@ -46,13 +47,19 @@ def test_of_a_day_on_which_nobody_left_there_is_no_mean() -> None:
     assert dry_and_wet([NOBODY_LEFT]) == {"EWR": (0.0, 0.0)}
 
 
-def test_a_row_of_spark_and_one_of_the_table_make_the_same_window() -> None:
-    without_zone = {
-        **asdict(WINDOW),
-        "start": WINDOW.start.replace(tzinfo=None),
-        "end": WINDOW.end.replace(tzinfo=None),
-    }
-    assert window_of(without_zone) == window_of(asdict(WINDOW)) == WINDOW
+def test_windows_are_in_utc_also_where_clocks_are_set_back() -> None:
+    at = datetime(2013, 11, 3, 5, tzinfo=UTC)  # New York repeats the hour that begins here.
+    hours = [replace(WINDOW, start=at + number * HOUR, end=at + (number + 1) * HOUR) for number in (0, 1)]
+    new_york = ZoneInfo("America/New_York")
+    rows = [
+        {**asdict(each), "start": each.start.astimezone(new_york), "end": each.end.astimezone(new_york)}
+        for each in hours
+    ]
+    assert [window_of(row).key for row in rows] == [
+        "EWR 2013-11-03T05:00:00+00:00",
+        "EWR 2013-11-03T06:00:00+00:00",
+    ]
+    assert updated([], [window_of(row) for row in rows]) == hours
 
 
 def test_an_update_replaces_windows_and_done_twice_is_one(tmp_path: Path) -> None:

@@ -70,10 +70,9 @@ def mean(total: int, count: int) -> float | None:
 
 
 def window_of(row: Mapping[str, Any]) -> DelayWindow:
-    """A window of a row that has its fields by name: of Spark, or of the table."""
+    """A window of a row that has its fields by name: of Spark, or of the table. Its times have a zone."""
     fields = {name: row[name] for name in DelayWindow.__dataclass_fields__}
-    # Spark's rows have times without a zone, in UTC where the session says so.
-    times = {name: fields[name].replace(tzinfo=UTC) for name in ("start", "end")}
+    times = {name: fields[name].astimezone(UTC) for name in ("start", "end")}
     return DelayWindow(**{**fields, **times})
 
 

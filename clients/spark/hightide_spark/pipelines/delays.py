@@ -106,7 +106,8 @@ def _windows(spark: "SparkSession", records: "DataFrame", plan: DelaysPlan) -> "
 
     flight = F.from_json(F.col("value").cast("string"), _FLIGHT)
     flights = records.select(flight.alias("flight")).select("flight.*")
-    scheduled = F.try_make_timestamp("year", "month", "day", "hour", "minute", F.lit(0))
+    # New York's hours are taken for UTC's, whatever the session's time zone is.
+    scheduled = F.try_make_timestamp("year", "month", "day", "hour", "minute", F.lit(0), F.lit("UTC"))
     flights = flights.withColumn("scheduled", scheduled)
     is_flight = F.col("scheduled").isNotNull() & F.col("origin").isNotNull()
     flights = flights.observe(_OBSERVED, F.count_if(~is_flight).alias("unreadable")).where(is_flight)
@@ -146,7 +147,8 @@ def _write_batch(rows: "DataFrame", batch_id: int, *, bootstrap: str, plan: Dela
     """Write the windows that a micro-batch has changed; there are few, however many flights there were."""
     from hightide_spark.pipelines.delay_statistics import updated, window_of
 
-    changed = [window_of(row.asDict()) for row in rows.collect()]
+    # Not collect(): its times are the machine's own and without a zone, and some hours come twice a year.
+    changed = [window_of(row) for row in rows.toArrow().to_pylist()]
     if not changed:
         return
     records = [(each.key, each.document()) for each in changed]
