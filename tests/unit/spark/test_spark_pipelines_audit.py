@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hightide.records import PartitionDescription, ReplicaDescription, TopicDescription, TopicPartition
-from hightide_spark.pipelines.replica_comparison import Fingerprint, judge, plan_audit
+from hightide_spark.pipelines.replica_comparison import AuditPlan, Fingerprint, judge, plan_audit
 
 TOPIC_ID = b"\x0f" * 16
 TOPIC = TopicDescription("flights", TOPIC_ID, (PartitionDescription(0, 1, 5, (1, 2, 3), (1, 3)),))
@@ -16,20 +16,57 @@ FOLLOWERS = (
 BATCH = Fingerprint(record_count=5, leader_epoch=5, crc=0xABCD, content=b"\x01" * 16)
 
 
-def test_all_replicas_are_read_between_the_highest_start_and_the_lowest_high_watermark() -> None:
-    plan = plan_audit([TOPIC], [LEADER, *FOLLOWERS], {}, slice_offsets=50)
-    assert [(each.broker_id, each.start, each.end) for each in plan.reads] == [
-        (1, 20, 70), (2, 20, 70), (3, 20, 70), (1, 70, 100), (2, 70, 100), (3, 70, 100),
-    ]  # fmt: skip
-    assert (plan.partitions, plan.record_count, plan.unread) == (1, 80, ())
-
-
-def test_a_replica_in_sync_will_soon_know_what_its_leader_has_committed() -> None:
+def with_isr(*broker_ids: int) -> TopicDescription:
     (partition,) = TOPIC.partitions
-    in_sync = replace(TOPIC, partitions=(replace(partition, isr=(1, 2, 3)),))
-    assert {each.end for each in plan_audit([in_sync], [LEADER, *FOLLOWERS], {}).reads} == {110}
-    leaderless = replace(TOPIC, partitions=(replace(partition, leader=None),))
-    assert {each.end for each in plan_audit([leaderless], [LEADER, *FOLLOWERS], {}).reads} == {100}
+    return replace(TOPIC, partitions=(replace(partition, isr=broker_ids),))
+
+
+def reads(plan: AuditPlan) -> list[tuple[int, int, int, int]]:
+    return [(each.broker_id, each.start, each.end, each.replicas) for each in plan.reads]
+
+
+def test_replicas_in_sync_are_read_from_the_highest_start_to_what_the_leader_has_committed() -> None:
+    """A replica in sync will soon know what its leader has committed."""
+    plan = plan_audit([with_isr(1, 2, 3)], [LEADER, *FOLLOWERS], {}, slice_offsets=50)
+    assert reads(plan) == [
+        (1, 20, 70, 3), (2, 20, 70, 3), (3, 20, 70, 3), (1, 70, 110, 3), (2, 70, 110, 3), (3, 70, 110, 3),
+    ]  # fmt: skip
+    assert (plan.partitions, plan.record_count, plan.unread) == (1, 90, ())
+
+
+def test_a_replica_that_lags_is_compared_as_far_as_it_knows_and_told_from_there_on() -> None:
+    plan = plan_audit([with_isr(1, 3)], [LEADER, *FOLLOWERS], {})
+    assert reads(plan) == [
+        (1, 20, 100, 3),
+        (2, 20, 100, 3),
+        (3, 20, 100, 3),
+        (1, 100, 110, 2),
+        (3, 100, 110, 2),
+    ]
+    (told,) = plan.unread
+    assert told.sentence().startswith(
+        "flights-0 on broker 2: not compared from offset 100 on: it lags behind"
+    )
+
+
+def test_a_replica_out_of_sync_does_not_keep_the_others_from_being_compared() -> None:
+    empty = replace(FOLLOWERS[0], high_watermark=0)
+    plan = plan_audit([with_isr(1, 3)], [LEADER, empty, FOLLOWERS[1]], {})
+    assert reads(plan) == [(1, 20, 110, 2), (3, 20, 110, 2)]
+    assert [(each.broker_id, each.offset) for each in plan.unread] == [(2, 20)]
+    begins_late = replace(FOLLOWERS[0], log_start_offset=60, high_watermark=110)
+    plan = plan_audit([with_isr(1, 3)], [LEADER, begins_late, FOLLOWERS[1]], {})
+    assert reads(plan)[:3] == [(1, 20, 60, 2), (3, 20, 60, 2), (1, 60, 110, 3)]
+    (told,) = plan.unread
+    assert "on broker 2: not compared from offset 20 on: its log begins at 60" in told.sentence()
+
+
+def test_without_a_leader_all_is_read_that_some_replica_knows_to_be_committed() -> None:
+    (partition,) = TOPIC.partitions
+    leaderless = replace(TOPIC, partitions=(replace(partition, leader=None, isr=(3,)),))
+    plan = plan_audit([leaderless], [LEADER, *FOLLOWERS], {})
+    assert {(each.broker_id, each.offset) for each in plan.unread} == {(2, 100), (3, 105)}
+    assert plan.record_count == 90
 
 
 def test_a_replica_that_nobody_shows_is_told_and_does_not_keep_the_others_from_being_read() -> None:

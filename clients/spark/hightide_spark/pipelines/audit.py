@@ -1,9 +1,10 @@
 """`hightide pipeline audit`: proves that the replicas of topics hold the same, byte for byte.
 
-Spark's tasks read the same offsets from every replica of a partition, below the lowest high watermark of
-them, and hash what they read. Of each batch the offset, the number of records, the leader epoch, the CRC in
-its header (which is checked against its bytes) and the hash of its records must be the same everywhere.
-A broker serves the newest records from memory: what is compared is what it would give to readers.
+Spark's tasks read the same offsets from every replica of a partition, below the leader's high watermark, and
+hash what they read; a replica that lags takes part as far as it knows, and is told. Of each batch the offset,
+the number of records, the leader epoch, the CRC in its header (which is checked against its bytes) and the
+hash of its records must be the same everywhere. A broker serves the newest records from memory: what is
+compared is what it would give to readers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ class AuditReport:
 
     partitions: int
     records: int
-    """Different records, each compared over all of its replicas."""
+    """Different records, each read from all replicas that hold it."""
     batches: int
     """Batches read, of all replicas together."""
     divergences: "Sequence[Divergence]"
@@ -191,9 +192,9 @@ def _judge_row(
 @click.command("audit")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this one; may be repeated.")
 def command(topics: tuple[str, ...], bootstrap: str, master: str | None, output: str) -> None:
-    """Prove that the replicas of topics are identical, as far as all of them know their records committed.
+    """Prove that the replicas of topics are identical, as far as their records are committed.
 
-    Exit code 1 where some differ, or cannot be read; each is told with offset and brokers.
+    Exit code 1 where some differ, lag behind, or cannot be read; each is told with offset and brokers.
     """
     from hightide_spark.session import spark_session
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from hightide.records import PartitionDescription, ReplicaDescription, TopicDescription
@@ -48,7 +49,7 @@ class AuditPlan:
     unread: tuple[Unread, ...]
     partitions: int
     record_count: int
-    """The different records that are read, each from all of its replicas."""
+    """The different records that are read, each from all replicas that hold it."""
 
 
 def plan_audit(
@@ -57,7 +58,11 @@ def plan_audit(
     silent_brokers: Mapping[int, str],
     slice_offsets: int = SLICE_OFFSETS,
 ) -> AuditPlan:
-    """Of each partition read what all of its replicas have, and know, or will soon know, to be committed."""
+    """Of each partition read what is committed, each slice of it from all replicas that hold it.
+
+    A replica in sync has all that the leader has committed; it only hears of it a moment later, and the
+    reader waits for that. One that is not in sync takes part as far as it knows, and is told from there on.
+    """
     held = {
         (each.topic_id, each.partition.partition, each.broker_id): each
         for each in replicas
@@ -70,37 +75,73 @@ def plan_audit(
         for partition in topic.partitions:
             partitions += 1
             number = partition.partition
-            there = [
-                held[topic.topic_id, number, broker_id]
+            there = {
+                broker_id: held[topic.topic_id, number, broker_id]
                 for broker_id in partition.replicas
                 if (topic.topic_id, number, broker_id) in held
-            ]
-            start = max((each.log_start_offset for each in there), default=0)
-            end = _lowest_high_watermark(partition, there)
-            present = [each.broker_id for each in there]
+            }
+            start, end, spans = _spans(partition, there)
             unread += [
-                Unread(topic.name, number, broker_id, start, _why(broker_id, silent_brokers))
+                Unread(topic.name, number, broker_id, offset, why)
                 for broker_id in partition.replicas
-                if broker_id not in present
+                for offset, why in _not_compared(broker_id, start, end, spans, silent_brokers)
             ]
             record_count += max(0, end - start)
-            reads += [
-                ReplicaRead(topic.name, topic.topic_id, number, broker_id, first, last, len(present))
-                for first in range(start, end, slice_offsets)
-                for last in (min(first + slice_offsets, end),)
-                for broker_id in present
-            ]
+            edges = {start, end, *range(start, end, slice_offsets)}
+            edges |= {edge for span in spans.values() for edge in span if start < edge < end}
+            for first, last in pairwise(sorted(edges)) if start < end else ():
+                holders = [
+                    broker_id for broker_id, (low, high) in spans.items() if low <= first and last <= high
+                ]
+                reads += [
+                    ReplicaRead(topic.name, topic.topic_id, number, broker_id, first, last, len(holders))
+                    for broker_id in holders
+                ]
     return AuditPlan(tuple(reads), tuple(unread), partitions, record_count)
 
 
-def _lowest_high_watermark(partition: PartitionDescription, there: Iterable[ReplicaDescription]) -> int:
-    """A follower that is in sync has all that the leader has committed; it only hears of it a moment later,
-    and the reader waits for that."""
-    told = {each.broker_id: each.high_watermark for each in there}
-    leads = None if partition.leader is None else told.get(partition.leader)
-    if leads is not None:
-        told.update({each: leads for each in partition.isr if each in told})
-    return min(told.values(), default=0)
+def _spans(
+    partition: PartitionDescription, there: Mapping[int, ReplicaDescription]
+) -> tuple[int, int, dict[int, tuple[int, int]]]:
+    """The offsets of a partition that are compared, and of each broker those that it can be asked for."""
+    in_sync = [each for broker_id, each in there.items() if broker_id in partition.isr]
+    start = max((each.log_start_offset for each in in_sync or there.values()), default=0)
+    leader = None if partition.leader is None else there.get(partition.leader)
+    if leader is None:
+        end = max((each.high_watermark for each in there.values()), default=0)
+    else:
+        end = leader.high_watermark
+    knows = {broker_id: each.high_watermark for broker_id, each in there.items()}
+    if leader is not None:
+        knows |= {each.broker_id: end for each in (leader, *in_sync)}
+    return (
+        start,
+        end,
+        {
+            broker_id: (max(start, each.log_start_offset), min(end, knows[broker_id]))
+            for broker_id, each in there.items()
+        },
+    )
+
+
+def _not_compared(
+    broker_id: int,
+    start: int,
+    end: int,
+    spans: Mapping[int, tuple[int, int]],
+    silent_brokers: Mapping[int, str],
+) -> list[tuple[int, str]]:
+    """From which offsets on a replica is not compared, and why."""
+    if broker_id not in spans:
+        return [(start, _why(broker_id, silent_brokers))]
+    low, high = spans[broker_id]
+    found = []
+    if start < low and start < end:
+        found.append((start, f"its log begins at {low}; from there on it is compared"))
+    if high < end:
+        lags = f"it lags behind: of the {end} offsets it knows {high} to be committed"
+        found.append((max(start, high), f"{lags}; see `hightide cluster health`"))
+    return found
 
 
 def _why(broker_id: int, silent_brokers: Mapping[int, str]) -> str:
