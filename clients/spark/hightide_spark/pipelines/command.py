@@ -165,10 +165,14 @@ def check_topics(bootstrap: str, topics: Iterable[str]) -> None:
         admin.describe_topics(topics)
 
 
-def stream_of(spark: "SparkSession", bootstrap: str, options: Mapping[str, str]) -> "DataFrame":
-    """The records of topics as a stream, from the earliest on unless the options say otherwise."""
+def stream_of(
+    spark: "SparkSession", bootstrap: str, options: Mapping[str, str], columns: str | None = None
+) -> "DataFrame":
+    """The records of topics as a stream, from the earliest on unless the options say otherwise; `columns` are
+    those that are read, with their types, else all."""
     chosen = {"bootstrap.servers": bootstrap, "startingOffsets": "earliest", **options}
-    return spark.readStream.format("hightide").options(**chosen).load()
+    reader = spark.readStream.format("hightide").options(**chosen)
+    return (reader if columns is None else reader.schema(columns)).load()
 
 
 def query_id(checkpoint: Path) -> str:

@@ -84,7 +84,7 @@ def delays(
     plan.directory.mkdir(parents=True, exist_ok=True)
     checkpoint = plan.directory / _CHECKPOINT
     options = {**source_options, "subscribe": plan.source}
-    windows = _windows(spark, stream_of(spark, bootstrap, options), plan)
+    windows = _windows(spark, stream_of(spark, bootstrap, options, "value binary"), plan)
     writer = windows.writeStream.queryName(f"delays of {plan.source}").outputMode("update")
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer.foreachBatch(partial(_write_batch, bootstrap=bootstrap, plan=plan))
