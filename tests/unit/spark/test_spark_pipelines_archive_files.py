@@ -157,3 +157,14 @@ def test_a_replay_of_nothing_of_two_topics_or_with_gaps_is_refused(tmp_path: Pat
     with pytest.raises(ArchiveChoiceError, match="--topic-id"):
         plan_replay(tmp_path, "flights", None)
     assert plan_replay(tmp_path, None, "ee" * 16).record_count == 2
+
+
+def test_large_records_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    large = pa.RecordBatch.from_pylist(
+        [{**row, "value": bytes(1_000_000)} for row in rows(range(40)).to_pylist()], schema=SOURCE_SCHEMA
+    )
+    publish(tmp_path, write(tmp_path, large))
+    (found,) = scan(tmp_path).logs
+    batches = list(read_files(found.paths()))
+    assert sum(each.num_rows for each in batches) == 40
+    assert max(each.nbytes for each in batches) < 20_000_000

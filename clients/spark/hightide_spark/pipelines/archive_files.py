@@ -47,6 +47,7 @@ _WRITTEN_SCHEMA: Final = pa.schema(
 )  # fmt: skip
 #: A task begins a new file after so many bytes of records, uncompressed.
 _FILE_BYTES_MAX: Final = 512 * 1024 * 1024
+#: Whoever reads a file has about as much of it in memory, twice at most, or one record.
 _ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 _READ_ROWS: Final = 8_192
 
@@ -132,6 +133,11 @@ class RangeFile:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows that follow on the last ones, with the columns of FILE_SCHEMA."""
+        half = rows.num_rows // 2
+        if half and rows.nbytes > _ROW_GROUP_BYTES:
+            self.add(rows.slice(0, half))
+            self.add(rows.slice(half))
+            return
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         self.size_bytes += rows.nbytes
@@ -256,11 +262,15 @@ def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    """The rows of files in the order given, with the columns of FILE_SCHEMA."""
+    """The rows of files in the order given, with the columns of FILE_SCHEMA, a few MB at a time."""
     for path in paths:
         with pq.ParquetFile(path) as opened:
-            for rows in opened.iter_batches(batch_size=_READ_ROWS, columns=FILE_SCHEMA.names):
-                yield rows.cast(FILE_SCHEMA)
+            # Row groups end by bytes; a batch that reaches over several of them would end by rows alone.
+            for group in range(opened.num_row_groups):
+                for rows in opened.iter_batches(
+                    batch_size=_READ_ROWS, row_groups=[group], columns=FILE_SCHEMA.names
+                ):
+                    yield rows.cast(FILE_SCHEMA)
 
 
 def _make_safe(folder: Path) -> None:
