@@ -1,5 +1,6 @@
 """Files of an archive are written, published, merged and read back without Spark, as its tasks do it."""
 
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,3 +169,29 @@ def test_large_records_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     batches = list(read_files(found.paths()))
     assert sum(each.num_rows for each in batches) == 40
     assert max(each.nbytes for each in batches) < 20_000_000
+
+
+def test_files_of_an_earlier_attempt_stay_until_the_new_ones_have_their_names(tmp_path: Path) -> None:
+    publish(tmp_path, write(tmp_path, rows(range(3))))
+    again = write(tmp_path, rows(range(8)))
+    (tmp_path / LOG.folder / again[0]["temporary"]).unlink()
+    with pytest.raises(FileNotFoundError):
+        publish(tmp_path, again)
+    assert archived(tmp_path) == [0, 1, 2]
+
+
+def test_all_folders_of_a_published_file_are_made_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = write(tmp_path, rows(range(3)))
+    synced = set()
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.add(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    publish(tmp_path, written)
+    folder = tmp_path / LOG.folder
+    assert synced == {folder, folder.parent, folder.parent.parent, tmp_path}

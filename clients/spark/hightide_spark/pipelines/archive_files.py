@@ -9,7 +9,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -233,13 +233,15 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
         folder = directory / log.folder
         existing = [FileRange.of_file_name(each.name) for each in folder.glob("[0-9]*.parquet")]
         plan = plan_publication(log, [each for each in existing if each is not None], list(temporaries))
+        for each in plan.rename:
+            (folder / temporaries[each]).replace(folder / each.file_name)
+        # Tasks make the folders, so that the names of new ones are to be made safe, too.
+        for made in (folder, *takewhile(directory.__ne__, folder.parents), directory):
+            _make_safe(made)
         for each in plan.remove:
             (folder / each.file_name).unlink()
         for each in plan.discard:
             (folder / temporaries[each]).unlink()
-        for each in plan.rename:
-            (folder / temporaries[each]).replace(folder / each.file_name)
-        _make_safe(folder)
     return sum(each.record_count for files in by_log.values() for each in files)
 
 

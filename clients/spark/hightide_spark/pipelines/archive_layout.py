@@ -142,7 +142,7 @@ def tile(files: Iterable[FileRange]) -> Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """How the files that a micro-batch has written come into a log: remove, then rename."""
+    """How the files that a micro-batch has written come into a log: rename, then remove."""
 
     remove: tuple[FileRange, ...]
     """Left by an earlier attempt at the micro-batch that was cut in another way."""
