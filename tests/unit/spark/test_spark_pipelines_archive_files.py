@@ -195,3 +195,16 @@ def test_all_folders_of_a_published_file_are_made_safe(
     publish(tmp_path, written)
     folder = tmp_path / LOG.folder
     assert synced == {folder, folder.parent, folder.parent.parent, tmp_path}
+
+
+def test_a_merge_that_is_done_again_removes_the_parts_that_are_left(tmp_path: Path) -> None:
+    for part in (range(3), range(3, 5), range(5, 9)):
+        publish(tmp_path, write(tmp_path, rows(part)))
+    (found,) = scan(tmp_path).logs
+    last = found.paths()[-1].read_bytes()
+    merge(tmp_path, LOG, found.tiling.counting)
+    found.paths()[-1].write_bytes(last)
+    for _ in range(2):
+        merge(tmp_path, LOG, found.tiling.counting)
+        assert [each.name for each in found.folder.iterdir()] == [FileRange(0, 9).file_name]
+    assert archived(tmp_path) == list(range(9))

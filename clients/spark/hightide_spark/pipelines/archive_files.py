@@ -246,21 +246,24 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
 
 
 def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None:
-    """Make one file of several that follow on each other. The merged file is there before its parts go."""
+    """Make one file of several that follow on each other. The merged file is there before its parts go; done
+    again, only the parts go that are left."""
     folder = directory / log.folder
-    merged = RangeFile(directory, log, parts[0].start)
-    try:
-        for rows in read_files([folder / each.file_name for each in parts]):
-            merged.add(rows)
-        whole, temporary = merged.close()
-    except BaseException:
-        merged.give_up()
-        raise
-    assert whole == FileRange(parts[0].start, parts[-1].end), (log, whole, parts)
-    (folder / temporary).replace(folder / whole.file_name)
-    _make_safe(folder)
+    whole = FileRange(parts[0].start, parts[-1].end)
+    if not (folder / whole.file_name).exists():
+        merged = RangeFile(directory, log, whole.start)
+        try:
+            for rows in read_files([folder / each.file_name for each in parts]):
+                merged.add(rows)
+            written, temporary = merged.close()
+        except BaseException:
+            merged.give_up()
+            raise
+        assert written == whole, (log, written, parts)
+        (folder / temporary).replace(folder / whole.file_name)
+        _make_safe(folder)
     for each in parts:
-        (folder / each.file_name).unlink()
+        (folder / each.file_name).unlink(missing_ok=True)
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
