@@ -9,14 +9,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hightide_spark.pipelines.archive import check
+from hightide_spark.pipelines.archive import CHECKPOINT, check, compact
 from hightide_spark.pipelines.archive_files import merge, publish, read_files, scan, sweep, write_ranges
 from hightide_spark.pipelines.archive_layout import ArchivedLog, FileRange
-from hightide_spark.pipelines.errors import ArchiveChoiceError, ArchiveFlawError, ArchiveNameError
+from hightide_spark.pipelines.errors import (
+    ArchiveChoiceError,
+    ArchiveFlawError,
+    ArchiveNameError,
+    ArchiveUnfinishedError,
+)
 from hightide_spark.pipelines.replay import plan_replay
 
 IDS = {"flights": "0f" * 16, "..": "ab" * 16}
 LOG = ArchivedLog("flights", IDS["flights"], 1)
+#: What is refused before Spark is asked for anything needs none.
+NO_SPARK: Any = None
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SOURCE_SCHEMA = pa.schema(
     [
@@ -208,3 +215,14 @@ def test_a_merge_that_is_done_again_removes_the_parts_that_are_left(tmp_path: Pa
         merge(tmp_path, LOG, found.tiling.counting)
         assert [each.name for each in found.folder.iterdir()] == [FileRange(0, 9).file_name]
     assert archived(tmp_path) == list(range(9))
+
+
+def test_files_that_the_next_run_may_cut_in_another_way_are_not_merged(tmp_path: Path) -> None:
+    for part in (range(3), range(3, 5)):
+        publish(tmp_path, write(tmp_path, rows(part)))
+    offsets = tmp_path / CHECKPOINT / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").touch()
+    with pytest.raises(ArchiveUnfinishedError, match="micro-batch 0"):
+        compact(NO_SPARK, tmp_path, 10_000_000)
+    assert check(tmp_path).files == 2

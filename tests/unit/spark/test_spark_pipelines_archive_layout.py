@@ -1,9 +1,10 @@
 """The names of an archive's files say what it holds, and what is missing or double."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
-from hightide_spark.pipelines.archive_checkpoint import read_topic_ids
+from hightide_spark.pipelines.archive_checkpoint import read_topic_ids, unfinished_batch
 from hightide_spark.pipelines.archive_layout import (
     ArchivedLog,
     FileRange,
@@ -130,3 +131,14 @@ def test_a_checkpoint_tells_the_topics_ids_and_is_refused_where_it_is_of_another
     for text in ("", f"v2\n{{}}\n{offsets}", "v1\n{}\n17", f"v1\n{{}}\n{offsets}\n{offsets}"):
         with pytest.raises(CheckpointError, match=r"^offsets/0 is"):
             read_topic_ids(text, "offsets/0")
+
+
+def test_a_micro_batch_is_unfinished_that_has_offsets_and_no_commit(tmp_path: Path) -> None:
+    assert unfinished_batch(tmp_path) is None
+    for folder, names in (("offsets", ("8", "9", "10", ".10.crc")), ("commits", ("8", "9", ".9.crc"))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch()
+    assert unfinished_batch(tmp_path) == 10
+    (tmp_path / "commits" / "10").touch()
+    assert unfinished_batch(tmp_path) is None

@@ -93,10 +93,22 @@ def _archive_batch(rows: "DataFrame", batch_id: int, *, directory: Path) -> None
 
 def compact(spark: "SparkSession", directory: Path, target_bytes: int) -> int:
     """Merge small files that follow on each other; return how many files were merged. Not while an archive
-    run works on the directory; readers meanwhile may see records twice."""
+    run works on the directory; readers meanwhile may see records twice.
+
+    Raises ArchiveUnfinishedError where the last run was interrupted: the next one may cut the files of its
+    last micro-batch in another way, and could not replace those that are merged with others.
+    """
+    from hightide_spark.pipelines.archive_checkpoint import unfinished_batch
     from hightide_spark.pipelines.archive_files import scan, sweep
     from hightide_spark.pipelines.archive_layout import plan_merges
+    from hightide_spark.pipelines.errors import ArchiveUnfinishedError
 
+    unfinished = unfinished_batch(directory / CHECKPOINT)
+    if unfinished is not None:
+        raise ArchiveUnfinishedError(
+            f"{directory}: the last run was interrupted in its micro-batch {unfinished}; archive the same topics "
+            "once more, without --every, and compact then"
+        )
     sweep(directory)
     merges = []
     for files in scan(directory).logs:
@@ -176,7 +188,8 @@ def command(
 ) -> None:
     """Archive topics as Parquet below DIRECTORY, each record once; go on where the last run ended.
 
-    Without --subscribe nothing is read. In the end everything that is there is checked: exit code 1 where
+    Without --subscribe nothing is read. After a run that was interrupted, --compact needs one that is not.
+    In the end everything that is there is checked: exit code 1 where
     records are missing or there twice. `spark.read.parquet(DIRECTORY)` reads it.
     """
     from hightide_spark.session import spark_session

@@ -34,3 +34,12 @@ def read_topic_ids(text: str, path: str) -> dict[str, str]:
     except UnreadableOffsetsError as error:
         raise CheckpointError(f"{path} is of another source: {error}") from error
     return {topic: each.topic_id for topic, each in offsets.items()}
+
+
+def unfinished_batch(checkpoint: Path) -> int | None:
+    """The micro-batch that was begun and is not done; the next run does it again. None where all are done."""
+    begun, done = (
+        max((int(path.name) for path in (checkpoint / name).glob("[0-9]*")), default=-1)
+        for name in ("offsets", "commits")
+    )
+    return begun if begun > done else None

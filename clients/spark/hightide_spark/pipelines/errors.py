@@ -23,6 +23,10 @@ class ArchiveFlawError(PipelineError):
     """The archive has gaps, overlaps or strange files, so that it cannot be replayed whole."""
 
 
+class ArchiveUnfinishedError(PipelineError):
+    """A micro-batch of the archive is not done; what it has left may be cut in another way by the next run."""
+
+
 class CheckpointError(PipelineError):
     """Spark's checkpoint does not say what the pipeline has to know of a micro-batch."""
 
