@@ -30,12 +30,13 @@ def read_back(bootstrap: str, topic: str) -> list[Record]:
         return list(consumer.read_to_end())
 
 
-def forget_the_last_commit(checkpoint: Path) -> None:
+def forget_from(checkpoint: Path, batch_id: int) -> None:
     """Leave Spark's checkpoint as it is when the driver dies after a micro-batch and before noting it."""
-    commits = checkpoint / "commits"
-    last = max(int(path.name) for path in commits.glob("[0-9]*"))
-    for name in (str(last), f".{last}.crc"):
-        (commits / name).unlink(missing_ok=True)
+    for folder, first in (("commits", batch_id), ("offsets", batch_id + 1)):
+        for path in (checkpoint / folder).glob("[0-9]*"):
+            if int(path.name) >= first:
+                path.unlink()
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def by_key(rows: Sequence[Row | Record]) -> dict[bytes | None, list[bytes | None]]:

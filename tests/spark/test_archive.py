@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from flight_topics import flights, forget_the_last_commit, write_rows
+from flight_topics import flights, forget_from, write_rows
 from hightide.errors import UnknownTopicError
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.archive import CHECKPOINT, archive, check, compact
@@ -22,7 +22,7 @@ def test_each_record_is_archived_once_whatever_is_done_again(
     first = check(tmp_path)
     assert (first.records, first.files, first.flaws) == ({topic: 3_000}, 4, ())
     write_rows(cluster.bootstrap, topic, rows[3_000:])
-    forget_the_last_commit(tmp_path / CHECKPOINT)
+    forget_from(tmp_path / CHECKPOINT, 1)
     archive(spark, cluster.bootstrap, tmp_path, {"subscribe": topic})
     second = check(tmp_path)
     assert (second.records, second.files, second.flaws) == ({topic: len(rows)}, 6, ())
