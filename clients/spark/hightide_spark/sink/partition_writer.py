@@ -4,7 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from hightide.arrow_rows import cut
 from hightide.delivery import BulkDelivery
@@ -97,7 +97,11 @@ class PartitionWriter:
 
     def _append(self, rows: Any) -> None:
         for part, _ in cut(rows, BATCH_BYTES):
-            delivery = self._producer.send_arrow(self._topic, part, partition=self._partition)
+            try:
+                delivery = self._producer.send_arrow(self._topic, part, partition=self._partition)
+            except FencedProducerEpochError as error:
+                # Another partition was told so before this one.
+                self._fail(error)
             self._sent.append((delivery, part))
 
     def _settle(self, *, wait: bool) -> None:
@@ -117,6 +121,9 @@ class PartitionWriter:
         if self._attempt is not None and isinstance(error, SequenceConflictError):
             self._attempt.refused(rows)
             return
+        self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
         if isinstance(error, FencedProducerEpochError) and self._exactly_once is not None:
             raise taken_over(self._exactly_once.who, f"{self._topic}-{self._partition}") from error
         raise error
