@@ -1,6 +1,7 @@
 """Each row once in the log: through the deaths of tasks, of the query between write and commit, and of a
 leader."""
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -35,6 +36,13 @@ def values_in(cluster: LocalCluster, topic: str) -> list[bytes]:
         ]
 
 
+def until_something_is_in(cluster: LocalCluster, topic: str) -> None:
+    """Rows are sent in the background: on a busy machine a task could die before its first ones have gone."""
+    deadline = time.monotonic() + 60
+    while not values_in(cluster, topic):
+        assert time.monotonic() < deadline, "what a task sends is in the log within a minute"
+
+
 def batches(numbers: range, size: int = 1000) -> Iterator[pa.RecordBatch]:
     """Rows as Spark gives them to a task."""
     for at in range(0, len(numbers), size):
@@ -63,6 +71,7 @@ def test_attempts_that_die_leave_the_rest_to_the_next(
     def dying(after: int) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(batches(range(20_000))):
             if number == after:
+                until_something_is_in(cluster, topic)
                 raise TaskDies
             yield batch
 
