@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hightide_spark.pipelines.archive import CHECKPOINT, check, compact
+from hightide_spark.pipelines.archive import CHECKPOINT, archive, check, compact
 from hightide_spark.pipelines.archive_files import merge, publish, read_files, scan, sweep, write_ranges
 from hightide_spark.pipelines.archive_layout import ArchivedLog, FileRange
+from hightide_spark.pipelines.archive_lock import locked
 from hightide_spark.pipelines.errors import (
+    ArchiveBusyError,
     ArchiveChoiceError,
     ArchiveFlawError,
     ArchiveNameError,
@@ -226,3 +228,17 @@ def test_files_that_the_next_run_may_cut_in_another_way_are_not_merged(tmp_path:
     with pytest.raises(ArchiveUnfinishedError, match="micro-batch 0"):
         compact(NO_SPARK, tmp_path, 10_000_000)
     assert check(tmp_path).files == 2
+
+
+def test_one_run_at_a_time_works_on_an_archive(tmp_path: Path) -> None:
+    unfinished = write(tmp_path, rows(range(3)))
+    with locked(tmp_path):
+        for run in (
+            lambda: archive(NO_SPARK, "127.0.0.1:9", tmp_path, {}),
+            lambda: compact(NO_SPARK, tmp_path, 10_000_000),
+        ):
+            with pytest.raises(ArchiveBusyError, match="another run"):
+                run()
+        assert publish(tmp_path, unfinished) == 3
+    assert compact(NO_SPARK, tmp_path, 10_000_000) == 0
+    assert check(tmp_path).flaws == ()

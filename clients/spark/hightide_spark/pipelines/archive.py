@@ -61,25 +61,27 @@ def archive(
     """Bring an archive up to what the topics hold now, or follow them where `every_s` is given.
 
     `source_options` are those of the source, with subscribe, subscribePattern or assign. One run at a time
-    for a directory; interrupted wherever it may be, the next run goes on. Raises UnknownTopicError, and
-    StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
+    for a directory; interrupted wherever it may be, the next run goes on. Raises UnknownTopicError,
+    ArchiveBusyError, and StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.archive_files import sweep
+    from hightide_spark.pipelines.archive_lock import locked
 
     if "subscribe" in source_options:
         check_topics(bootstrap, [name.strip() for name in source_options["subscribe"].split(",")])
     directory.mkdir(parents=True, exist_ok=True)
-    sweep(directory)
-    checkpoint = directory / CHECKPOINT
-    rows = stream_of(spark, bootstrap, {"includeHeaders": "true", **source_options})
-    writer = rows.writeStream.queryName(f"archive {directory.name}").option(
-        "checkpointLocation", str(checkpoint)
-    )
-    writer = writer.foreachBatch(partial(_archive_batch, directory=directory))
-    every = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
-    with settings(spark, _SETTINGS):
-        query = writer.trigger(**every).start()
-    end_at(query, every_s)
+    with locked(directory):
+        sweep(directory)
+        checkpoint = directory / CHECKPOINT
+        rows = stream_of(spark, bootstrap, {"includeHeaders": "true", **source_options})
+        writer = rows.writeStream.queryName(f"archive {directory.name}").option(
+            "checkpointLocation", str(checkpoint)
+        )
+        writer = writer.foreachBatch(partial(_archive_batch, directory=directory))
+        every = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+        with settings(spark, _SETTINGS):
+            query = writer.trigger(**every).start()
+        end_at(query, every_s)
 
 
 def _archive_batch(rows: "DataFrame", batch_id: int, *, directory: Path) -> None:
@@ -92,32 +94,35 @@ def _archive_batch(rows: "DataFrame", batch_id: int, *, directory: Path) -> None
 
 
 def compact(spark: "SparkSession", directory: Path, target_bytes: int) -> int:
-    """Merge small files that follow on each other; return how many files were merged. Not while an archive
-    run works on the directory; readers meanwhile may see records twice.
+    """Merge small files that follow on each other; return how many files were merged. Readers meanwhile may
+    see records twice.
 
-    Raises ArchiveUnfinishedError where the last run was interrupted: the next one may cut the files of its
-    last micro-batch in another way, and could not replace those that are merged with others.
+    Raises ArchiveBusyError while another run works on the directory; ArchiveUnfinishedError where the last
+    one was interrupted: the next one may cut the files of its last micro-batch in another way, and could not
+    replace those that are merged with others.
     """
     from hightide_spark.pipelines.archive_checkpoint import unfinished_batch
     from hightide_spark.pipelines.archive_files import scan, sweep
     from hightide_spark.pipelines.archive_layout import plan_merges
+    from hightide_spark.pipelines.archive_lock import locked
     from hightide_spark.pipelines.errors import ArchiveUnfinishedError
 
-    unfinished = unfinished_batch(directory / CHECKPOINT)
-    if unfinished is not None:
-        raise ArchiveUnfinishedError(
-            f"{directory}: the last run was interrupted in its micro-batch {unfinished}; archive the same topics "
-            "once more, without --every, and compact then"
-        )
-    sweep(directory)
-    merges = []
-    for files in scan(directory).logs:
-        sizes = {each: (files.folder / each.file_name).stat().st_size for each in files.tiling.counting}
-        merges += [(files.log, parts) for parts in plan_merges(sizes, target_bytes)]
-    if merges:
-        tasks = spark.range(0, len(merges), 1, len(merges))
-        merge_them = partial(_merge_in_task, directory=directory.absolute(), merges=merges)
-        tasks.mapInArrow(merge_them, "id long").collect()
+    with locked(directory):
+        unfinished = unfinished_batch(directory / CHECKPOINT)
+        if unfinished is not None:
+            raise ArchiveUnfinishedError(
+                f"{directory}: the last run was interrupted in its micro-batch {unfinished}; archive the "
+                "same topics once more, without --every, and compact then"
+            )
+        sweep(directory)
+        merges = []
+        for files in scan(directory).logs:
+            sizes = {each: (files.folder / each.file_name).stat().st_size for each in files.tiling.counting}
+            merges += [(files.log, parts) for parts in plan_merges(sizes, target_bytes)]
+        if merges:
+            tasks = spark.range(0, len(merges), 1, len(merges))
+            merge_them = partial(_merge_in_task, directory=directory.absolute(), merges=merges)
+            tasks.mapInArrow(merge_them, "id long").collect()
     return sum(len(parts) for _, parts in merges)
 
 

@@ -23,8 +23,12 @@ class ArchiveFlawError(PipelineError):
     """The archive has gaps, overlaps or strange files, so that it cannot be replayed whole."""
 
 
+class ArchiveBusyError(PipelineError):
+    """Another run works on the archive."""
+
+
 class ArchiveUnfinishedError(PipelineError):
-    """A micro-batch of the archive is not done; what it has left may be cut in another way by the next run."""
+    """A micro-batch of the archive is not done, and the next run may cut its files in another way."""
 
 
 class CheckpointError(PipelineError):
