@@ -1,9 +1,11 @@
 """`hightide pipeline replay`: an archived topic back into a topic, once, and per key in its order.
 
 Each archived partition is one task, which reads its files in the order of their offsets and writes them in
-that order; records of one key lie in one partition, so they stay in order. The tasks' numbers are those of
-the archived partitions, and the writer's identity is made of the archived topic's id: the same replay again
-finds in the target what it wrote before, wherever it was interrupted, and writes the rest.
+that order; records of one key lie in one partition, so they stay in order. Not so where partitions were
+added while the topic was in use: older records of a key lie in another one than newer ones, and the tasks
+are done side by side. The tasks' numbers are those of the archived partitions, and the writer's identity is
+made of the archived topic's id: the same replay again finds in the target what it wrote before, wherever it
+was interrupted, and writes the rest; as long as the target's log knows the writer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -122,7 +124,11 @@ def command(
 ) -> None:
     """Write what is archived in DIRECTORY back into a topic, per key in its order.
 
-    The same command again, after a crash or not, writes only what is missing.
+    The same command again, after a crash or not, writes only what is missing, if it comes within a day and
+    no 5,000 other producers wrote to a partition of the topic since; later it writes everything again.
+
+    Keys lose their order where partitions were added to the archived topic while it was in use: what came
+    before and after is written at the same time.
     """
     from hightide_spark.session import spark_session
 
