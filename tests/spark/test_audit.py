@@ -32,16 +32,21 @@ def alter_the_first_batch(segment: Path) -> BatchHeader:
 def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster, topic: str) -> None:
     rows = flights()[:2_000]
     write_rows(cluster.bootstrap, topic, rows)
-    clean = audit(spark, cluster.bootstrap, [topic])
-    assert clean.is_clean
-    assert (clean.partitions, clean.records) == (2, len(rows))
-    assert clean.batches > 0
-    assert clean.batches % 3 == 0
-
     with Admin(cluster.bootstrap) as admin:
 
         def partition() -> PartitionDescription:
             return admin.describe_topics([topic])[0].partitions[1]
+
+        def all_in_sync() -> bool:
+            (described,) = admin.describe_topics([topic])
+            return all(set(each.isr) == set(each.replicas) for each in described.partitions)
+
+        wait_until("all replicas are in sync", all_in_sync, 30)
+        clean = audit(spark, cluster.bootstrap, [topic])
+        assert clean.is_clean
+        assert (clean.partitions, clean.records) == (2, len(rows))
+        assert clean.batches > 0
+        assert clean.batches % 3 == 0
 
         (described,) = admin.describe_topics([topic])
         follower = next(each for each in partition().replicas if each != partition().leader)
@@ -53,7 +58,7 @@ def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster
         )
         header = alter_the_first_batch(segment)
         cluster.restart(f"broker-{follower}")
-        wait_until("all replicas are in sync", lambda: set(partition().isr) == set(partition().replicas), 30)
+        wait_until("all replicas are in sync again", all_in_sync, 30)
     altered = audit(spark, cluster.bootstrap, [topic])
     (found,) = altered.divergences
     assert not altered.is_clean
