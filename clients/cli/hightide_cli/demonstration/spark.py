@@ -17,6 +17,7 @@ DELAYS_TOPIC: Final = "flight-delays"
 _MODULE: Final = "hightide_cli.demonstration.spark"
 _TIMEOUT_S: Final = 240.0
 _LOOK_AGAIN_S: Final = 0.2
+_JVM_ENDS_S: Final = 30.0
 
 
 class SparkFailedError(Exception):
@@ -130,6 +131,16 @@ def _find(settings: SparkSettings) -> SparkFindings:
     return SparkFindings(told.rows, archived, flaws, str(plan.directory / CHART))
 
 
+def _end_spark() -> None:
+    """Wait until the JVM has ended and deleted what it wrote. Left alone, it does so after this process."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_JVM_ENDS_S)
+
+
 def main() -> None:
     """Run as the demo's process; its argument are the settings."""
     from hightide_spark.pipelines.command import sentence_of
@@ -142,6 +153,8 @@ def main() -> None:
         if sentence is None:
             raise
         told = {"error": sentence}
+    finally:
+        _end_spark()
     unfinished = settings.findings_path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(told))
     unfinished.replace(settings.findings_path)
