@@ -82,7 +82,13 @@ def _ping(state: ShardState, member: Member) -> None:
     member.sequence += 1
     pings = state.pings.setdefault(member.group, [])
     pings.append((member.connection_id, member.sequence, retry_count))
-    member.next_ping_ms = max(member.next_ping_ms + member.ping_interval_ms, state.now_ms + 1)
+    following_ms = member.next_ping_ms + member.ping_interval_ms
+    # The first Ping of a member that is overdue is sent in that moment: one that came later, by however the
+    # last answer lay between two Pings, would leave it less than the third that each one more Ping is for.
+    overdue_at_ms = member.heard_ms + member.session_timeout_ms
+    if state.now_ms < overdue_at_ms < following_ms:
+        following_ms = overdue_at_ms
+    member.next_ping_ms = max(following_ms, state.now_ms + 1)
 
 
 def send_pings(state: ShardState) -> None:

@@ -71,6 +71,23 @@ def test_each_ping_that_may_be_missed_is_a_third_more() -> None:
     assert consumer.refusal() is Refusal.SESSION_TIMED_OUT
 
 
+def test_the_last_ping_before_death_leaves_a_third_to_answer_it_whenever_the_last_answer_came() -> None:
+    world = World(limits=GroupLimits(ping_retries_max=1))
+    consumer = world.join(session_timeout_ms=3_000)
+    world.run(100)
+    consumer.is_mute = True
+    world.run(940)
+    consumer.answer_ping()
+    before = len(consumer.pings)
+    world.run(3_020)
+    assert [retry_count for _, retry_count in consumer.pings[before:]] == [0, 0, 0, 1]
+    world.run(900)
+    assert consumer.refusal() is None
+    consumer.answer_ping()
+    world.run(900)
+    assert consumer.refusal() is None
+
+
 def test_any_answer_is_a_sign_of_life() -> None:
     world, first, _ = pair()
     first.is_mute = True
