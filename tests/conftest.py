@@ -6,8 +6,6 @@ from collections.abc import Iterator
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 
-pytest_plugins = ["hightide_local.pytest_plugin"]
-
 
 def pytest_configure() -> None:
     """Tests that a shell starts in the background are born with SIGINT ignored, and so would be all that they

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 from hightide.batch import wire
 from hightide.batch.header import Buffer
 from hightide.v1 import broker_control_service_pb2 as control_pb2
@@ -146,6 +147,12 @@ class ClientRpcs(BrokerServiceServicer):
         """Tell what the logs remember of producers."""
         questions = producers_in(request)
         return producers_out(questions, await self._producers.describe(questions, request.producer_ids))
+
+    async def DeleteRecords(
+        self, request: broker_pb2.DeleteRecordsRequest, context: Context
+    ) -> broker_pb2.DeleteRecordsResponse:
+        """Let go of records at the beginning of partitions."""
+        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this broker cannot delete records yet")
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.zookeeper import ZooKeeperError
@@ -57,6 +58,12 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Move leadership away from a broker that is about to stop."""
         remaining = await self._shell.controlled_shutdown(request.broker_id, request.broker_epoch)
         return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
+
+    async def ResignController(
+        self, request: controller_pb2.ResignControllerRequest, context: Any
+    ) -> controller_pb2.ResignControllerResponse:
+        """Step down, so that another controller is elected."""
+        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this controller cannot resign yet")
 
     async def DeleteTopic(
         self, request: controller_pb2.DeleteTopicRequest, context: Any

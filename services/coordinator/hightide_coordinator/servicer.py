@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 
@@ -59,3 +60,7 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         shard = self._shell.shard_of(request.group)
         await shard.ask(convert.delete_in(request, shard.requests.take_id()), AnswerDelete)
         return pb.DeleteGroupResponse()
+
+    async def DeleteOffsets(self, request: pb.DeleteOffsetsRequest, context: Any) -> pb.DeleteOffsetsResponse:
+        """Forget the offsets of topics that nobody in the group reads."""
+        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this coordinator cannot do it yet")

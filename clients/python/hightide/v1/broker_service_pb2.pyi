@@ -892,25 +892,65 @@ class DescribeReplicasResponse(_message.Message):
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    LOG_DIRECTORIES_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The broker id."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
         """The replicas, by topic and partition."""
 
+    @_builtins.property
+    def log_directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirectoryDescription]:
+        """The broker's log directories, in order: ReplicaDescription.log_directory counts along them."""
+
     def __init__(
         self,
         *,
         broker_id: _builtins.int = ...,
         replicas: _abc.Iterable[Global___ReplicaDescription] | None = ...,
+        log_directories: _abc.Iterable[Global___LogDirectoryDescription] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "log_directories", b"log_directories", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeReplicasResponse: _TypeAlias = DescribeReplicasResponse  # noqa: Y015
+
+@_typing.final
+class LogDirectoryDescription(_message.Message):
+    """LogDirectoryDescription is one directory in which a broker keeps logs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Its path on the broker's machine."""
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """STORAGE_FAILED where it failed."""
+    total_bytes: _builtins.int
+    """The size of the file system that it lies on; 0 where that is not known."""
+    free_bytes: _builtins.int
+    """What is free there for the broker; 0 where that is not known."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        total_bytes: _builtins.int = ...,
+        free_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "free_bytes", b"free_bytes", "path", b"path", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirectoryDescription: _TypeAlias = LogDirectoryDescription  # noqa: Y015
 
 @_typing.final
 class ReplicaDescription(_message.Message):
@@ -1141,3 +1181,113 @@ class ProducerDescription(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProducerDescription: _TypeAlias = ProducerDescription  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsRequest(_message.Message):
+    """DeleteRecordsRequest asks to let go of records at the beginning of partitions that the broker leads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsPartition]:
+        """The partitions, each once, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DeleteRecordsPartition] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsRequest: _TypeAlias = DeleteRecordsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsPartition(_message.Message):
+    """DeleteRecordsPartition is one partition and where it shall begin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BEFORE_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    before_offset: _builtins.int
+    """The records before this offset go; -1: all that are committed. OFFSET_OUT_OF_RANGE above the high
+    watermark. Nothing happens where the log begins there or later already.
+    """
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        before_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_offset", b"before_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsPartition: _TypeAlias = DeleteRecordsPartition  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsResponse(_message.Message):
+    """DeleteRecordsResponse has one outcome for each partition, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsOutcome]:
+        """The outcomes."""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___DeleteRecordsOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsResponse: _TypeAlias = DeleteRecordsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsOutcome(_message.Message):
+    """DeleteRecordsOutcome is what became of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    error_code: _errors_pb2.ErrorCode.ValueType
+    """Why nothing happened; unspecified: it did."""
+    log_start_offset: _builtins.int
+    """The offset of the oldest record from now on; with validate_only, as it would be."""
+    def __init__(
+        self,
+        *,
+        error_code: _errors_pb2.ErrorCode.ValueType = ...,
+        log_start_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "log_start_offset", b"log_start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsOutcome: _TypeAlias = DeleteRecordsOutcome  # noqa: Y015

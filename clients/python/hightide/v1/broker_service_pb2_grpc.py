@@ -81,6 +81,11 @@ class BrokerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.FromString,
                 _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/hightide.v1.BrokerService/DeleteRecords',
+                request_serializer=hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer(object):
@@ -157,6 +162,14 @@ class BrokerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRecords(self, request, context):
+        """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+        the leader; the followers learn the new start with what they fetch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -204,6 +217,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DescribeProducers,
                     request_deserializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -451,6 +469,33 @@ class BrokerService(object):
             '/hightide.v1.BrokerService/DescribeProducers',
             hightide_dot_v1_dot_broker__service__pb2.DescribeProducersRequest.SerializeToString,
             hightide_dot_v1_dot_broker__service__pb2.DescribeProducersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.BrokerService/DeleteRecords',
+            hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
+            hightide_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -65,6 +65,10 @@ class BrokerServiceStub:
     """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
     producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
     """
+    DeleteRecords: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DeleteRecordsRequest, _broker_service_pb2.DeleteRecordsResponse]
+    """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+    the leader; the followers learn the new start with what they fetch.
+    """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -102,6 +106,10 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DescribeProducersRequest, _broker_service_pb2.DescribeProducersResponse]  # type: ignore[assignment]
     """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
     producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
+    """
+    DeleteRecords: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DeleteRecordsRequest, _broker_service_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+    the leader; the followers learn the new start with what they fetch.
     """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -191,6 +199,16 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_broker_service_pb2.DescribeProducersResponse, _abc.Awaitable[_broker_service_pb2.DescribeProducersResponse]]:
         """DescribeProducers tells what the logs of partitions that this broker leads remember of idempotent
         producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteRecords(
+        self,
+        request: _broker_service_pb2.DeleteRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_service_pb2.DeleteRecordsResponse, _abc.Awaitable[_broker_service_pb2.DeleteRecordsResponse]]:
+        """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+        the leader; the followers learn the new start with what they fetch.
         """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1215,3 +1215,53 @@ class ReportFailedReplicasResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportFailedReplicasResponse: _TypeAlias = ReportFailedReplicasResponse  # noqa: Y015
+
+@_typing.final
+class ResignControllerRequest(_message.Message):
+    """ResignControllerRequest names the reign that shall end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    controller_epoch: _builtins.int
+    """The epoch of the controller that is meant; STALE_CONTROLLER_EPOCH where another one reigns by now. 0:
+    whichever it is.
+    """
+    def __init__(
+        self,
+        *,
+        controller_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResignControllerRequest: _TypeAlias = ResignControllerRequest  # noqa: Y015
+
+@_typing.final
+class ResignControllerResponse(_message.Message):
+    """ResignControllerResponse says that the controller has given up its place in ZooKeeper."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    """The controller that stepped down."""
+    controller_epoch: _builtins.int
+    """The epoch that ended."""
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        controller_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "controller_id", b"controller_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResignControllerResponse: _TypeAlias = ResignControllerResponse  # noqa: Y015

@@ -106,6 +106,11 @@ class ControllerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownResponse.FromString,
                 _registered_method=True)
+        self.ResignController = channel.unary_unary(
+                '/hightide.v1.ControllerService/ResignController',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer(object):
@@ -218,6 +223,14 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResignController(self, request, context):
+        """ResignController lets the active controller step down, so that another one is elected. Called by
+        operators. A single controller is elected again itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -290,6 +303,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ControlledShutdown,
                     request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownResponse.SerializeToString,
+            ),
+            'ResignController': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResignController,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -672,6 +690,33 @@ class ControllerService(object):
             '/hightide.v1.ControllerService/ControlledShutdown',
             hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownRequest.SerializeToString,
             hightide_dot_v1_dot_controller__service__pb2.ControlledShutdownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResignController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/ResignController',
+            hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.FromString,
             options,
             channel_credentials,
             insecure,

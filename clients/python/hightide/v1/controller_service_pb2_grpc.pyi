@@ -76,6 +76,10 @@ class ControllerServiceStub:
     """ControlledShutdown moves leadership away from a broker that is about to stop, and takes it out
     of the ISRs. The broker calls it on SIGTERM and waits for the answer.
     """
+    ResignController: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ResignControllerRequest, _controller_service_pb2.ResignControllerResponse]
+    """ResignController lets the active controller step down, so that another one is elected. Called by
+    operators. A single controller is elected again itself.
+    """
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -124,6 +128,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     ControlledShutdown: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ControlledShutdownRequest, _controller_service_pb2.ControlledShutdownResponse]  # type: ignore[assignment]
     """ControlledShutdown moves leadership away from a broker that is about to stop, and takes it out
     of the ISRs. The broker calls it on SIGTERM and waits for the answer.
+    """
+    ResignController: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ResignControllerRequest, _controller_service_pb2.ResignControllerResponse]  # type: ignore[assignment]
+    """ResignController lets the active controller step down, so that another one is elected. Called by
+    operators. A single controller is elected again itself.
     """
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -254,6 +262,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controller_service_pb2.ControlledShutdownResponse, _abc.Awaitable[_controller_service_pb2.ControlledShutdownResponse]]:
         """ControlledShutdown moves leadership away from a broker that is about to stop, and takes it out
         of the ISRs. The broker calls it on SIGTERM and waits for the answer.
+        """
+
+    @_abc_1.abstractmethod
+    def ResignController(
+        self,
+        request: _controller_service_pb2.ResignControllerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.ResignControllerResponse, _abc.Awaitable[_controller_service_pb2.ResignControllerResponse]]:
+        """ResignController lets the active controller step down, so that another one is elected. Called by
+        operators. A single controller is elected again itself.
         """
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -437,12 +437,17 @@ class RegisterConsumerResponse(_message.Message):
     PING_FIELD_NUMBER: _builtins.int
     STOP_FETCHER_FIELD_NUMBER: _builtins.int
     START_FETCHER_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     coordinator_epoch: _builtins.int
     """The epoch of the coordinator that sends this. A consumer obeys no lower one than it has seen."""
     generation: _builtins.int
     """The group's generation."""
     sequence: _builtins.int
     """Counts the orders on this stream, from 1; the answer repeats it. 0 in the first message."""
+    traceparent: _builtins.str
+    """With StopFetcher and StartFetcher: the W3C traceparent of the rebalance that gave the order, so that the
+    consumer's spans join its trace. Empty where the coordinator does not trace.
+    """
     @_builtins.property
     def registered(self) -> Global___ConsumerRegistered:
         """The consumer is a member."""
@@ -469,10 +474,11 @@ class RegisterConsumerResponse(_message.Message):
         ping: Global___Ping | None = ...,
         stop_fetcher: Global___StopFetcher | None = ...,
         start_fetcher: Global___StartFetcher | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "ping", b"ping", "registered", b"registered", "start_fetcher", b"start_fetcher", "stop_fetcher", b"stop_fetcher"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "generation", b"generation", "message", b"message", "ping", b"ping", "registered", b"registered", "sequence", b"sequence", "start_fetcher", b"start_fetcher", "stop_fetcher", b"stop_fetcher"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "generation", b"generation", "message", b"message", "ping", b"ping", "registered", b"registered", "sequence", b"sequence", "start_fetcher", b"start_fetcher", "stop_fetcher", b"stop_fetcher", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["registered", "ping", "stop_fetcher", "start_fetcher"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
@@ -1287,3 +1293,57 @@ class DeleteGroupResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class DeleteOffsetsRequest(_message.Message):
+    """DeleteOffsetsRequest names a group and what it shall forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The topics, each once, 1 to 1,000. GROUP_NOT_EMPTY where a member subscribes to one of them."""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteOffsetsRequest: _TypeAlias = DeleteOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteOffsetsResponse(_message.Message):
+    """DeleteOffsetsResponse says what was forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELETED_COUNT_FIELD_NUMBER: _builtins.int
+    deleted_count: _builtins.int
+    """How many partitions had a committed offset; with validate_only, as it would be."""
+    def __init__(
+        self,
+        *,
+        deleted_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_count", b"deleted_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteOffsetsResponse: _TypeAlias = DeleteOffsetsResponse  # noqa: Y015

@@ -73,6 +73,11 @@ class CoordinatorServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.DeleteOffsets = channel.unary_unary(
+                '/hightide.v1.CoordinatorService/DeleteOffsets',
+                request_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServiceServicer(object):
@@ -134,6 +139,14 @@ class CoordinatorServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteOffsets(self, request, context):
+        """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
+        Called by operators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -171,6 +184,11 @@ def add_CoordinatorServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'DeleteOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteOffsets,
+                    request_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -366,6 +384,33 @@ class CoordinatorService(object):
             '/hightide.v1.CoordinatorService/DeleteGroup',
             hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupRequest.SerializeToString,
             hightide_dot_v1_dot_coordinator__service__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.CoordinatorService/DeleteOffsets',
+            hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.SerializeToString,
+            hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

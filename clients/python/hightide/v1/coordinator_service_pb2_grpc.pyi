@@ -55,6 +55,10 @@ class CoordinatorServiceStub:
     """ResetOffsets sets committed offsets of a group without members, also backwards."""
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_service_pb2.DeleteGroupRequest, _coordinator_service_pb2.DeleteGroupResponse]
     """DeleteGroup deletes a group without members, with its offsets."""
+    DeleteOffsets: _grpc.UnaryUnaryMultiCallable[_coordinator_service_pb2.DeleteOffsetsRequest, _coordinator_service_pb2.DeleteOffsetsResponse]
+    """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
+    Called by operators.
+    """
 
 @_typing.type_check_only
 class CoordinatorServiceAsyncStub(CoordinatorServiceStub):
@@ -83,6 +87,10 @@ class CoordinatorServiceAsyncStub(CoordinatorServiceStub):
     """ResetOffsets sets committed offsets of a group without members, also backwards."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.DeleteGroupRequest, _coordinator_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """DeleteGroup deletes a group without members, with its offsets."""
+    DeleteOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.DeleteOffsetsRequest, _coordinator_service_pb2.DeleteOffsetsResponse]  # type: ignore[assignment]
+    """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
+    Called by operators.
+    """
 
 class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """CoordinatorService shares the partitions of topics out among the consumers of a group, and keeps
@@ -150,5 +158,15 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_service_pb2.DeleteGroupResponse, _abc.Awaitable[_coordinator_service_pb2.DeleteGroupResponse]]:
         """DeleteGroup deletes a group without members, with its offsets."""
+
+    @_abc_1.abstractmethod
+    def DeleteOffsets(
+        self,
+        request: _coordinator_service_pb2.DeleteOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_service_pb2.DeleteOffsetsResponse, _abc.Awaitable[_coordinator_service_pb2.DeleteOffsetsResponse]]:
+        """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
+        Called by operators.
+        """
 
 def add_CoordinatorServiceServicer_to_server(servicer: CoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

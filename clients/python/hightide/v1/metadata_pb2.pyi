@@ -28,22 +28,32 @@ class Endpoint(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
+    EXTERNAL_HOST_FIELD_NUMBER: _builtins.int
+    EXTERNAL_PORT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The broker id or controller id."""
     host: _builtins.str
     """The advertised host, as clients reach it."""
     port: _builtins.int
     """The advertised port."""
+    external_host: _builtins.str
+    """The host for those who come in through the external listener; empty where there is no such listener.
+    Between services only: a client is told one address, that of the listener it came in through.
+    """
+    external_port: _builtins.int
+    """The port that goes with it."""
     def __init__(
         self,
         *,
         id: _builtins.int = ...,
         host: _builtins.str = ...,
         port: _builtins.int = ...,
+        external_host: _builtins.str = ...,
+        external_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "id", b"id", "port", b"port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["external_host", b"external_host", "external_port", b"external_port", "host", b"host", "id", b"id", "port", b"port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -61,6 +71,7 @@ class PartitionMetadata(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     ISR_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """The partition, from 0."""
     leader: _builtins.int
@@ -69,6 +80,10 @@ class PartitionMetadata(_message.Message):
     """How often the leader has changed."""
     partition_epoch: _builtins.int
     """The zkVersion of the leaderAndISR znode at which this holds."""
+    traceparent: _builtins.str
+    """To clients, for a minute after the change that made the leader what it is: the W3C traceparent of that
+    change, so that the span of a client that waited joins its trace. Else empty; between services, always.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """AR, the assigned replicas; the first is the preferred one."""
@@ -86,10 +101,11 @@ class PartitionMetadata(_message.Message):
         replicas: _abc.Iterable[_builtins.int] | None = ...,
         isr: _abc.Iterable[_builtins.int] | None = ...,
         partition_epoch: _builtins.int = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
