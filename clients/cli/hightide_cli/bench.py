@@ -17,8 +17,9 @@ from hightide_cli.bench_options import (
     record_bytes_option,
 )
 from hightide_cli.bench_spark import spark_read, spark_stream, spark_write
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, properties, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, properties, table
 
 THROUGHPUT_KEYS = (
     "records_per_s", "mb_per_s", "p50_ms", "p99_ms", "p999_ms", "client_cpu_s_per_gb", "broker_cpu_s_per_gb",
@@ -315,9 +316,9 @@ def _print(
 
     documents = {name: rounded({key: each[key] for key in keys}) for name, each in figures.items()}
     about: dict[str, Json] = {**setting, "load_average": round(os.getloadavg()[0], 2)}
-    if as_json or choices(ctx).output is OutputFormat.JSON:
+    if as_json or wants_document(ctx):
         (_, first), *others = documents.items()
-        click.echo(json_line({"benchmark": ctx.info_name, **about, **first, **dict(others)}))
+        emit(ctx, {"benchmark": ctx.info_name, **about, **first, **dict(others)})
         return
     click.echo(f"bench {ctx.info_name} " + " ".join(f"{name}={value}" for name, value in about.items()))
     if upright:

@@ -14,8 +14,9 @@ from hightide_cli.bench_options import (
     partition_counts,
     record_bytes_option,
 )
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
     from hightide_cli.benchmarks.spark_here import Figures, SparkPlan
@@ -156,10 +157,10 @@ def _print(
         "load_average": round(os.getloadavg()[0], 2),
     }
     beside = rounded(others or {})
-    if as_json or choices(ctx).output is OutputFormat.JSON:
+    if as_json or wants_document(ctx):
         below = {str(number): each for number, each in documents.items()}
         document = {"benchmark": ctx.info_name, **about, **beside, **best, "partitions": below}
-        click.echo(json_line(document))
+        emit(ctx, document)
         return
     head = {**about, **beside}
     click.echo(f"bench {ctx.info_name} " + " ".join(f"{name}={value}" for name, value in head.items()))

@@ -4,8 +4,9 @@ import click
 from hightide import ClusterDescription
 
 from hightide_cli.cluster_health import coordinators_text, health
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, properties, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, properties, table
 
 
 @click.group()
@@ -26,8 +27,8 @@ def info(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         described, coordinators = admin.describe_cluster(), admin.coordinators()
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({**_document(described), "coordinators": coordinators}))
+    if wants_document(ctx):
+        emit(ctx, {**_document(described), "coordinators": coordinators})
         return
     click.echo(
         properties(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, properties, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, properties, table
 from hightide_cli.sizes import size_text
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def health(ctx: click.Context) -> None:
         described = admin.describe_cluster()
         holdings = _holdings(admin, _arriving(admin) if described.reassignment_count else 0)
     problems = problems_of(described, holdings)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(health_document(described, holdings)))
+    if wants_document(ctx):
+        emit(ctx, health_document(described, holdings))
     else:
         click.echo("\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy")
         click.echo()

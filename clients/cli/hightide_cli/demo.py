@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import json_line
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
 
 
 @common_options
@@ -39,11 +39,11 @@ def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path |
     from hightide_cli.demonstration.run import DemoSettings, run_demo
     from hightide_cli.dev_cluster import demo_directory
 
-    as_json = choices(ctx).output is OutputFormat.JSON
+    as_document = wants_document(ctx)
     settings = DemoSettings(rows, seconds, directory or demo_directory())
-    report = run_demo(settings, Console(stderr=as_json, highlight=False))
-    if as_json:
-        click.echo(json_line(report.document()))
+    report = run_demo(settings, Console(stderr=as_document, highlight=False))
+    if as_document:
+        emit(ctx, report.document())
     else:
         click.echo(f"\n{report.table()}\n\n{report.group_table()}\n")
         click.echo(report.remarks())

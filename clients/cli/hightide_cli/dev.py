@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 
 _DIRECTORY = click.option(
     "--directory",
@@ -45,8 +46,8 @@ def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, di
         controllers=controllers,
         coordinators=coordinators,
     )
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)}))
+    if wants_document(ctx):
+        emit(ctx, {"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)})
         return
     click.echo(f"ready: {brokers} brokers at {cluster.bootstrap}, logs in {cluster.log_directory}")
     if directory is None:
@@ -64,8 +65,8 @@ def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
     from hightide_local import detached
 
     stopped = detached.down(directory or detached.default_directory(), delete=delete)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"stopped": stopped}))
+    if wants_document(ctx):
+        emit(ctx, {"stopped": stopped})
     else:
         click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
@@ -79,12 +80,12 @@ def status(ctx: click.Context, directory: Path | None) -> None:
     from hightide_local import detached
 
     processes = detached.status(directory or detached.default_directory())
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         rows: list[Json] = [
             {"name": each.name, "address": each.address, "pid": each.pid, "running": each.running}
             for each in processes
         ]
-        click.echo(json_line({"processes": rows}))
+        emit(ctx, {"processes": rows})
     else:
         cells = [
             (each.name, each.address, each.pid or None, "running" if each.running else "stopped")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json
 
 if TYPE_CHECKING:
     from hightide_broker.storage.inspection import InspectedBatch, InspectedDamage
@@ -40,11 +41,11 @@ def dump_log(ctx: click.Context, path: Path) -> None:
     from hightide_broker.storage.inspection import InspectedDamage, inspect
 
     damages: list[InspectedDamage] = []
-    as_json = choices(ctx).output is OutputFormat.JSON
+    as_document = wants_document(ctx)
     segment: Path | None = None
     for found in inspect(path):
-        if as_json:
-            click.echo(json_line(_document(found)))
+        if as_document:
+            emit(ctx, _document(found))
         elif isinstance(found, InspectedDamage):
             click.echo(f"{found.path} is damaged at position {found.position}: {found.reason}")
         else:

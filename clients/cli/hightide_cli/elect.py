@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.confirmation import confirm
-from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.options import common_options
 from hightide_cli.outcomes import error_name
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
     from hightide import Admin, Election, TopicPartition
@@ -37,8 +38,8 @@ def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_
         named = None if topic is None else _partitions_of(admin, topic, partition)
         elections = admin.elect_leaders("preferred", named, validate_only=dry_run)
     changed = [each for each in elections if each.ok and each.leader != each.previous_leader]
-    if choices(ctx).output is OutputFormat.JSON:
-        _print_json(elections, dry_run)
+    if wants_document(ctx):
+        _print_document(ctx, elections, dry_run)
     elif changed:
         rows = [
             (str(each.partition), each.previous_leader, each.leader, each.leader_epoch) for each in changed
@@ -80,8 +81,8 @@ def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: 
         elections = admin.elect_leaders("unclean", [here], validate_only=dry_run)
     _fail_where_refused(elections)
     (election,) = elections
-    if choices(ctx).output is OutputFormat.JSON:
-        _print_json(elections, dry_run, ends)
+    if wants_document(ctx):
+        _print_document(ctx, elections, dry_run, ends)
         return
     end = "" if election.leader not in ends else f", whose log ends at offset {ends[election.leader]:,}"
     lost = ", ".join(map(str, election.previous_isr or isr))
@@ -118,7 +119,9 @@ def _partitions_of(admin: "Admin", topic: str, partition: int | None) -> list["T
     return [TopicPartition(topic, each.partition) for each in described.partitions]
 
 
-def _print_json(elections: list["Election"], dry_run: bool, ends: dict[int, int] | None = None) -> None:
+def _print_document(
+    ctx: click.Context, elections: list["Election"], dry_run: bool, ends: dict[int, int] | None = None
+) -> None:
     documents: list[Json] = []
     for each in elections:
         document: dict[str, Json] = {
@@ -134,7 +137,7 @@ def _print_json(elections: list["Election"], dry_run: bool, ends: dict[int, int]
         if ends is not None:
             document["log_end_offsets"] = {str(broker): end for broker, end in sorted(ends.items())}
         documents.append(document)
-    click.echo(json_line({"dry_run": dry_run, "elections": documents}))
+    emit(ctx, {"dry_run": dry_run, "elections": documents})
 
 
 def _fail_where_refused(elections: list["Election"]) -> None:

@@ -6,8 +6,9 @@ import click
 
 from hightide_cli.confirmation import confirm
 from hightide_cli.group_reset import reset_offsets
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json
 
 if TYPE_CHECKING:
     from hightide import Admin
@@ -32,8 +33,8 @@ def list_groups(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         groups = admin.list_groups()
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(listing_document(groups)))
+    if wants_document(ctx):
+        emit(ctx, listing_document(groups))
     else:
         click.echo(listing_table(groups))
 
@@ -49,9 +50,9 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 
     with open_admin(ctx) as admin:
         described = [(admin.describe_group(name), admin.group_lag(name)) for name in names]
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         documents: list[Json] = [description_document(each, lines) for each, lines in described]
-        click.echo(json_line({"groups": documents}))
+        emit(ctx, {"groups": documents})
     else:
         click.echo("\n\n\n".join(description_text(each, lines) for each, lines in described))
 
@@ -108,10 +109,10 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
             if not dry_run:
                 admin.delete_group(name)
             documents.append({"group": name, "offsets": count})
-            if choices(ctx).output is OutputFormat.TABLE:
+            if not wants_document(ctx):
                 click.echo(f"group {name} {'would be deleted' if dry_run else 'deleted'}")
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"dry_run": dry_run, "deleted": documents}))
+    if wants_document(ctx):
+        emit(ctx, {"dry_run": dry_run, "deleted": documents})
     elif not found:
         click.echo("there is nothing to delete")
 

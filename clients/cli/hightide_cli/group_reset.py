@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.offset_reset_plan import LogRange, PlannedReset, ResetTarget, ResetTo, plan_resets
-from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
 from hightide_cli.positions import parse_moment
-from hightide_cli.rendering import json_line
 from hightide_cli.sizes import parse_duration
 
 if TYPE_CHECKING:
@@ -94,23 +94,23 @@ def _reset(
     from hightide_cli.group_tables import reset_document, reset_table
     from hightide_cli.outcomes import error_name
 
-    as_json = choices(ctx).output is OutputFormat.JSON
+    as_document = wants_document(ctx)
     with open_admin(ctx, _RESET_TIMEOUT_MS) as admin:
         planned = _plan(admin, name, topics, numbers, target)
         if not planned:
             raise click.ClickException(
                 f"group {name} has committed no offset: say which topic to set offsets of with --topic"
             )
-        if not as_json:
+        if not as_document:
             click.echo(reset_table(planned))
         # A dry run is refused as the real one would be: where the group has members, or is unknown.
         outcomes = admin.reset_offsets(
             name, {each.partition: each.offset for each in planned}, validate_only=not execute
         )
     refused = {each.partition: each.error for each in outcomes if each.error is not None}
-    if as_json:
+    if as_document:
         names = {partition: error_name(error) for partition, error in refused.items()}
-        click.echo(json_line(reset_document(name, planned, executed=execute, errors=names)))
+        emit(ctx, reset_document(name, planned, executed=execute, errors=names))
     elif not refused:
         click.echo(
             "\nthe offsets are set" if execute else "\nnothing was changed; --execute sets these offsets",

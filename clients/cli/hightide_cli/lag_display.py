@@ -8,8 +8,7 @@ import click
 from hightide_cli.lag_table import furthest_behind, lag_document, lag_sentence, lag_table
 from hightide_cli.lag_watch import LagHistory
 from hightide_cli.live_text import draw, live_text
-from hightide_cli.options import OutputFormat, choices
-from hightide_cli.rendering import json_line
+from hightide_cli.output import emit, wants_document
 
 if TYPE_CHECKING:
     from hightide import Admin
@@ -20,8 +19,8 @@ _ROWS_MAX: Final = 30
 def show_lag(ctx: click.Context, admin: "Admin", name: str) -> None:
     """Look once. Raises HightideError."""
     lines = admin.group_lag(name)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(lag_document(name, lines)))
+    if wants_document(ctx):
+        emit(ctx, lag_document(name, lines))
         return
     click.echo(lag_table(lines))
     click.echo(f"\n{lag_sentence(LagHistory().look(0.0, lines))}")
@@ -30,14 +29,14 @@ def show_lag(ctx: click.Context, admin: "Admin", name: str) -> None:
 def watch_lag(ctx: click.Context, admin: "Admin", name: str, interval_s: float) -> None:
     """Look every so often, until Ctrl-C. Raises HightideError."""
     history = LagHistory()
-    as_json = choices(ctx).output is OutputFormat.JSON
+    as_document = wants_document(ctx)
     try:
-        with live_text(is_wanted=not as_json, is_kept=True) as live:
+        with live_text(is_wanted=not as_document, is_kept=True) as live:
             while True:
                 lines = admin.group_lag(name)
                 pace = history.look(time.monotonic(), lines)
-                if as_json:
-                    click.echo(json_line(lag_document(name, lines, pace)))
+                if as_document:
+                    emit(ctx, lag_document(name, lines, pace))
                 elif live is None:
                     click.echo(lag_sentence(pace))
                 else:

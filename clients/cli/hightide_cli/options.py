@@ -8,10 +8,12 @@ import click
 
 
 class OutputFormat(Enum):
-    """How a command prints its result."""
+    """How a command prints its result: for people (wide: with more columns), or for programs."""
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    WIDE = "wide"
 
 
 @dataclass(slots=True)

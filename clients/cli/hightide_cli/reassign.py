@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.options import common_options
 from hightide_cli.outcomes import fail_where_refused, partition_document
+from hightide_cli.output import emit, wants_document
 from hightide_cli.reassign_planning import apply, parse_rate, plan
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.rendering import Json, table
 from hightide_cli.sizes import size_text
 
 if TYPE_CHECKING:
@@ -53,13 +54,13 @@ def list_moves(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         listing = admin.list_reassignments()
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         moves: list[Json] = [move_document(each) for each in listing.reassignments]
         document: dict[str, Json] = {
             "reassignments": moves,
             "throttle_bytes_per_s": listing.throttle_bytes_per_s,
         }
-        click.echo(json_line(document))
+        emit(ctx, document)
         return
     rows = [
         (str(each.partition), each.original, each.target, each.isr, each.leader)
@@ -92,9 +93,9 @@ def cancel(ctx: click.Context, every: bool, topic: str | None, partition: int | 
             None if topic is None else _moves_of(admin, topic, partition), validate_only=dry_run
         )
     done = [each.partition for each in outcomes if each.ok]
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         results: list[Json] = [partition_document(each) for each in outcomes]
-        click.echo(json_line({"dry_run": dry_run, "partitions": results}))
+        emit(ctx, {"dry_run": dry_run, "partitions": results})
     elif not outcomes:
         click.echo("nothing is on the move")
     elif done:
@@ -127,8 +128,8 @@ def throttle(ctx: click.Context, rate: str) -> None:
     limit = parse_rate(rate, "RATE")
     with open_admin(ctx) as admin:
         admin.set_reassignment_throttle(limit)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"throttle_bytes_per_s": limit}))
+    if wants_document(ctx):
+        emit(ctx, {"throttle_bytes_per_s": limit})
     else:
         click.echo(_throttle_sentence(limit))
 

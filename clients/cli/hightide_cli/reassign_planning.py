@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.broker_lists import parse_brokers
-from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.options import common_options
 from hightide_cli.outcomes import fail_where_refused, partition_document
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 from hightide_cli.sizes import parse_size, size_text
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def plan(
         made = plan_without(places, targets, decommission)
     if path is not None:
         write_plan(path, made)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(plan_document(made)))
+    if wants_document(ctx):
+        emit(ctx, plan_document(made))
         return
     _show(made)
     if made.moves:
@@ -168,14 +169,14 @@ def _begin(
         [places[each.topic, each.partition] for each in begun if (each.topic, each.partition) in places],
         {(each.topic, each.partition): tuple(moves[each]) for each in begun},
     )
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         results: list[Json] = [partition_document(each) for each in outcomes]
         document: dict[str, Json] = {
             "dry_run": dry_run,
             "partitions": results,
             "bytes_to_move": meant.bytes_to_move,
         }
-        click.echo(json_line(document))
+        emit(ctx, document)
     elif begun:
         _show(meant)
         click.echo()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hightide_cli.live_text import draw, live_text
-from hightide_cli.options import OutputFormat, choices
+from hightide_cli.output import emit, wants_document
 from hightide_cli.reassignment_progress import MoveProgress, Progress, Watched
-from hightide_cli.rendering import Json, json_line
+from hightide_cli.rendering import Json
 from hightide_cli.sizes import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ def watch_moves(
     Ctrl-C leaves the moves running, and says so. Raises HightideError.
     """
     watched = Watched(only)
-    as_json = choices(ctx).output is OutputFormat.JSON
+    as_document = wants_document(ctx)
     try:
-        with live_text(is_wanted=not as_json, is_kept=False) as live:
+        with live_text(is_wanted=not as_document, is_kept=False) as live:
             while True:
                 progress = _look(admin, watched)
-                _tell(progress, as_json, live)
+                _tell(ctx, progress, live)
                 if not progress.moves:
                     break
                 time.sleep(interval_s)
-        _conclude(admin, watched, progress, as_json)
+        _conclude(ctx, admin, watched, progress)
     except KeyboardInterrupt:
         click.echo(
             "\nthe moves go on; `hightide reassign watch` follows them again, "
@@ -61,9 +61,9 @@ def _look(admin: "Admin", watched: Watched) -> Progress:
     return watched.look(time.monotonic(), moves, replicas)
 
 
-def _tell(progress: Progress, as_json: bool, live: Any) -> None:
-    if as_json:
-        click.echo(json_line(progress_document(progress)))
+def _tell(ctx: click.Context, progress: Progress, live: Any) -> None:
+    if wants_document(ctx):
+        emit(ctx, progress_document(progress))
     elif live is not None:
         shown = progress.moves[:_ROWS_MAX]
         width = max((len(str(each.move.partition)) for each in shown), default=0)
@@ -141,15 +141,15 @@ def progress_document(progress: Progress) -> dict[str, Json]:
     }
 
 
-def _conclude(admin: "Admin", watched: Watched, progress: Progress, as_json: bool) -> None:
+def _conclude(ctx: click.Context, admin: "Admin", watched: Watched, progress: Progress) -> None:
     if not progress.finished:
-        if not as_json:
+        if not wants_document(ctx):
             click.echo("nothing is on the move")
         return
     wanted = {each: watched.target_of(each) for each in progress.finished}
     places = _places(admin, progress.finished)
     astray = [each for each in progress.finished if places.get(each) != wanted[each]]
-    if as_json:
+    if wants_document(ctx):
         results: list[Json] = [
             {
                 "topic": each.topic,
@@ -160,7 +160,7 @@ def _conclude(admin: "Admin", watched: Watched, progress: Progress, as_json: boo
             }
             for each in progress.finished
         ]
-        click.echo(json_line({"finished": results}))
+        emit(ctx, {"finished": results})
         return
     count = len(progress.finished) - len(astray)
     click.echo(f"{count} of {len(progress.finished)} moves have arrived, {size_text(progress.bytes_total)}")

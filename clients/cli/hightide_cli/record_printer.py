@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 from hightide import Consumer, Record, TopicPartition
 
+from hightide_cli.output import yaml_text
 from hightide_cli.positions import Anchor, Position
 from hightide_cli.rendering import Json, bytes_field, json_line
 
@@ -33,8 +34,12 @@ class FormatError(ValueError):
 class RecordPrinter:
     """Turns a record into the bytes to print. Values go out as they are, whatever bytes they hold."""
 
-    def __init__(self, *, as_json: bool, form: str | None) -> None:
-        self._render = _json_of if as_json else _value_of if form is None else _formatter(form)
+    def __init__(self, *, as_json: bool, form: str | None, as_yaml: bool = False) -> None:
+        self._render: Callable[[Record], bytes]
+        if as_json or as_yaml:
+            self._render = _yaml_of if as_yaml else _json_of
+        else:
+            self._render = _value_of if form is None else _formatter(form)
 
     def render(self, record: Record) -> bytes:
         """Return one record as printed, with its end of line."""
@@ -101,6 +106,14 @@ def _value_of(record: Record) -> bytes:
 
 
 def _json_of(record: Record) -> bytes:
+    return json_line(_document(record)).encode() + b"\n"
+
+
+def _yaml_of(record: Record) -> bytes:
+    return yaml_text(_document(record)).encode() + b"\n"
+
+
+def _document(record: Record) -> dict[str, Json]:
     document: dict[str, Json] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -111,7 +124,7 @@ def _json_of(record: Record) -> bytes:
     }
     if record.headers:
         document["headers"] = {name: value.decode(errors="replace") for name, value in record.headers}
-    return json_line(document).encode() + b"\n"
+    return document
 
 
 def _constant(literal: bytes) -> Callable[[Record], bytes]:

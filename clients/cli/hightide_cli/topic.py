@@ -9,7 +9,8 @@ import click
 from hightide_cli import topic_changes
 from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
     from hightide import Admin, TopicDescription
@@ -77,8 +78,8 @@ def create(
                 raise
             done = "exists"
             (described,) = admin.describe_topics([name])
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(_document(described)))
+    if wants_document(ctx):
+        emit(ctx, _document(described))
         return
     shape = f"{len(described.partitions) or partitions} partitions, {described.replication_factor} replicas"
     click.echo(f"topic {described.name} {done}: {shape}")
@@ -93,8 +94,8 @@ def list_topics(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         described = admin.describe_topics()
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"topics": [_summary(each) for each in described]}))
+    if wants_document(ctx):
+        emit(ctx, {"topics": [_summary(each) for each in described]})
         return
     rows = [
         (each.name, len(each.partitions), each.replication_factor, _config_text(each)) for each in described
@@ -112,8 +113,8 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 
     with open_admin(ctx) as admin:
         described = admin.describe_topics(names)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"topics": [_document(each) for each in described]}))
+    if wants_document(ctx):
+        emit(ctx, {"topics": [_document(each) for each in described]})
         return
     for at, each in enumerate(described):
         if at:
@@ -155,8 +156,8 @@ def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
             "records": following - first,
         }
         documents.append(row if at_time is None else {**row, "at_time": at_time[partition]})
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"topic": name, "partitions": documents}))
+    if wants_document(ctx):
+        emit(ctx, {"topic": name, "partitions": documents})
         return
     headings = [heading.replace("_", " ") for heading in documents[0]]
     click.echo(table(headings, [tuple(_number(cell) for cell in each.values()) for each in documents]))
@@ -201,8 +202,8 @@ def produce(
     outcome = produce_lines(
         sys.stdin.buffer, name, form, bootstrap=choices(ctx).address(), acks=acks, compression=compression
     )
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line(outcome.document()))
+    if wants_document(ctx):
+        emit(ctx, outcome.document())
     else:
         click.echo(outcome.sentence(), err=True)
 
@@ -259,7 +260,10 @@ def consume(
     if group is not None and partitions:
         raise click.UsageError("say either --group or --partition: in a group, the coordinator decides", ctx)
     try:
-        printer = RecordPrinter(as_json=choices(ctx).output is OutputFormat.JSON, form=form)
+        chosen = choices(ctx).output
+        printer = RecordPrinter(
+            as_json=chosen is OutputFormat.JSON, as_yaml=chosen is OutputFormat.YAML, form=form
+        )
     except FormatError as error:
         raise click.BadParameter(str(error), ctx, param_hint="--format") from error
     if group is not None:

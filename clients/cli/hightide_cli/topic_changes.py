@@ -8,8 +8,9 @@ import click
 
 from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.confirmation import confirm
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 from hightide_cli.sizes import size_text
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
                     "absent_brokers": deleted.absent_brokers,
                 }
             )
-            if choices(ctx).output is OutputFormat.TABLE:
+            if not wants_document(ctx):
                 click.echo(_deleted_sentence(each.name, deleted.absent_brokers, dry_run))
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"dry_run": dry_run, "deleted": documents}))
+    if wants_document(ctx):
+        emit(ctx, {"dry_run": dry_run, "deleted": documents})
     elif not topics:
         click.echo("there is nothing to delete")
 
@@ -106,8 +107,8 @@ def alter(
 
     with open_admin(ctx) as admin:
         configs = admin.alter_topic_config(name, settings, reset=reset, validate_only=dry_run)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"dry_run": dry_run, "topic": name, "configs": configs}))
+    if wants_document(ctx):
+        emit(ctx, {"dry_run": dry_run, "topic": name, "configs": configs})
         return
     text = " ".join(f"{key}={value}" for key, value in sorted(configs.items())) or "no setting of its own"
     click.echo(f"topic {name} {'would have' if dry_run else 'has'} {text}")
@@ -135,19 +136,18 @@ def add_partitions(
         (before,) = admin.describe_topics([name])
         after = admin.add_partitions(name, partitions, assignment=brokers, validate_only=dry_run)
     added = after.partitions[len(before.partitions) :]
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         added_documents: list[Json] = [
             {"partition": each.partition, "leader": each.leader, "replicas": each.replicas} for each in added
         ]
-        click.echo(
-            json_line(
-                {
-                    "dry_run": dry_run,
-                    "topic": name,
-                    "partitions": len(after.partitions),
-                    "added": added_documents,
-                }
-            )
+        emit(
+            ctx,
+            {
+                "dry_run": dry_run,
+                "topic": name,
+                "partitions": len(after.partitions),
+                "added": added_documents,
+            },
         )
         return
     verb = "would have" if dry_run else "has"
@@ -180,18 +180,17 @@ def remove_partitions(ctx: click.Context, name: str, partitions: int, yes: bool,
         if not dry_run:
             confirm(f"Remove {len(removed)} of {len(before.partitions)} partitions for good?", is_agreed=yes)
             admin.remove_partitions(name, partitions)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(
-            json_line(
-                {
-                    "dry_run": dry_run,
-                    "topic": name,
-                    "partitions": partitions,
-                    "removed": removed,
-                    "records": lost.records,
-                    "bytes": lost.size_bytes,
-                }
-            )
+    if wants_document(ctx):
+        emit(
+            ctx,
+            {
+                "dry_run": dry_run,
+                "topic": name,
+                "partitions": partitions,
+                "removed": removed,
+                "records": lost.records,
+                "bytes": lost.size_bytes,
+            },
         )
         return
     verb = "would have" if dry_run else "has"

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.options import OutputFormat, choices, common_options
-from hightide_cli.rendering import Json, json_line, table
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
     from hightide_local.traces import SpanRecord, Trace
@@ -39,7 +40,7 @@ def list_traces(ctx: click.Context, all_traces: bool, directories: tuple[Path, .
     from hightide_cli.waterfall import started_at, title
 
     found = _traces(directories, failovers_only=not all_traces)
-    if choices(ctx).output is OutputFormat.JSON:
+    if wants_document(ctx):
         documents: list[Json] = [
             {
                 "trace_id": each.trace_id,
@@ -50,7 +51,7 @@ def list_traces(ctx: click.Context, all_traces: bool, directories: tuple[Path, .
             }
             for each in found
         ]
-        click.echo(json_line({"traces": documents}))
+        emit(ctx, {"traces": documents})
         return
     rows = [
         (each.trace_id, title(each), started_at(each), (each.end_us - each.start_us) / 1000, len(each.spans))
@@ -70,8 +71,8 @@ def show(ctx: click.Context, trace_id: str | None, last: bool, directories: tupl
     if trace_id is not None and last:
         raise click.UsageError("say either a trace id or --last, not both", ctx)
     chosen = _choose(_traces(directories, failovers_only=trace_id is None), trace_id)
-    if choices(ctx).output is OutputFormat.JSON:
-        click.echo(json_line({"trace_id": chosen.trace_id, "spans": [_span(each) for each in chosen.spans]}))
+    if wants_document(ctx):
+        emit(ctx, {"trace_id": chosen.trace_id, "spans": [_span(each) for each in chosen.spans]})
         return
     from hightide_cli.waterfall import waterfall
 
