@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicPartition,
     )
+    from hightide.servers import LogDirectory, ResignedController, ServerDescription
 
 __all__ = [
     "Admin",
@@ -60,6 +61,7 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "HightideError",
+    "LogDirectory",
     "OffsetReset",
     "PartitionDescription",
     "PartitionLag",
@@ -76,6 +78,8 @@ __all__ = [
     "RecordRange",
     "ReplicaDescription",
     "ReplicaListing",
+    "ResignedController",
+    "ServerDescription",
     "TopicDescription",
     "TopicPartition",
 ]
@@ -96,6 +100,7 @@ _HOME = {
     "GroupListing": "groups",
     "GroupMember": "groups",
     "HightideError": "errors",
+    "LogDirectory": "servers",
     "OffsetReset": "groups",
     "PartitionDescription": "records",
     "PartitionLag": "groups",
@@ -112,6 +117,8 @@ _HOME = {
     "RecordRange": "records",
     "ReplicaDescription": "records",
     "ReplicaListing": "records",
+    "ResignedController": "servers",
+    "ServerDescription": "servers",
     "TopicDescription": "records",
     "TopicPartition": "records",
 }

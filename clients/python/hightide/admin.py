@@ -8,7 +8,7 @@ from typing import Literal, Self, TypeVar
 from hightide.addresses import bootstrap_addresses
 from hightide.admin_operations import AdminOperations
 from hightide.driver import now_ms
-from hightide.errors import ClosedError
+from hightide.errors import ClosedError, HightideError
 from hightide.group_operations import ResetTo
 from hightide.groups import CommittedOffset, GroupDescription, GroupListing, OffsetReset, PartitionLag
 from hightide.leaders_seen import LeadersSeen
@@ -26,6 +26,7 @@ from hightide.records import (
     TopicDescription,
     TopicPartition,
 )
+from hightide.servers import LogDirectory, ResignedController, ServerDescription
 from hightide.transport import Transport
 
 T = TypeVar("T")
@@ -175,6 +176,40 @@ class Admin:
         BrokersUnavailableError, or what stood in the way where no broker answers."""
         return self._run(self._operations().describe_replicas(topics))
 
+    def describe_server(self, address: str) -> ServerDescription:
+        """Which program answers at host:port, be it a broker, a controller or a coordinator: its version, its
+        clock, and how long a call takes. It is asked at once and not again and again: raises
+        AddressUnreachableError, RequestTimeoutError, UnexpectedAnswerError, InvalidArgumentError."""
+        return self._run(self._operations().describe_server(address))
+
+    def describe_log_directories(self) -> list[LogDirectory]:
+        """The log directories of every live broker, and the room that is left there. A broker that does not
+        answer has one entry, whose `error` says why. Raises BrokersUnavailableError, or what stood in the way
+        where no broker answers."""
+        return self._run(self._operations().describe_log_directories())
+
+    def drain_broker(self, broker_id: int) -> int:
+        """Move leadership away from a broker that is about to be stopped, again and again until it leads
+        nothing or timeout_ms is over; how many partitions it leads still, because no other replica is in
+        sync. It leads again after it was started anew. Raises UnknownBrokerError, StaleBrokerEpochError."""
+        return self._run(self._operations().drain_broker(broker_id))
+
+    def resign_controller(self, controller_epoch: int = 0) -> ResignedController:
+        """Let the active controller step down, so that another one is elected; a single one is elected again.
+        With an epoch, only the controller of that epoch is meant: raises StaleControllerEpochError where
+        another one reigns by now. Safe to repeat with an epoch."""
+        return self._run(self._operations().resign_controller(controller_epoch))
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, validate_only: bool = False
+    ) -> dict[TopicPartition, int | HightideError]:
+        """Let go of the records before these offsets, on all replicas; -1 stands for all that are committed.
+        Of each partition the offset of its oldest record afterwards (`validate_only`: as it would be), or why
+        nothing happened, such as OffsetOutOfRangeError beyond what is committed. The records may stay on disk
+        for a while; nobody can read them. Safe to repeat. Raises UnknownTopicError, UnknownPartitionError,
+        InvalidArgumentError, before anything is deleted."""
+        return self._run(self._operations().delete_records(before, validate_only=validate_only))
+
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
         """These topics in this order, or all by name, from the controller. Raises UnknownTopicError."""
         return self._run(self._operations().describe_topics(None if names is None else list(names)))
@@ -261,6 +296,12 @@ class Admin:
         members, UnknownTopicError, UnknownPartitionError; offsets that the error does not name may have been
         written."""
         self._run(self._operations().commit_group_offsets(group, offsets))
+
+    def delete_group_offsets(self, group: str, topics: Iterable[str], *, validate_only: bool = False) -> int:
+        """Forget what a group has committed of these topics, to which no member may subscribe; how many
+        partitions had a committed offset. Raises GroupNotEmptyError where a member subscribes to one of them,
+        UnknownGroupError."""
+        return self._run(self._operations().delete_group_offsets(group, topics, validate_only=validate_only))
 
     def delete_group(self, group: str) -> None:
         """Delete a group without members, and all that it has committed. Raises UnknownGroupError,

@@ -14,10 +14,12 @@ from hightide.records import (
     TopicDescription,
     TopicPartition,
 )
+from hightide.servers import LogDirectory, ServerDescription
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import errors_pb2
 from hightide.v1.metadata_pb2 import Endpoint, TopicMetadata
+from hightide.v1.server_service_pb2 import DescribeServerResponse
 
 
 def described(topic: TopicMetadata) -> TopicDescription:
@@ -105,6 +107,27 @@ def replica_description(broker_id: int, answer: broker_pb2.ReplicaDescription) -
         size_bytes=answer.size_bytes,
         log_directory=answer.log_directory,
         storage_failed=answer.error_code == errors_pb2.ERROR_CODE_STORAGE_FAILED,
+    )
+
+
+def log_directory(broker_id: int, answer: broker_pb2.LogDirectoryDescription) -> LogDirectory:
+    """One log directory, as its broker told it."""
+    failed = answer.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED
+    return LogDirectory(broker_id, answer.path, answer.total_bytes, answer.free_bytes, failed)
+
+
+def server_description(answer: DescribeServerResponse, round_trip_ms: float) -> ServerDescription:
+    """One process, as it told of itself."""
+    return ServerDescription(
+        service=answer.service,
+        instance=answer.instance,
+        version=answer.version,
+        started_at_ms=answer.started_at_ms,
+        clock_ms=answer.clock_ms,
+        advertised=answer.advertised,
+        external_advertised=answer.external_advertised,
+        zookeeper_session_timeout_ms=answer.zookeeper_session_timeout_ms,
+        round_trip_ms=round_trip_ms,
     )
 
 

@@ -16,6 +16,7 @@ from hightide.errors import InconsistentTopicIdError, TopicAlreadyExistsError, U
 from hightide.group_operations import GroupOperations
 from hightide.operations import LeaderQuestion, LedPartition, Operation
 from hightide.reassignment_operations import ReassignmentOperations
+from hightide.record_deletion import RecordDeletion
 from hightide.records import (
     ClusterDescription,
     DeletedTopic,
@@ -23,6 +24,7 @@ from hightide.records import (
     TopicDescription,
     TopicPartition,
 )
+from hightide.server_operations import ServerOperations
 from hightide.v1.broker_service_pb2 import (
     DescribeProducersPartition,
     DescribeProducersRequest,
@@ -47,7 +49,7 @@ from hightide.v1.controller_service_pb2 import (
 )
 
 
-class AdminOperations(ReassignmentOperations, GroupOperations):
+class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, GroupOperations):
     """The operations of `Admin`."""
 
     def create_topic(

@@ -20,6 +20,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 _BROKER: Final = "/hightide.v1.BrokerService/"
 _CONTROLLER: Final = "/hightide.v1.ControllerService/"
 _COORDINATOR: Final = "/hightide.v1.CoordinatorService/"
+_SERVER: Final = "/hightide.v1.ServerService/"
 
 
 class Method(Enum):
@@ -32,6 +33,7 @@ class Method(Enum):
     INIT_PRODUCER_ID = _BROKER + "InitProducerId"
     DESCRIBE_REPLICAS = _BROKER + "DescribeReplicas"
     DESCRIBE_PRODUCERS = _BROKER + "DescribeProducers"
+    DELETE_RECORDS = _BROKER + "DeleteRecords"
     CREATE_TOPIC = _CONTROLLER + "CreateTopic"
     DESCRIBE_TOPICS = _CONTROLLER + "DescribeTopics"
     DESCRIBE_CLUSTER = _CONTROLLER + "DescribeCluster"
@@ -44,6 +46,8 @@ class Method(Enum):
     LIST_REASSIGNMENTS = _CONTROLLER + "ListReassignments"
     ALTER_REASSIGNMENT_THROTTLE = _CONTROLLER + "AlterReassignmentThrottle"
     ELECT_LEADERS = _CONTROLLER + "ElectLeaders"
+    CONTROLLED_SHUTDOWN = _CONTROLLER + "ControlledShutdown"
+    RESIGN_CONTROLLER = _CONTROLLER + "ResignController"
     REGISTER_CONSUMER = _COORDINATOR + "RegisterConsumer"
     COMMIT_OFFSETS = _COORDINATOR + "CommitOffsets"
     FETCH_OFFSETS = _COORDINATOR + "FetchOffsets"
@@ -51,6 +55,8 @@ class Method(Enum):
     DESCRIBE_GROUP = _COORDINATOR + "DescribeGroup"
     RESET_OFFSETS = _COORDINATOR + "ResetOffsets"
     DELETE_GROUP = _COORDINATOR + "DeleteGroup"
+    DELETE_OFFSETS = _COORDINATOR + "DeleteOffsets"
+    DESCRIBE_SERVER = _SERVER + "DescribeServer"
 
 
 class Call(ABC, Generic[AnswerT]):

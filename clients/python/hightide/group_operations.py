@@ -36,6 +36,8 @@ from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsResponse,
     DeleteGroupRequest,
     DeleteGroupResponse,
+    DeleteOffsetsRequest,
+    DeleteOffsetsResponse,
     DescribeGroupRequest,
     DescribeGroupResponse,
     FetchOffsetsRequest,
@@ -58,6 +60,8 @@ _QUESTIONS: Final = frozenset({Method.FETCH_OFFSETS, Method.LIST_GROUPS, Method.
 _QUESTION_TIMEOUT_MS: Final = 5 * METADATA_TIMEOUT_MS
 # A coordinator that was cut off does not say so; another one is there after this, if there is one.
 _WRITE_TIMEOUT_MS: Final = 10 * METADATA_TIMEOUT_MS
+# What one request about topics takes (coordinator_service.proto).
+_TOPICS_PER_REQUEST_MAX: Final = 1_000
 
 
 class GroupOperations(Operations):
@@ -257,6 +261,31 @@ class GroupOperations(Operations):
         except UnknownGroupError:
             if not self.is_uncertain:
                 raise
+
+    def delete_group_offsets(
+        self, group: str, topics: Iterable[str], *, validate_only: bool
+    ) -> Operation[int]:
+        """Forget what a group has committed of topics that no member subscribes to; how many partitions that
+        were. They are counted before: where an answer was lost, that attempt may have been the one."""
+        names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
+        committed = yield from self.group_offsets(group)
+        deleted = 0
+        for at in range(0, len(names), _TOPICS_PER_REQUEST_MAX):
+            piece = names[at : at + _TOPICS_PER_REQUEST_MAX]
+            request = DeleteOffsetsRequest(group=group, topics=piece, validate_only=validate_only)
+            try:
+                answer = yield from self.coordinate(
+                    group, Method.DELETE_OFFSETS, request, DeleteOffsetsResponse
+                )
+                count = answer.deleted_count
+            except UnknownGroupError:
+                if not self.is_uncertain:
+                    raise
+                count = 0
+            if self.is_uncertain:
+                count = max(count, sum(each.topic in piece for each in committed))
+            deleted += count
+        return deleted
 
     # -- resetting -------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ HightideError. `run` drives one with threads; `hightide.aio.running` drives the 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -20,6 +21,8 @@ from hightide.errors import (
     OverloadedError,
     PartitionOfflineError,
     TopicBeingDeletedError,
+    TopicRecreatedError,
+    UnexpectedAnswerError,
     UnknownPartitionError,
     UnknownTopicError,
     from_code,
@@ -234,10 +237,17 @@ class Operations:
         return (yield from self.at_leaders(wanted, question))
 
     def at_leaders(
-        self, partitions: Iterable[TopicPartition], question: "LeaderQuestion[T]"
+        self,
+        partitions: Iterable[TopicPartition],
+        question: "LeaderQuestion[T]",
+        *,
+        refused: dict[TopicPartition, HightideError] | None = None,
     ) -> Operation[dict[TopicPartition, T]]:
         """Ask the leader of each partition. Raises UnknownTopicError, UnknownPartitionError, and what stood
-        in the way last when the budget is over."""
+        in the way last when the budget is over.
+
+        `refused` is for orders of which each partition has its own outcome: it takes what would be raised
+        once leaders are asked. An order never goes on to another topic that has got the name meanwhile."""
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, T] = {}
         topics = sorted({partition.topic for partition in wanted})
@@ -256,30 +266,52 @@ class Operations:
                     f"topic {partition.topic} has the partitions 0 to {len(numbers) - 1}, "
                     f"not {partition.partition}"
                 )
+        topic_ids = {topic: self.cluster.topics[topic].topic_id for topic in topics}
+        waiting = wanted
         while True:
-            last = yield from self._ask_leaders(wanted, question, found)
-            if len(found) == len(wanted):
-                return {partition: found[partition] for partition in wanted}
-            if self._is_over():
-                assert last is not None, "what was not found has failed"
-                raise last
+            failed = yield from self._ask_leaders(waiting, question, found, refused)
+            waiting = [each for each in wanted if each not in found and each not in (refused or {})]
+            if waiting and self._is_over():
+                if refused is None:
+                    raise next(reversed(failed.values()))
+                refused.update(failed)
+                waiting = []
+            if not waiting:
+                return {partition: found[partition] for partition in wanted if partition in found}
             yield Pause(RETRY_PAUSE_MS)
             yield from self.metadata(topics)
+            if refused is not None:
+                refused.update(self._recreated(waiting, topic_ids))
+                waiting = [each for each in waiting if each not in refused]
+
+    def _recreated(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> dict[TopicPartition, HightideError]:
+        """Those whose topic is another one by now."""
+        return {
+            each: TopicRecreatedError(
+                f"topic {each.topic} was deleted meanwhile, and another one of this name was created",
+                topic=each.topic,
+                partition=each.partition,
+            )
+            for each in partitions
+            if self.cluster.topics[each.topic].topic_id != topic_ids[each.topic]
+        }
 
     def _ask_leaders(
         self,
         wanted: Iterable[TopicPartition],
         question: "LeaderQuestion[T]",
         found: dict[TopicPartition, T],
-    ) -> Operation[HightideError | None]:
-        last: HightideError | None = None
+        refused: dict[TopicPartition, HightideError] | None,
+    ) -> Operation[dict[TopicPartition, HightideError]]:
+        """One round. Returns what failed for now; what failed for good is put into `refused`, or raised."""
+        failed: dict[TopicPartition, HightideError] = {}
         by_leader: dict[str, list[LedPartition]] = {}
         for partition in wanted:
-            if partition in found:
-                continue
             leader = self.cluster.leader_of(partition.topic, partition.partition)
             if leader is None:
-                last = PartitionOfflineError(
+                failed[partition] = PartitionOfflineError(
                     "the partition has no leader", topic=partition.topic, partition=partition.partition
                 )
             else:
@@ -295,12 +327,15 @@ class Operations:
                 try:
                     answer = yield call
                 except HightideError as error:
-                    if not error.retriable:
+                    if error.retriable:
+                        failed.update((each.partition, error) for each in asked)
+                    elif refused is None:
                         raise
-                    last = error
+                    else:
+                        refused.update((each.partition, error) for each in asked)
                     continue
-                last = _sort_answers(address, asked, answer, question, found) or last
-        return last
+                failed.update(_sort_answers(address, asked, answer, question, found, refused))
+        return failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +351,13 @@ class LedPartition:
 class LeaderQuestion(Generic[T]):
     """A question that the leader of each partition answers: the request about some that one broker leads, and
     what the result of one partition means. The answer has one result for each, in order, with an error
-    code."""
+    code; `results` finds them in it."""
 
     method: Method
     request: Callable[[Sequence[LedPartition]], Message]
     answer_type: type[Message]
     read: Callable[[Any], T]
+    results: Callable[[Any], Sequence[Any]] = attrgetter("partitions")
 
 
 def _sort_answers(
@@ -330,20 +366,30 @@ def _sort_answers(
     answer: Any,
     question: LeaderQuestion[T],
     found: dict[TopicPartition, T],
-) -> HightideError | None:
-    """Keep what was found. Returns the last error that may pass; raises what may not."""
-    last: HightideError | None = None
-    for led, result in zip(asked, answer.partitions, strict=False):
+    refused: dict[TopicPartition, HightideError] | None,
+) -> dict[TopicPartition, HightideError]:
+    """Keep what was found. Returns the errors that may pass; puts what may not into `refused`, or raises
+    it."""
+    failed: dict[TopicPartition, HightideError] = {}
+    results = question.results(answer)
+    if len(results) != len(asked):
+        message = f"{address} answered {len(results)} results to a question about {len(asked)} partitions"
+        raise UnexpectedAnswerError(message, address=address)
+    for led, result in zip(asked, results, strict=True):
         if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
             found[led.partition] = question.read(result)
             continue
-        last = from_code(
+        error = from_code(
             result.error_code,
             result.error_message,
             topic=led.partition.topic,
             partition=led.partition.partition,
             address=address,
         )
-        if not last.retriable and not last.refresh_metadata:
-            raise last
-    return last
+        if error.retriable or error.refresh_metadata:
+            failed[led.partition] = error
+        elif refused is None:
+            raise error
+        else:
+            refused[led.partition] = error
+    return failed

@@ -10,26 +10,21 @@ from typing import Final, Literal
 
 from hightide import admin_answers as answers
 from hightide.admin_arguments import checked_partitions, checked_replicas, checked_throttle, pieces
-from hightide.calls import MessageCall, Method
-from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
+from hightide.calls import Method
 from hightide.errors import (
     ElectionNotNeededError,
-    HightideError,
     InvalidArgumentError,
     NoReassignmentError,
     UnknownTopicError,
 )
-from hightide.operations import Operation, Operations, Pause
+from hightide.operations import Operation, Operations
 from hightide.records import (
     Election,
     PartitionOutcome,
     Reassignment,
     ReassignmentListing,
-    ReplicaDescription,
-    ReplicaListing,
     TopicPartition,
 )
-from hightide.v1.broker_service_pb2 import DescribeReplicasRequest, DescribeReplicasResponse
 from hightide.v1.controller_service_pb2 import (
     AlterReassignmentThrottleRequest,
     AlterReassignmentThrottleResponse,
@@ -53,13 +48,10 @@ _KINDS: Final[Mapping[str, ElectionKind.ValueType]] = {
     "preferred": ElectionKind.ELECTION_KIND_PREFERRED,
     "unclean": ElectionKind.ELECTION_KIND_UNCLEAN,
 }
-# A broker with many replicas takes a while to look at them all; a paused one must not cost more.
-_DESCRIBE_REPLICAS_TIMEOUT_MS: Final = 5 * METADATA_TIMEOUT_MS
-_DESCRIBE_REPLICAS_ATTEMPTS: Final = 2
 
 
 class ReassignmentOperations(Operations):
-    """Moves, their speed limit, elections, and what brokers hold."""
+    """Moves, their speed limit, and elections."""
 
     def reassign_partitions(
         self,
@@ -207,44 +199,6 @@ class ReassignmentOperations(Operations):
             found = [answers.election(each) for each in answer.elections]
             elections.extend(map(_forgiven, found) if self.is_uncertain else found)
         return elections
-
-    def describe_replicas(self, topics: Iterable[str] | None) -> Operation[ReplicaListing]:
-        """Ask every live broker what it holds of these topics, or (None) of all. One that does not answer is
-        named in the listing; raises what the last one said where none does."""
-        names = None if topics is None else list(dict.fromkeys(topics))
-        yield from self.metadata()
-        if names is not None and not names:
-            return ReplicaListing(())
-        found: list[ReplicaDescription] = []
-        silent: dict[int, HightideError] = {}
-        waiting = dict(self.cluster.brokers)
-        for attempt in range(_DESCRIBE_REPLICAS_ATTEMPTS):
-            if attempt:
-                yield Pause(RETRY_PAUSE_MS)
-            for broker_id, address in list(waiting.items()):
-                call = MessageCall(
-                    address,
-                    Method.DESCRIBE_REPLICAS,
-                    self._left_ms(_DESCRIBE_REPLICAS_TIMEOUT_MS),
-                    DescribeReplicasRequest(topics=names or ()),
-                    DescribeReplicasResponse,
-                )
-                try:
-                    answer: DescribeReplicasResponse = yield call
-                except HightideError as error:
-                    silent[broker_id] = error
-                    if not error.retriable:
-                        del waiting[broker_id]
-                    continue
-                del waiting[broker_id]
-                silent.pop(broker_id, None)
-                found.extend(answers.replica_description(broker_id, each) for each in answer.replicas)
-            if not waiting or self._is_over():
-                break
-        if silent and len(silent) == len(self.cluster.brokers):
-            raise next(reversed(silent.values()))
-        found.sort(key=lambda each: (each.partition, each.broker_id))
-        return ReplicaListing(tuple(found), {broker: str(error) for broker, error in silent.items()})
 
     def _places(
         self, partitions: Iterable[TopicPartition]

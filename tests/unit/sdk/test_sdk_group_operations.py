@@ -29,6 +29,7 @@ from hightide.v1.broker_service_pb2 import (
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsResponse,
     CommittedOffset,
+    DeleteOffsetsResponse,
     DescribeGroupResponse,
     FetchOffsetsResponse,
     GroupListing,
@@ -380,3 +381,34 @@ def test_a_reset_whose_answer_was_lost_tells_what_was_committed_before_the_first
 def test_a_reset_that_says_nothing_or_too_much_is_refused(how: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         Resetting().run(**how)
+
+
+# -- forgetting offsets --------------------------------------------------------------------------------------
+
+
+def forget(cluster: World, *topics: str) -> Any:
+    return cluster.run(cluster.operations.delete_group_offsets("g", topics, validate_only=False))
+
+
+def forgetting(*answers: Any) -> World:
+    return world(
+        FETCH_OFFSETS=lambda _: FetchOffsetsResponse(offsets=committed(p0=3, p1=4)),
+        DELETE_OFFSETS=one_by_one(*answers),
+    )
+
+
+def test_offsets_of_topics_are_forgotten_and_counted_in_pieces_of_what_a_request_may_carry() -> None:
+    cluster = forgetting(DeleteOffsetsResponse(deleted_count=2), DeleteOffsetsResponse(deleted_count=1))
+    assert forget(cluster, TOPIC, TOPIC, *(f"t{at}" for at in range(1_000))) == 3
+    assert forget(cluster) == 0
+
+
+@pytest.mark.parametrize("answer", [DeleteOffsetsResponse(), UnknownGroupError("gone")])
+def test_what_was_forgotten_by_an_attempt_whose_answer_was_lost_is_counted(answer: Any) -> None:
+    assert forget(forgetting(LOST, answer), TOPIC) == 2
+
+
+@pytest.mark.parametrize("refusal", [UnknownGroupError("unknown"), GroupNotEmptyError("it is read")])
+def test_offsets_that_may_not_be_forgotten_stay(refusal: Exception) -> None:
+    with pytest.raises(type(refusal)):
+        forget(forgetting(refusal), TOPIC)

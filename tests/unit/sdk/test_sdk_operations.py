@@ -200,6 +200,7 @@ def test_every_method_has_its_grpc_path() -> None:
         "hightide.v1.BrokerService",
         "hightide.v1.ControllerService",
         "hightide.v1.CoordinatorService",
+        "hightide.v1.ServerService",
     }
 
 
