@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hightide_runtime.errors import StartupError
+from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -85,13 +86,17 @@ class Broker:
 
     async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""
-        server = await serve(self._settings.listen, services(*parts.rpcs()))
-        patience_s = _patience_s(self._settings)
+        settings = self._settings
+        identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
+        server = await serve(
+            settings.listen, [*services(*parts.rpcs()), identity], external=settings.external_listen
+        )
+        patience_s = _patience_s(settings)
         watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:
             await parts.registration.register(patience_s)
             await server.set_serving(True)
-            log.info("broker %d serves at %s", self._settings.broker_id, self._settings.advertised)
+            log.info("broker %d serves at %s", settings.broker_id, settings.advertised)
             told = asyncio.create_task(stopping.wait())
             await asyncio.wait((told, parts.failure, watching), return_when=asyncio.FIRST_COMPLETED)
             told.cancel()

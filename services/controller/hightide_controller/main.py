@@ -12,6 +12,7 @@ from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.running import end_process, run_service
+from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -72,8 +73,10 @@ async def _serve_with(
                 CONTROLLER_SERVICE,
                 ControllerServicer(shell),
                 controller_grpc.add_ControllerServiceServicer_to_server,
-            )
+            ),
+            identity_service("controller", settings.controller_id, settings, session, SystemClock()),
         ],
+        external=settings.external_listen,
     )
     try:
         # A standby serves too: it answers who is active.

@@ -12,6 +12,7 @@ from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.running import end_process, run_service
+from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -76,8 +77,10 @@ async def _serve_with(
                 CoordinatorServicer(shell),
                 coordinator_grpc.add_CoordinatorServiceServicer_to_server,
                 without_deadline=frozenset({"RegisterConsumer"}),
-            )
+            ),
+            identity_service("coordinator", settings.coordinator_id, settings, session, SystemClock()),
         ],
+        external=settings.external_listen,
         small_messages=True,
     )
     try:

@@ -23,12 +23,15 @@ from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.interceptors.errors import ErrorInterceptor
 from hightide_runtime.interceptors.interceptor import Context, Interceptor, Method, StreamCall, UnaryCall
 from hightide_runtime.interceptors.limits import LimitsInterceptor
+from hightide_runtime.interceptors.listener import ListenerInterceptor
 from hightide_runtime.interceptors.timing import MethodTiming, TimingInterceptor
 from hightide_runtime.interceptors.trace_context import TraceContextInterceptor
+from hightide_runtime.listeners import Listener
 
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ANSWERS_LEAVE_S = 0.05
 CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
+_FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
 _log = logging.getLogger(__name__)
 # A server that nobody holds is stopped by its finalizer.
 _listening_to_the_end: list[grpc.aio.Server] = []
@@ -79,18 +82,20 @@ class Server:
 
     def __init__(
         self,
-        server: grpc.aio.Server,
-        address: HostPort,
+        servers: Sequence[grpc.aio.Server],
+        addresses: Sequence[HostPort],
         health_servicer: health.HealthServicer,
         limits: LimitsInterceptor,
         timings: Mapping[str, MethodTiming],
     ) -> None:
-        """For `serve`."""
-        self._server = server
+        """For `serve`: the internal listener, and the external one where there is one."""
+        self._servers = servers
         self._limits = limits
         self._health = health_servicer
-        self.address = address
-        #: Calls, failures and time of each method so far, by "/service/method".
+        self.address = addresses[0]
+        #: Where clients from outside come in; None: nowhere.
+        self.external_address = addresses[1] if len(addresses) > 1 else None
+        #: Calls, failures and time of each method so far, by "/service/method"; of both listeners.
         self.timings = timings
 
     async def set_serving(self, serving: bool, service: str | None = None) -> None:
@@ -105,7 +110,7 @@ class Server:
         """
         await self._health.stop()
         await self._limits.drain(grace_s)
-        await self._server.stop(min(grace_s, ANSWERS_LEAVE_S))
+        await asyncio.gather(*(server.stop(min(grace_s, ANSWERS_LEAVE_S)) for server in self._servers))
 
     async def drain_for_good(self, grace_s: float = 5.0) -> None:
         """As `stop`, but go on listening, and refuse, until the process ends, which must be soon. For mains.
@@ -114,7 +119,7 @@ class Server:
         that just took in a connection, it ends the process by SIGSEGV: once in some hundred stops of brokers
         that stop together, each calling the others.
         """
-        _listening_to_the_end.append(self._server)
+        _listening_to_the_end.extend(self._servers)
         await self._health.stop()
         await self._limits.drain(grace_s)
         await asyncio.sleep(min(grace_s, ANSWERS_LEAVE_S))
@@ -124,14 +129,16 @@ async def serve(
     listen: HostPort,
     services: Sequence[Service],
     *,
+    external: HostPort | None = None,
     limits: Limits | None = None,
     credentials: grpc.ServerCredentials | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
-    Around each method, outermost first: trace context, timing, limits, errors. Beside the services: health,
-    reflection and channelz. `small_messages`: no connection ever carries much at a time, so that probing its
+    Around each method, outermost first: listener, trace context, timing, limits, errors. Beside the services:
+    health, reflection and channelz. `external`: where clients from outside come in; it has the same services
+    under the same limits. `small_messages`: no connection ever carries much at a time, so that probing its
     bandwidth is not worth its price, a third of the CPU of a Ping and its answer where each consumer has a
     connection of its own. Raises StartupError that names the port where it is in use.
     """
@@ -139,7 +146,6 @@ async def serve(
     options = _server_options(limits)
     if small_messages:
         options.append(("grpc.http2.bdp_probe", 0))
-    server = grpc.aio.server(options=options)
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
@@ -152,24 +158,43 @@ async def serve(
         limiting,
         ErrorInterceptor(),
     ]
+    health_servicer = health.HealthServicer([service.name for service in services])
+    wanted = [(Listener.INTERNAL, listen)]
+    if external is not None:
+        wanted.append((Listener.EXTERNAL, external))
+    servers, addresses = [], []
+    try:
+        for listener, address in wanted:
+            server = grpc.aio.server(options=options)
+            servers.append(server)
+            _register_all(server, services, [ListenerInterceptor(listener), *interceptors], health_servicer)
+            port = _bind(server, address, credentials, _FLAGS[listener])
+            addresses.append(HostPort(address.host, port))
+    except StartupError:
+        for server in servers:
+            await server.stop(None)
+        raise
+    for server, address in zip(servers, addresses, strict=True):
+        await server.start()
+        _log.info("listening on %s", address)
+    return Server(servers, addresses, health_servicer, limiting, timing.timings)
+
+
+def _register_all(
+    server: grpc.aio.Server,
+    services: Sequence[Service],
+    interceptors: Sequence[Interceptor],
+    health_servicer: health.HealthServicer,
+) -> None:
+    """The services, and what every server has beside them."""
     for service in services:
         _register(server, service, interceptors)
-    names = [service.name for service in services]
-    health_servicer = health.HealthServicer(names)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     channelz.add_channelz_servicer(server)
+    names = [service.name for service in services]
     reflection.enable_server_reflection(
         [*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server
     )
-    try:
-        port = _bind(server, listen, credentials)
-    except StartupError:
-        await server.stop(None)
-        raise
-    await server.start()
-    address = HostPort(listen.host, port)
-    _log.info("listening on %s", address)
-    return Server(server, address, health_servicer, limiting, timing.timings)
 
 
 def _server_options(limits: Limits) -> list[tuple[str, int]]:
@@ -188,7 +213,9 @@ def _server_options(limits: Limits) -> list[tuple[str, int]]:
     ]
 
 
-def _bind(server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCredentials | None) -> int:
+def _bind(
+    server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCredentials | None, flag: str
+) -> int:
     # Tried with a plain socket first: gRPC says neither why it failed nor anything without noise on stderr.
     try:
         family, kind, protocol, _, socket_address = socket.getaddrinfo(
@@ -198,7 +225,7 @@ def _bind(server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCre
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(socket_address)
     except OSError as error:
-        raise StartupError(_why_not_bound(listen, error)) from None
+        raise StartupError(_why_not_bound(listen, error, flag)) from None
     try:
         if credentials is None:
             return server.add_insecure_port(str(listen))
@@ -207,11 +234,11 @@ def _bind(server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCre
         raise StartupError(f"cannot listen on {listen}: {error}") from None
 
 
-def _why_not_bound(listen: HostPort, error: OSError) -> str:
+def _why_not_bound(listen: HostPort, error: OSError, flag: str) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {listen.port} of {listen.host} is in use by another process; stop it, or use --listen"
+        return f"port {listen.port} of {listen.host} is in use by another process; stop it, or use {flag}"
     if error.errno == errno.EACCES:
-        return f"port {listen.port} may not be used by this user; choose one above 1023 with --listen"
+        return f"port {listen.port} may not be used by this user; choose one above 1023 with {flag}"
     return f"cannot listen on {listen}: {error.strerror or error}; is the host an address of this machine?"
 
 

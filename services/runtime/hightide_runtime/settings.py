@@ -5,7 +5,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from hightide_runtime.addresses import HostPort
@@ -17,6 +25,7 @@ def _host_port(value: object) -> object:
 
 #: A settings field that is written host:port. NoDecode: pydantic-settings would expect JSON for a dataclass.
 Address = Annotated[HostPort, NoDecode, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
 class LogLevel(enum.StrEnum):
@@ -40,6 +49,12 @@ class ServiceSettings(BaseSettings):
 
     listen: Address = Field(description="host:port to listen on; loopback unless told otherwise")
     advertise: Address | None = Field(None, description="host:port that others are told; default: listen")
+    external_listen: Address | None = Field(
+        None, description="host:port of a second listener, for clients from outside; default: none"
+    )
+    external_advertise: Address | None = Field(
+        None, description="host:port that clients are told who come in there; default: external-listen"
+    )
     zookeeper: str = Field("127.0.0.1:2181", description="host:port[,host:port…][/chroot] of ZooKeeper")
     zookeeper_session_timeout_ms: int = Field(
         6000, ge=200, le=120_000, description="ZooKeeper grants at least two of its ticks"
@@ -53,6 +68,30 @@ class ServiceSettings(BaseSettings):
     def advertised(self) -> HostPort:
         """Where others reach this process."""
         return self.advertise or self.listen
+
+    @property
+    def external_advertised(self) -> HostPort | None:
+        """Where clients from outside reach this process; None: nowhere."""
+        return self.external_advertise or self.external_listen
+
+    @field_validator("external_advertise", mode="after")
+    @classmethod
+    def _has_a_listener(cls, told: HostPort | None, info: ValidationInfo) -> HostPort | None:
+        if told is not None and info.data.get("external_listen") is None:
+            raise ValueError(f"nothing listens for clients that are told {told}; give --external-listen")
+        if told is not None and told.host in _EVERYWHERE:
+            raise ValueError(f"{told} is reached by nobody; tell clients a host that they can reach")
+        return told
+
+    @model_validator(mode="after")
+    def _tells_where(self) -> Self:
+        listen = self.external_listen
+        if listen is not None and self.external_advertise is None and listen.host in _EVERYWHERE:
+            raise ValueError(
+                f"--external-listen {listen} means every address of this machine, and clients need one that "
+                "they can reach; give --external-advertise"
+            )
+        return self
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
@@ -72,7 +111,10 @@ class ServiceSettings(BaseSettings):
 
 
 def _one_line(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
-    name = ".".join(str(part) for part in problem["loc"][:1])
+    if not problem["loc"]:
+        # Of the settings as a whole: our own sentence names the flags.
+        return str(problem["msg"]).removeprefix("Value error, ")
+    name = str(problem["loc"][0])
     flag = "--" + name.replace("_", "-")
     variable = f"{settings.model_config.get('env_prefix', '')}{name}".upper()
     if problem["type"] == "missing":

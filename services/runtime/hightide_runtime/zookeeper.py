@@ -220,6 +220,14 @@ class ZooKeeperSession:
         """The id of the present session; Znode.ephemeral_owner of what it created."""
         return self._session_id
 
+    @property
+    def granted_timeout_ms(self) -> int:
+        """The session timeout that ZooKeeper agreed to, by its own bounds; 0 while there is no session."""
+        if self._state is SessionState.LOST:
+            return 0
+        granted: int = self._client._connection.granted_timeout_ms
+        return granted
+
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Read a znode; NoNode where it is missing (a watch is then not set: use `exists`)."""
         request = serialization.GetData(self._absolute(path), self._on_kazoo_watch if watch else None)

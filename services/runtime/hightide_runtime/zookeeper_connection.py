@@ -14,7 +14,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Watch
+from kazoo.protocol.serialization import Connect, Watch
 from kazoo.retry import KazooRetry
 
 _SHORTEST_S, _LONGEST_S = 0.5, 2.0
@@ -62,6 +62,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         super().__init__(client, retry, logger=log)
         self._attempt_s = attempt_s
         self._on_watch = on_watch
+        #: What ZooKeeper agreed to when the session was last taken up; 0 before that.
+        self.granted_timeout_ms = 0
 
     def _read_watch_event(self, buffer: Any, offset: int) -> None:
         watch, _ = Watch.deserialize(buffer, offset)
@@ -69,4 +71,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         super()._read_watch_event(buffer, offset)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        return super()._invoke(min(timeout, self._attempt_s), request, xid)
+        answer = super()._invoke(min(timeout, self._attempt_s), request, xid)
+        if isinstance(request, Connect):
+            # kazoo keeps only two thirds of it, under no name.
+            self.granted_timeout_ms = max(answer[0].time_out, 0)
+        return answer

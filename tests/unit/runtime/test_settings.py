@@ -38,6 +38,31 @@ def test_others_are_told_the_advertised_address_or_else_where_it_listens() -> No
     assert advertising.advertised == HostPort("kite", 80)
 
 
+def test_clients_from_outside_are_told_the_external_address_or_else_where_its_listener_is() -> None:
+    assert Settings.from_command_line(["--test-id", "1"]).external_advertised is None
+    listening = ["--test-id", "1", "--external-listen", "10.0.0.1:9094"]
+    assert Settings.from_command_line(listening).external_advertised == HostPort("10.0.0.1", 9094)
+    told = Settings.from_command_line([*listening, "--external-advertise", "localhost:19092"])
+    assert told.external_advertised == HostPort("localhost", 19092)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            "--external-advertise kite:1",
+            "nothing listens for clients that are told kite:1; give --external-listen",
+        ),
+        ("--external-listen 0.0.0.0:1", "--external-listen 0.0.0.0:1 means every address of this machine"),
+        ("--external-listen 0.0.0.0:1 --external-advertise [::]:1", "[::]:1 is reached by nobody"),
+    ],
+)
+def test_external_addresses_that_cannot_work_are_refused_in_a_line(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complaint in complaint_about(f"--test-id 1 {arguments}", capsys)
+
+
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "a b:1", "host:-1", "a/b:1"])
 def test_a_bad_address_is_one_line_that_names_the_flag_and_the_value(
     address: str, capsys: pytest.CaptureFixture[str]
