@@ -1,10 +1,14 @@
 """The cluster of `hightide dev up`, as the other commands look for it."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hightide_local.cluster import LocalCluster
 
 
-def bootstrap_of_the_running_one() -> str | None:
-    """Return the bootstrap address of the running development cluster, None where none runs.
+def the_running_one() -> "LocalCluster | None":
+    """Return the development cluster, None where no broker of one runs.
 
     Called for every command that was given no address. Where the package of the local cluster is not
     installed (an SDK user's machine), there is no such cluster.
@@ -18,7 +22,7 @@ def bootstrap_of_the_running_one() -> str | None:
         cluster = find(default_directory())
     except ClusterError:
         return None
-    return cluster.bootstrap if any(name.startswith("broker-") for name in cluster.running()) else None
+    return cluster if any(name.startswith("broker-") for name in cluster.running()) else None
 
 
 def demo_directory() -> Path:

@@ -1,6 +1,10 @@
 """Which failures are for the user to act on, and how they read as one line."""
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hightide_cli.options import Target
 
 # Modules whose errors carry a sentence for the user, with the base class of those errors. They are looked
 # up only where the command has already imported them: what is not imported cannot have raised.
@@ -9,6 +13,7 @@ _FOR_THE_USER = (
     ("hightide.batch.header", "BatchError"),
     ("hightide_local.errors", "ClusterError"),
     ("hightide_broker.storage.errors", "StorageError"),
+    ("hightide_cli.contexts", "ContextError"),
     ("hightide_cli.reassignment_file", "PlanFileError"),
     ("hightide_cli.reassignment_plan", "PlanError"),
     ("hightide_cli.offset_reset_plan", "ResetPlanError"),
@@ -20,9 +25,29 @@ _FOR_THE_USER = (
     ("hightide_cli.benchmarks.load_worker", "LoadFailedError"),
 )
 
+# After these, the user may wonder why it was that address which was tried.
+_OF_ADDRESSES = (
+    *("BrokersUnavailableError", "AddressUnreachableError", "RequestTimeoutError"),
+    *("ControllerUnavailableError", "CoordinatorUnavailableError", "UnexpectedAnswerError"),
+)
 
-def sentence_of(error: Exception) -> str | None:
-    """Return what to tell the user, None where the failure is a fault of the program."""
+
+def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
+    """Return what to tell the user, None where the failure is a fault of the program. `target` is the cluster
+    that was meant: where it cannot be reached, the sentence ends with why it was meant."""
+    sentence = _sentence(error)
+    if sentence is None or target is None or not _is_of_an_address(error):
+        return sentence
+    return f"{sentence} (the address {target.bootstrap} is {target.origin})"
+
+
+def _is_of_an_address(error: Exception) -> bool:
+    errors = sys.modules.get("hightide.errors")
+    known = tuple(getattr(errors, name) for name in _OF_ADDRESSES if hasattr(errors, name))
+    return isinstance(error, known)
+
+
+def _sentence(error: Exception) -> str | None:
     for module_name, class_name in _FOR_THE_USER:
         module = sys.modules.get(module_name)
         known = getattr(module, class_name, None)

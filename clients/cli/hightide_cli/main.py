@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from hightide_cli.lazy_group import LazyCommand, LazyGroup
-from hightide_cli.options import common_options
+from hightide_cli.options import Choices, common_options
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -19,6 +19,7 @@ COMMANDS = {
     "reassign": LazyCommand("hightide_cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
+    "context": LazyCommand("hightide_cli.context", "context", "Name clusters, choose the one that is meant."),
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
     "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),
     "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
@@ -30,8 +31,9 @@ COMMANDS = {
 _HELP = """Hightide: a replicated, partitioned commit log.
 
 \b
-A cluster is found by --bootstrap, else HIGHTIDE_BOOTSTRAP, else the one that
-`hightide dev up` started, else 127.0.0.1:9092.
+A cluster is found by --bootstrap, else --context, else HIGHTIDE_BOOTSTRAP, else
+HIGHTIDE_CONTEXT, else the context that was selected, else the cluster that
+`hightide dev up` started, else 127.0.0.1:9092; `hightide context show` tells which.
 """
 
 cli = common_options(LazyGroup(table=COMMANDS, name="hightide", help=_HELP))
@@ -43,9 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Every failure that the user can act on is one line on stderr, `error: …`. A traceback is shown only
     for a fault of this program, or for all failures where HIGHTIDE_DEBUG is set.
     """
+    chosen = Choices()
     try:
         result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name="hightide", standalone_mode=False
+            args=None if arguments is None else list(arguments),
+            prog_name="hightide",
+            standalone_mode=False,
+            obj=chosen,
         )
     except click.exceptions.NoArgsIsHelpError as help_shown:
         click.echo(help_shown.format_message(), err=True)
@@ -62,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         from hightide_cli.failures import sentence_of  # Late: it knows the SDK's errors, hence grpc.
 
-        sentence = None if os.environ.get("HIGHTIDE_DEBUG") else sentence_of(error)
+        sentence = None if os.environ.get("HIGHTIDE_DEBUG") else sentence_of(error, chosen.resolved)
         if sentence is None:
             raise
         return _fail(sentence, EXIT_FAILED)

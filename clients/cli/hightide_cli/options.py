@@ -6,6 +6,8 @@ from typing import TypeVar
 
 import click
 
+from hightide_cli.completing import context_names
+
 
 class OutputFormat(Enum):
     """How a command prints its result: for people (wide: with more columns), or for programs."""
@@ -16,30 +18,57 @@ class OutputFormat(Enum):
     WIDE = "wide"
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that a command line means, and how it came to mean that one (`origin`), for people who
+    wonder. `context` is the named cluster that it is; `zookeeper` is known of contexts and of `dev up`."""
+
+    bootstrap: str
+    origin: str
+    context: str | None = None
+    zookeeper: str | None = None
+    is_default: bool = False
+
+
 @dataclass(slots=True)
 class Choices:
-    """What the user chose for the whole command line; lives in click's context."""
+    """What the user chose for the whole command line; lives in click's context.
+
+    `…_is_said`: on the command line; else it is from the environment.
+    """
 
     bootstrap: str | None = None
+    bootstrap_is_said: bool = False
+    context: str | None = None
+    context_is_said: bool = False
     output: OutputFormat = OutputFormat.TABLE
+    #: The cluster that was meant, once it was asked for: for the sentence of a failure.
+    resolved: Target | None = None
+
+    def target(self) -> Target:
+        """Return the cluster that is meant. Raises ContextError.
+
+        What the command line says comes before the environment, and an address before a name: --bootstrap,
+        --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of
+        `hightide dev up` where one runs, 127.0.0.1:9092.
+        """
+        if self.resolved is None:
+            from hightide_cli.targets import resolve
+
+            self.resolved = resolve(self)
+        return self.resolved
 
     def address(self) -> str | None:
-        """Return the bootstrap address, None for the SDK's default.
-
-        The order: --bootstrap, HIGHTIDE_BOOTSTRAP, the cluster of `hightide dev up` where one runs.
-        """
-        if self.bootstrap is not None:
-            return self.bootstrap
-        from hightide_cli.dev_cluster import bootstrap_of_the_running_one
-
-        return bootstrap_of_the_running_one()
+        """Return the bootstrap address, None for the SDK's default. Raises ContextError."""
+        target = self.target()
+        return None if target.is_default else target.bootstrap
 
 
 Decorated = TypeVar("Decorated", bound=click.Command)
 
 
 def common_options(command: Decorated) -> Decorated:
-    """Add --bootstrap and --output to a command or group. The innermost one given counts."""
+    """Add --bootstrap, --context and --output to a command or group. The innermost one given counts."""
     command.params.append(
         click.Option(
             ["--bootstrap"],
@@ -49,6 +78,18 @@ def common_options(command: Decorated) -> Decorated:
             expose_value=False,
             callback=_take_bootstrap,
             help="A broker of the cluster, or several.",
+        )
+    )
+    command.params.append(
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            envvar="HIGHTIDE_CONTEXT",
+            show_envvar=True,
+            expose_value=False,
+            callback=_take_context,
+            shell_complete=context_names,
+            help="The cluster of this name; see `hightide context`.",
         )
     )
     command.params.append(
@@ -69,12 +110,20 @@ def choices(ctx: click.Context) -> Choices:
 
 
 def _take_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    source = ctx.get_parameter_source(parameter.name or "")
-    from_command_line = source is click.core.ParameterSource.COMMANDLINE
-    chosen = choices(ctx)
+    chosen, is_said = choices(ctx), _is_said(ctx, parameter)
     # The root command's option is read first; a subcommand's environment default must not undo it.
-    if value is not None and (from_command_line or chosen.bootstrap is None):
-        chosen.bootstrap = value
+    if value is not None and (is_said or chosen.bootstrap is None):
+        chosen.bootstrap, chosen.bootstrap_is_said = value, is_said
+
+
+def _take_context(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    chosen, is_said = choices(ctx), _is_said(ctx, parameter)
+    if value is not None and (is_said or chosen.context is None):
+        chosen.context, chosen.context_is_said = value, is_said
+
+
+def _is_said(ctx: click.Context, parameter: click.Parameter) -> bool:
+    return ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
 
 
 def _take_output(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

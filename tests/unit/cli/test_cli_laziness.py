@@ -45,6 +45,7 @@ def modules_after(*arguments: str) -> set[str]:
         ("elect", "unclean", "--help"),
         ("cluster", "--help"),
         ("cluster", "health", "--help"),
+        ("context", "add", "--help"),
         ("dev", "--help"),
         ("bench", "produce", "--help"),
         ("demo", "--help"),
@@ -65,6 +66,7 @@ def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
 def test_the_help_of_the_whole_command_imports_no_command() -> None:
     assert {name for name in modules_after("--help") if name.startswith("hightide")} == {
         "hightide_cli",
+        "hightide_cli.completing",
         "hightide_cli.lazy_group",
         "hightide_cli.main",
         "hightide_cli.options",
