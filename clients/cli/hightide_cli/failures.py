@@ -38,7 +38,7 @@ def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
     sentence = _sentence(error)
     if sentence is None or target is None or not _is_of_an_address(error):
         return sentence
-    return f"{sentence} (the address {target.bootstrap} is {target.origin})"
+    return f"{sentence.rstrip('.')}; the address {target.bootstrap} is {target.origin}"
 
 
 def _is_of_an_address(error: Exception) -> bool:
