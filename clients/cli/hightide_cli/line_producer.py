@@ -3,16 +3,23 @@
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import BinaryIO, Literal, cast
 
 import click
 from hightide import Delivery, HightideError, Producer
 
+from hightide_cli.progress import WorkDone, progress
 from hightide_cli.rendering import Json
 
 Headers = tuple[tuple[str, bytes], ...]
+
+# A bar costs more than a line.
+_TELL_EVERY_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,27 @@ class Outcome:
             for partition, (first, last) in sorted(self.offsets.items())
         ]
         return {"topic": self.topic, "records": self.records, "partitions": partitions}
+
+
+@contextmanager
+def lines_of(file: BinaryIO, topic: str) -> Iterator[Iterable[bytes]]:
+    """The lines of a file, with a bar where its size is known; of a pipe, as they come."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        yield file
+        return
+    with progress(f"writing {topic}", status.st_size, "bytes") as done:
+        yield _told(file, done)
+
+
+def _told(file: BinaryIO, done: WorkDone) -> Iterator[bytes]:
+    read_bytes = 0
+    for line in file:
+        read_bytes += len(line)
+        if read_bytes >= _TELL_EVERY_BYTES:
+            done.advance(read_bytes)
+            read_bytes = 0
+        yield line
 
 
 def produce_lines(

@@ -1,27 +1,36 @@
-"""Records become lines of output: what `hightide topic consume` does."""
+"""Records become lines of output: what `hightide topic consume`, `get` and `grep` print."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import BinaryIO
+from collections.abc import Callable
 
-from hightide import Consumer, Record, TopicPartition
+import click
+from hightide import Record
 
+from hightide_cli.options import OutputFormat
 from hightide_cli.output import yaml_text
-from hightide_cli.positions import Anchor, Position
 from hightide_cli.rendering import Json, bytes_field, json_line
 
-_POLL_TIMEOUT_S = 0.5
-_TOKEN = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
+_TOKEN = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{2}|.?)|([^%\\]+)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def _length(part: bytes | None) -> int:
+    """-1 for what is not there, which is not the same as empty."""
+    return -1 if part is None else len(part)
+
+
+# The letters are kcat's; %v is ours, for what kcat calls the payload.
 _FIELDS: dict[str, Callable[[Record], bytes]] = {
     "t": lambda record: record.topic.encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % (record.timestamp_us // 1000),
     "k": lambda record: record.key or b"",
+    "K": lambda record: b"%d" % _length(record.key),
     "v": lambda record: record.value or b"",
     "s": lambda record: record.value or b"",
+    "S": lambda record: b"%d" % _length(record.value),
+    "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
     "h": lambda record: b",".join(name.encode() + b"=" + value for name, value in record.headers),
     "%": lambda record: b"%",
 }
@@ -46,59 +55,14 @@ class RecordPrinter:
         return self._render(record)
 
 
-def consume_records(
-    topic: str,
-    printer: RecordPrinter,
-    output: BinaryIO,
-    *,
-    bootstrap: str | None,
-    position: Position,
-    partitions: Sequence[int],
-    records_max: int | None,
-    exit_at_end: bool,
-) -> None:
-    """Print records until the end, the wanted number, or Ctrl-C, which is how following a topic ends."""
-    with Consumer(bootstrap, offset_reset="error") as consumer:
-        assigned = [TopicPartition(topic, each) for each in partitions] or consumer.partitions_for(topic)
-        consumer.assign(assigned)
-        _seek(consumer, assigned, position)
-        batches = _to_end(consumer) if exit_at_end else _for_ever(consumer)
-        records = (record for batch in batches for record in batch)
-        try:
-            for record in islice(records, records_max):
-                output.write(printer.render(record))
-                if not exit_at_end:
-                    # Whoever follows a topic wants to see a record when it comes.
-                    output.flush()
-        except KeyboardInterrupt:
-            pass
-        output.flush()
-
-
-def _to_end(consumer: Consumer) -> Iterator[Iterable[Record]]:
-    yield consumer.read_to_end()
-
-
-def _for_ever(consumer: Consumer) -> Iterator[Iterable[Record]]:
-    while True:
-        yield consumer.poll(timeout_s=_POLL_TIMEOUT_S)
-
-
-def _seek(consumer: Consumer, assigned: Iterable[TopicPartition], position: Position) -> None:
-    match position.anchor:
-        case Anchor.EARLIEST:
-            consumer.seek_to_beginning()
-        case Anchor.LATEST:
-            consumer.seek_to_end()
-        case Anchor.TIMESTAMP:
-            consumer.seek_to_timestamp(None, position.value)
-        case Anchor.OFFSET:
-            for partition in assigned:
-                consumer.seek(partition, position.value)
-        case Anchor.BEFORE_END:
-            first = consumer.beginning_offsets(assigned)
-            for partition, end in consumer.end_offsets(assigned).items():
-                consumer.seek(partition, max(end - position.value, first[partition]))
+def printer_of(ctx: click.Context, output: OutputFormat, form: str | None) -> RecordPrinter:
+    """The printer that the command line asks for. Raises click.BadParameter."""
+    try:
+        return RecordPrinter(
+            as_json=output is OutputFormat.JSON, as_yaml=output is OutputFormat.YAML, form=form
+        )
+    except FormatError as error:
+        raise click.BadParameter(str(error), ctx, param_hint="--format") from error
 
 
 def _value_of(record: Record) -> bytes:
@@ -140,9 +104,14 @@ def _formatter(form: str) -> Callable[[Record], bytes]:
                 raise FormatError(f"%{field} is no field; there are %" + ", %".join(_FIELDS))
             parts.append(_FIELDS[field])
         else:
-            if escape is not None and escape not in _ESCAPES:
-                raise FormatError(
-                    f"\\{escape} is no escape; there are " + ", ".join(f"\\{each}" for each in _ESCAPES)
-                )
-            parts.append(_constant(_ESCAPES[escape] if escape is not None else text.encode()))
+            parts.append(_constant(text.encode() if escape is None else _unescaped(escape)))
     return lambda record: b"".join([part(record) for part in parts])
+
+
+def _unescaped(escape: str) -> bytes:
+    if len(escape) > 1:
+        return bytes.fromhex(escape[1:])
+    if escape not in _ESCAPES:
+        known = ", ".join(f"\\{each}" for each in (*_ESCAPES, "xHH"))
+        raise FormatError(f"\\{escape} is no escape; there are {known}")
+    return _ESCAPES[escape]

@@ -8,6 +8,7 @@ import click
 
 from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.confirmation import confirm
+from hightide_cli.name_values import config_pairs
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json, table
@@ -98,8 +99,6 @@ def alter(
     ctx: click.Context, name: str, to_set: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
 ) -> None:
     """Change settings of a topic; they hold on its brokers at once."""
-    from hightide_cli.topic import config_pairs
-
     settings = config_pairs(to_set, "--set")
     if not settings and not reset:
         raise click.UsageError("say --set NAME=VALUE or --reset NAME", ctx)

@@ -1,0 +1,89 @@
+"""How far long work has come: a bar with its pace and the time left, on stderr and only on a terminal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Unit = Literal["records", "bytes", "steps"]
+
+_OFF = "hightide.no_progress"
+_COUNT_COLUMNS: dict[Unit, str] = {
+    "records": "{task.completed:,.0f} of {task.total:,.0f} records",
+    "steps": "{task.completed:,.0f} of {task.total:,.0f}",
+}
+
+
+class WorkDone:
+    """What the work tells how far it is. This one tells nobody: there is no terminal, or nobody wants it."""
+
+    def advance(self, count: int) -> None:
+        """So much more is done. Called once a batch and not once a record."""
+
+    def reach(self, count: int) -> None:
+        """So much is done in all."""
+
+
+class _Bar(WorkDone):
+    def __init__(self, progress: "Progress", task: "TaskID") -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, count: int) -> None:
+        self._progress.advance(self._task, count)
+
+    def reach(self, count: int) -> None:
+        self._progress.update(self._task, completed=count)
+
+
+def progress_option(command: Command) -> Command:
+    """Add --no-progress to a command that takes long."""
+
+    def take(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_OFF] = True
+
+    option = click.option(
+        "--no-progress",
+        is_flag=True,
+        expose_value=False,
+        callback=take,
+        help="No bar; there is none anyway where stderr is no terminal.",
+    )
+    return option(command)
+
+
+@contextmanager
+def progress(
+    what: str, total: float, unit: Unit = "records", *, prints_meanwhile: bool = False
+) -> Iterator[WorkDone]:
+    """Show a bar while the block runs; it goes when the block ends. `prints_meanwhile`: the work prints its
+    results to stdout as it goes, so that a bar on the same terminal would be in their way."""
+    if not is_shown(prints_meanwhile=prints_meanwhile):
+        yield WorkDone()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as RichProgress
+
+    counted = (
+        [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [TextColumn(_COUNT_COLUMNS[unit])]
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), *counted, TimeRemainingColumn(compact=True))
+    with RichProgress(*columns, console=Console(stderr=True, highlight=False), transient=True) as shown:
+        # What a topic or a file is called must not be taken for rich's markup.
+        yield _Bar(shown, shown.add_task(what.replace("[", r"\["), total=max(total, 1)))
+
+
+def is_shown(*, prints_meanwhile: bool = False) -> bool:
+    """Whether a bar would be shown. rich is not imported for it, since it costs more than most commands."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and ctx.meta.get(_OFF):
+        return False
+    return sys.stderr.isatty() and not (prints_meanwhile and sys.stdout.isatty())

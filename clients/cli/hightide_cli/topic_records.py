@@ -1,0 +1,185 @@
+"""`hightide topic produce` and `consume`: lines into records, and back."""
+
+import sys
+from typing import BinaryIO
+
+import click
+
+from hightide_cli.name_values import config_pairs
+from hightide_cli.options import OutputFormat, choices, common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.output_or_position import output_or_position, position_by_output
+from hightide_cli.positions import Anchor, Position, parse_position
+from hightide_cli.progress import progress_option
+
+
+@common_options
+@click.command()
+@click.argument("name", metavar="TOPIC")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("-k", "--key", help="The key of every record.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Each line is a key, this, and a value.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="May be given again.")
+@click.option("-p", "--partition", type=int, help="Write to this partition, whatever the key.")
+@click.option("--json", "as_json", is_flag=True, help="Each line is a record as `consume -o json` prints it.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
+@progress_option
+@click.pass_context
+def produce(
+    ctx: click.Context,
+    name: str,
+    file: BinaryIO,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    as_json: bool,
+    acks: str,
+    compression: str,
+) -> None:
+    """Write each line of FILE, or of standard input, as a record.
+
+    An empty line is a record with an empty value. With a FILE, a bar shows how far it is.
+    """
+    from hightide_cli.line_producer import LineForm, lines_of, produce_lines
+
+    if key is not None and key_separator is not None:
+        raise click.UsageError("say either --key or --key-separator, not both", ctx)
+    form = LineForm(
+        key=None if key is None else key.encode(),
+        key_separator=None if key_separator is None else key_separator.encode(),
+        headers=tuple(
+            (header, value.encode()) for header, value in config_pairs(headers, "--header").items()
+        ),
+        partition=partition,
+        as_json=as_json,
+    )
+    with lines_of(file, name) as lines:
+        outcome = produce_lines(
+            lines, name, form, bootstrap=choices(ctx).address(), acks=acks, compression=compression
+        )
+    if wants_document(ctx):
+        emit(ctx, outcome.document())
+    else:
+        click.echo(outcome.sentence(), err=True)
+
+
+@output_or_position
+@common_options
+@click.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--from", "start", metavar="POSITION", help="Where to begin; earliest unless said.")
+@click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N of each, then what comes.")
+@click.option("--until", metavar="POSITION", help="Stop before it; written as for --from.")
+@click.option(
+    "-p", "--partition", "partitions", type=int, multiple=True, help="Only this; may be given again."
+)
+@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
+@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see below.")
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option("-g", "--group", metavar="GROUP", help="Share the partitions with the others of this group.")
+@click.option("--consumer-id", metavar="NAME", help="This consumer's name in the group; made up unless said.")
+@click.option(
+    "--instance-id", metavar="NAME", help="Keeps its partitions while away for less than the session timeout."
+)
+@progress_option
+@click.pass_context
+def consume(
+    ctx: click.Context,
+    name: str,
+    start: str | None,
+    from_beginning: bool,
+    tail: int | None,
+    until: str | None,
+    partitions: tuple[int, ...],
+    max_records: int | None,
+    exit_at_end: bool,
+    form: str | None,
+    as_json: bool,
+    group: str | None,
+    consumer_id: str | None,
+    instance_id: str | None,
+) -> None:
+    """Print records: values line by line, JSON with -o json, or what --format says.
+
+    With --group it goes on where the group has come to, and commits what was printed; --from, which is then
+    earliest or latest, is for what the group has committed nothing of.
+
+    \b
+    POSITION  earliest, latest, an offset, -N for the last N of each partition,
+              or @TIME: @2013-01-01T05:00:00Z, @1357016400000 (ms), @-15m (ago);
+              beginning, end and s@TIME of kcat are understood, also after -o
+    FORMAT    %t topic, %p partition, %o offset, %T timestamp in ms, %k key,
+              %v value (also %s), %h headers, %K and %S lengths of key and value
+              (%R as 4 bytes), %% a percent sign; \\n, \\t, \\0, \\xHH
+    """
+    from hightide_cli.record_printer import printer_of
+    from hightide_cli.record_reading import Reading, consume_records
+
+    reading_from, reading_until = _between(ctx, start, from_beginning, tail, until, exit_at_end)
+    _check_group(ctx, group, consumer_id, instance_id, partitions, until)
+    printer = printer_of(ctx, OutputFormat.JSON if as_json else choices(ctx).output, form)
+    if group is not None:
+        from hightide_cli.group_consuming import Membership, consume_in_group
+        from hightide_cli.positions import reset_of
+
+        consume_in_group(
+            name,
+            printer,
+            sys.stdout.buffer,
+            bootstrap=choices(ctx).address(),
+            membership=Membership(group, consumer_id or "", instance_id or "", reset_of(reading_from)),
+            records_max=max_records,
+            exit_at_end=exit_at_end,
+        )
+        return
+    reading = Reading(reading_from, reading_until, partitions, max_records)
+    consume_records(name, reading, printer, sys.stdout.buffer, bootstrap=choices(ctx).address())
+
+
+def _between(
+    ctx: click.Context,
+    start: str | None,
+    from_beginning: bool,
+    tail: int | None,
+    until: str | None,
+    exit_at_end: bool,
+) -> tuple[Position, Position | None]:
+    """Where to begin and where to stop, None for never, from all the ways to say it."""
+    by_output = position_by_output(ctx)
+    begins = {
+        "--from": None if start is None else parse_position(start),
+        "--from-beginning": Position(Anchor.EARLIEST) if from_beginning else None,
+        "--tail": None if tail is None else Position(Anchor.BEFORE_END, tail),
+        "-o": by_output[0] if by_output is not None and not by_output[1] else None,
+    }
+    ends = {
+        "--until": None if until is None else parse_position(until, "--until"),
+        "--exit": Position(Anchor.LATEST) if exit_at_end else None,
+        "-o": by_output[0] if by_output is not None and by_output[1] else None,
+    }
+    said = [(name, position) for name, position in begins.items() if position is not None]
+    # What is said twice in the same sense does no harm.
+    if len({position for _, position in said}) > 1:
+        raise click.UsageError(f"say either {' or '.join(name for name, _ in said)}, not both", ctx)
+    stops = [position for position in ends.values() if position is not None]
+    return (said[0][1] if said else Position(Anchor.EARLIEST)), (stops[0] if stops else None)
+
+
+def _check_group(
+    ctx: click.Context,
+    group: str | None,
+    consumer_id: str | None,
+    instance_id: str | None,
+    partitions: tuple[int, ...],
+    until: str | None,
+) -> None:
+    if group is None and (consumer_id or instance_id):
+        raise click.UsageError("--consumer-id and --instance-id need --group", ctx)
+    if group is not None and partitions:
+        raise click.UsageError("say either --group or --partition: in a group, the coordinator decides", ctx)
+    if group is not None and until is not None:
+        raise click.UsageError("say either --group or --until: a group reads what it has not read", ctx)
