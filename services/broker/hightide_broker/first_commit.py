@@ -10,7 +10,7 @@ from hightide_runtime.telemetry import FIRST_COMMIT, FOLLOWERS_CONNECT, Attribut
 
 
 class FirstCommit:
-    """The span `failover.followers_connect`, open until something is committed under the new epoch."""
+    """The span `followers_connect`, open until something is committed under the new epoch."""
 
     __slots__ = ("_open", "_span", "_telemetry")
 

@@ -216,7 +216,7 @@ class ReplicaShell:
             replica.log.truncate_to(effect.offset)
             return
         attributes: dict[str, Attribute] = {
-            "partition": str(replica), "from": end_offset, "to": effect.offset,
+            "partition": str(replica), "from_offset": end_offset, "to_offset": effect.offset,
         }  # fmt: skip
         with self._telemetry.span(TRUNCATE_LOG, parent=replica.traceparent, attributes=attributes):
             replica.log.truncate_to(effect.offset)

@@ -1,6 +1,6 @@
 """One failover as one trace: the steps of V3's "End-to-end latency during a broker failure" as spans.
 
-The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `failover.inform_broker`, whose
+The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `inform_broker`, whose
 context travels in gRPC metadata, and in the znodes. The root carries the durations that people ask for:
 
     detect_ms     from the break until the core was told

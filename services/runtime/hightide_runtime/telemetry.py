@@ -3,17 +3,40 @@
 A span's traceparent (W3C) travels in gRPC metadata, by channels opened with `traced=True`, and in the
 znode. On the server side it is `current_traceparent()` while the handler runs. OpenTelemetry is imported
 only where it is used: it takes longer to import than a broker takes to start.
+
+OpenTelemetry's own variables hold: OTEL_EXPORTER_OTLP_ENDPOINT and its kin, OTEL_SERVICE_NAME,
+OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_EXPORTER (none, or otlp), OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Of
+the protocols of OTLP only gRPC is spoken. A collector that is away harms nothing: spans wait in a bounded
+queue, on a thread of their own, and what does not fit is dropped. Which spans there are says `span_kinds`.
 """
 
+import logging
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Token
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
+from hightide_runtime import span_kinds
+from hightide_runtime.span_kinds import (
+    BECOME_FOLLOWER,
+    BECOME_LEADER,
+    BROKER_DOWN,
+    BROKER_WATCHER_TRIGGERED,
+    CONTROLLER_FAILOVER,
+    COORDINATOR_FAILOVER,
+    FAILOVER,
+    FIRST_COMMIT,
+    FOLLOWERS_CONNECT,
+    INFORM_BROKER,
+    LEADERSHIP_CHANGE,
+    TRUNCATE_LOG,
+    ZOOKEEPER_MULTI,
+)
 from hightide_runtime.trace_context import CURRENT, current_traceparent, is_traceparent
 
 if TYPE_CHECKING:
@@ -22,28 +45,40 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span as OtelSpan
 
-__all__ = ["Span", "Telemetry", "current_traceparent"]
+    from hightide_runtime.span_ids import RootIds
 
-#: The spans of a failover, after V3 "End-to-end latency during a broker failure".
-FAILOVER = "failover"
-BROKER_DOWN = "failover.broker_down"  # step 1, controller
-BROKER_WATCHER_TRIGGERED = "failover.broker_watcher_triggered"  # step 2, controller
-LEADERSHIP_CHANGE = "failover.leadership_change"  # step 3, controller
-ZOOKEEPER_MULTI = "failover.zookeeper_multi"  # inside 3, one a multi
-INFORM_BROKER = "failover.inform_broker"  # step 4, controller, one a broker
-BECOME_LEADER = "failover.become_leader"  # broker, below inform_broker
-FOLLOWERS_CONNECT = "failover.followers_connect"  # step 5, the new leader; ends at the first commit
-FIRST_COMMIT = "failover.first_commit"  # the moment of the first commit under the new epoch
-BECOME_FOLLOWER = "failover.become_follower"  # step 6, broker
-TRUNCATE_LOG = "failover.truncate_log"  # inside 6
-CONTROLLER_FAILOVER = "controller_failover"  # root: another controller took over
-COORDINATOR_FAILOVER = "coordinator_failover"  # root: another coordinator took over a shard of the groups
+__all__ = [
+    "BECOME_FOLLOWER",
+    "BECOME_LEADER",
+    "BROKER_DOWN",
+    "BROKER_WATCHER_TRIGGERED",
+    "CONTROLLER_FAILOVER",
+    "COORDINATOR_FAILOVER",
+    "FAILOVER",
+    "FIRST_COMMIT",
+    "FOLLOWERS_CONNECT",
+    "INFORM_BROKER",
+    "LEADERSHIP_CHANGE",
+    "TRUNCATE_LOG",
+    "ZOOKEEPER_MULTI",
+    "Attribute",
+    "Span",
+    "Telemetry",
+    "current_traceparent",
+    "export_target",
+    "resource_of",
+    "span_kinds",
+]
 
 Attribute: TypeAlias = str | int | float | bool
 TRACE_DIRECTORY_VARIABLE = "HIGHTIDE_TRACE_DIR"
 #: No path is empty, so that this is none.
 COLLECTOR = ""
-_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_SIGNAL: Final = "TRACES"
+_SHUT_DOWN_PATIENCE_S: Final = 2.0
+"""How long the end of a process waits for a collector that does not answer."""
+_EXPORTER_LOGGERS: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
+_COMPLAINT_EVERY_S: Final = 60.0
 
 
 class Span:
@@ -97,21 +132,30 @@ class Span:
 class Telemetry:
     """Where a process sends its spans. Mains build one by `set_up` and hand it to the shell."""
 
-    def __init__(self, provider: "TracerProvider | None") -> None:
+    def __init__(self, provider: "TracerProvider | None", ids: "RootIds | None" = None) -> None:
         """For `set_up` and `off`."""
         self._provider = provider
+        self._ids = ids
         self._tracer = provider.get_tracer("hightide") if provider is not None else None
 
     @classmethod
     def set_up(cls, service: str, instance: str) -> "Telemetry":
-        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id."""
-        target = export_target(_ENDPOINT_VARIABLES)
+        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id.
+
+        Raises StartupError where they ask for what there is not.
+        """
+        target = export_target(_SIGNAL)
         if target is None:
             return cls.off()
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
-        provider = TracerProvider(resource=resource_of(service, instance), shutdown_on_exit=False)
+        from hightide_runtime.span_ids import RootIds
+
+        ids = RootIds()
+        provider = TracerProvider(
+            resource=resource_of(service, instance), shutdown_on_exit=False, id_generator=ids
+        )
         if target == COLLECTOR:
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
@@ -122,7 +166,7 @@ class Telemetry:
             # One at a time, as they end: a process that is killed has written all that it had to say.
             path = Path(target, f"{service}-{instance}.jsonl")
             provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(path, service, instance)))
-        return cls(provider)
+        return cls(provider, ids)
 
     @classmethod
     def off(cls) -> "Telemetry":
@@ -157,6 +201,23 @@ class Telemetry:
             )
         )
 
+    def root(
+        self,
+        name: str,
+        traceparent: str,
+        *,
+        start_time_us: int | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
+    ) -> Span:
+        """Start the root span of a trace, with the ids that `trace_context.root_traceparent` gave it.
+
+        More than one process may do so, each with what it knows: readers take them for one span.
+        """
+        if self._ids is None or not is_traceparent(traceparent):
+            return self.span(name, parent="", start_time_us=start_time_us, attributes=attributes)
+        with self._ids.given(traceparent):
+            return self.span(name, parent="", start_time_us=start_time_us, attributes=attributes)
+
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
         """Make a span that lives elsewhere (in a znode, in another task) the current one."""
@@ -167,27 +228,90 @@ class Telemetry:
             CURRENT.reset(token)
 
     def shut_down(self) -> None:
-        """Send what is left. Mains call it last."""
+        """Send what is left, for a moment at most. Mains call it last."""
         if self._provider is not None:
-            self._provider.shutdown()
+            shut_down_within(self._provider.shutdown, _SHUT_DOWN_PATIENCE_S)
 
 
-def export_target(endpoint_variables: Sequence[str]) -> str | None:
-    """Where telemetry goes: COLLECTOR where one of these variables names an endpoint, else the directory that
-    HIGHTIDE_TRACE_DIR names; None: nowhere.
+def export_target(signal: str) -> str | None:
+    """Where a signal ("TRACES", "METRICS") goes: COLLECTOR where OTEL_EXPORTER_OTLP_ENDPOINT (or the signal's
+    own) names one, else the directory that HIGHTIDE_TRACE_DIR names; None: nowhere.
+
+    Raises StartupError where the OTEL_* variables ask for what there is not.
     """
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
-    if any(os.environ.get(variable) for variable in endpoint_variables):
-        return COLLECTOR
-    return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
+    if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT") for part in ("", f"{signal}_")):
+        return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
+    # Here, since tools that only read spans have no need of gRPC.
+    from hightide_runtime.errors import StartupError
+
+    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
+    if exporter == "none":
+        return None
+    if exporter not in ("", "otlp"):
+        raise StartupError(
+            f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; this program exports by otlp or not at all (none)"
+        )
+    for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = os.environ.get(variable, "").strip().lower()
+        if protocol not in ("", "grpc"):
+            raise StartupError(
+                f"{variable} is {protocol[:100]!r}; this program speaks OTLP by grpc alone: set it to grpc, "
+                "and let the endpoint be the collector's gRPC port, which is 4317 as a rule"
+            )
+        if protocol:
+            break
+    quieten_exporters()
+    return COLLECTOR
 
 
 def resource_of(service: str, instance: str) -> "Resource":
-    """Who a process is, on everything that it reports."""
-    from opentelemetry.sdk.resources import Resource
+    """Who a process is, on everything that it reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+    have the last word, as everywhere.
+    """
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    return Resource.create({"service.name": f"hightide-{service}", "service.instance.id": instance})
+    ours = {
+        "service.name": f"hightide-{service}",
+        "service.namespace": "hightide",
+        "service.instance.id": instance,
+    }
+    theirs = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in ours.items() if name not in theirs})
+
+
+def shut_down_within(shut_down: Callable[[], object], patience_s: float) -> None:
+    """Shut an exporter down, and leave it to itself where its collector does not answer."""
+    # A thread that nobody waits for: the process ends by `end_process`.
+    thread = threading.Thread(target=shut_down, name="telemetry-shutdown", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+
+
+def quieten_exporters() -> None:
+    """Let exporters say once a minute, not with each attempt, that their collector is away."""
+    for name in _EXPORTER_LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, _NowAndThen) for each in logger.handlers):
+            logger.addHandler(_NowAndThen())
+            logger.propagate = False
+
+
+class _NowAndThen(logging.Handler):
+    """Hands one record a minute on to the log of the process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._next_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging, on any thread."""
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _COMPLAINT_EVERY_S
+            # Without the traceback that some of them come with: the sentence says it.
+            logging.getLogger(__name__).warning("telemetry is not delivered: %s", record.getMessage()[:500])
 
 
 def _context_of(traceparent: str) -> "Context":
