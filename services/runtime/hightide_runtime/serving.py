@@ -14,10 +14,9 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from hightide.v1.errors_pb2 import ErrorCode
 
-from hightide_runtime import health
+from hightide_runtime import health, reflection
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.interceptors.errors import ErrorInterceptor
@@ -192,9 +191,7 @@ def _register_all(
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     channelz.add_channelz_servicer(server)
     names = [service.name for service in services]
-    reflection.enable_server_reflection(
-        [*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server
-    )
+    reflection.enable([*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server)
 
 
 def _server_options(limits: Limits) -> list[tuple[str, int]]:

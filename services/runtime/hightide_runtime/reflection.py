@@ -1,0 +1,76 @@
+"""Reflection that carries the comments of the .proto files, so that `grpcurl describe` shows them."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_reflection.v1alpha import reflection
+
+SERVICE_NAME: str = reflection.SERVICE_NAME
+#: Written by `make proto`, beside the stubs: every .proto file of ours with its source information.
+_DESCRIPTORS = "descriptors.binpb"
+
+
+class _File:
+    """What reflection asks of a file's descriptor; protobuf's own forgets the comments."""
+
+    def __init__(self, descriptor: object, commented: descriptor_pb2.FileDescriptorProto | None) -> None:
+        self._descriptor = descriptor
+        self._commented = commented
+        self.name: str = descriptor.name  # type: ignore[attr-defined]
+
+    @property
+    def dependencies(self) -> list["_File"]:
+        return [_of(each) for each in self._descriptor.dependencies]  # type: ignore[attr-defined]
+
+    def CopyToProto(self, proto: descriptor_pb2.FileDescriptorProto) -> None:  # noqa: N802
+        if self._commented is None:
+            self._descriptor.CopyToProto(proto)  # type: ignore[attr-defined]
+        else:
+            proto.CopyFrom(self._commented)
+
+
+class CommentedPool:
+    """The default pool, as far as reflection asks it, with comments in the files that are ours."""
+
+    def __init__(self) -> None:
+        self._pool = descriptor_pool.Default()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pool, name)
+
+    def FindFileByName(self, name: str) -> _File:  # noqa: N802
+        """The file of that name; KeyError where there is none."""
+        return _of(self._pool.FindFileByName(name))
+
+    def FindFileContainingSymbol(self, symbol: str) -> _File:  # noqa: N802
+        """The file that defines a message, enum, service or method; KeyError where none does."""
+        try:
+            return _of(self._pool.FindFileContainingSymbol(symbol))
+        except KeyError:
+            # Protobuf finds services, but not the methods in them.
+            service, _, method = symbol.rpartition(".")
+            return _of(self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file)
+
+
+def enable(service_names: Sequence[str], server: grpc.aio.Server) -> None:
+    """Serve reflection for these services. `serve` calls it."""
+    reflection.enable_server_reflection(service_names, server, pool=CommentedPool())
+
+
+def _of(descriptor: object) -> _File:
+    return _File(descriptor, _commented_files().get(descriptor.name))  # type: ignore[attr-defined]
+
+
+@cache
+def _commented_files() -> dict[str, descriptor_pb2.FileDescriptorProto]:
+    """Our files by name, read when somebody asks for the first time. None, where an installation lacks the
+    file: reflection then works without comments."""
+    try:
+        content = resources.files("hightide.v1").joinpath(_DESCRIPTORS).read_bytes()
+    except FileNotFoundError:
+        return {}
+    files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+    return {file.name: file for file in files}
