@@ -13,7 +13,7 @@ from hightide.batch.checksum import crc32c
 from hightide.calls import Call, MessageCall, Method
 from hightide.errors import BrokersUnavailableError, HightideError
 from hightide.leaders_seen import LeadersSeen
-from hightide.records import PartitionDescription, TopicDescription
+from hightide.records import PartitionDescription, TopicDescription, TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.metadata_pb2 import TopicMetadata
@@ -76,6 +76,8 @@ class Cluster:
         self.controller_address: str | None = None
         self.coordinators: tuple[str | None, ...] = ()
         self.version = 0
+        self.remembers_changes = False
+        self._changes: dict[str, dict[int, tuple[int, str]]] = {}
         self._names: dict[bytes, str] = {}
 
     def update(self, answer: GetMetadataResponse) -> None:
@@ -96,6 +98,10 @@ class Cluster:
                 continue
             self.missing.discard(topic.topic)
             self._take_over(topic_description(topic))
+            if self.remembers_changes:
+                self._changes[topic.topic] = {
+                    each.partition: (each.leader_epoch, each.traceparent) for each in topic.partitions
+                }
 
     def _take_over(self, new: TopicDescription) -> None:
         old = self.topics.get(new.name)
@@ -129,6 +135,14 @@ class Cluster:
             return None
         address = self.brokers.get(described.leader)
         return None if address is None else Leader(described.leader, address, described.leader_epoch)
+
+    def traceparent_of(self, partition: TopicPartition, leader_epoch: int) -> str | None:
+        """The trace of the change that began a leader epoch; empty where the broker that was asked last knows
+        of none, None while nobody was asked since. Only where `remembers_changes`."""
+        epoch, traceparent = self._changes.get(partition.topic, {}).get(partition.partition, (-1, ""))
+        if epoch == leader_epoch:
+            return traceparent
+        return "" if epoch > leader_epoch else None
 
     def coordinator_of(self, group: str) -> str | None:
         """Where the coordinator of a group is reached, None while none is known. A group belongs to the shard

@@ -6,6 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from hightide import tracing
 from hightide.addresses import bootstrap_addresses
 from hightide.cluster import Cluster
 from hightide.consumer_core import ConsumerCore
@@ -110,7 +111,8 @@ class Consumer:
         if group_settings is not None:
             self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout, self._changed)
         driven = self._core if self._seat is None else self._seat.core
-        self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer")
+        reporter = tracing.Reporter("poll", client_id)
+        self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
         self._is_closing = self._closed = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

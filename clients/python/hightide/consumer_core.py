@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from hightide.calls import Call, MessageCall, Method
+from hightide.calls import Call
 from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, retry_pause_ms
 from hightide.consumer_settings import ConsumerSettings
 from hightide.errors import (
@@ -34,10 +34,12 @@ from hightide.errors import (
 )
 from hightide.fetch_call import FetchCall, Fetched, FetchEntry
 from hightide.fetch_position import Chunk, FetchPosition
+from hightide.leader_waits import LeaderWaits, TracedCore, hung_since
+from hightide.look_up_call import LookUpCall
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt
 from hightide.records import TopicPartition
 from hightide.v1 import errors_pb2
-from hightide.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsResponse
+from hightide.v1.broker_service_pb2 import ListOffsetsRequest
 
 log = logging.getLogger("hightide.consumer")
 
@@ -51,19 +53,7 @@ UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 METADATA_AGE_MAX_MS: Final = 30_000
 
 
-class LookUpCall(MessageCall[ListOffsetsResponse]):
-    """A ListOffsets call, with what it was made for."""
-
-    __slots__ = ("entries",)
-
-    def __init__(
-        self, address: str, timeout_ms: int, entries: tuple[FetchEntry, ...], request: ListOffsetsRequest
-    ) -> None:
-        super().__init__(address, Method.LIST_OFFSETS, timeout_ms, request, ListOffsetsResponse)
-        self.entries = entries
-
-
-class ConsumerCore:
+class ConsumerCore(TracedCore):
     """The core. One a consumer."""
 
     def __init__(self, settings: ConsumerSettings, cluster: Cluster, topics: Iterable[str]) -> None:
@@ -83,6 +73,7 @@ class ConsumerCore:
         self._missing_since_ms: dict[str, float] = {}
         self._held: dict[TopicPartition, list[Chunk]] = {}
         self._generation = 0
+        self._waits = LeaderWaits()
         self.is_in_group = False
         self.on_gone_back: Callable[[TopicPartition, int], None] | None = None
         if self._topics:
@@ -291,11 +282,13 @@ class ConsumerCore:
                 if self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
                     calls.append(self._fetch(address, each))
         self._watch_slow_calls(now_ms)
+        self._waits.poll(self.cluster, self.seeker, now_ms)
         metadata = self.seeker.poll(now_ms)
         if metadata is not None:
             calls.append(metadata)
-        if self.seeker.wake_at_ms is not None:
-            self._wake_by(self.seeker.wake_at_ms)
+        for wake_at_ms in (self.seeker.wake_at_ms, self._waits.wake_at_ms):
+            if wake_at_ms is not None:
+                self._wake_by(wake_at_ms)
         for call in calls:
             call.started_ms = now_ms
         return calls
@@ -342,6 +335,7 @@ class ConsumerCore:
                     "the partition has no leader that can be reached", topic=topic, partition=number
                 )
                 position.failed(offline, now_ms)
+                self._waits.failed(position.partition, position.tried_epoch, now_ms)
             self._block(position, now_ms)
             self.seeker.want_again([topic], now_ms=now_ms)
             return None
@@ -422,10 +416,10 @@ class ConsumerCore:
         if isinstance(call, FetchCall):
             self._fetches.pop(call, None)
             self._calls_to[call.address] -= 1
-            self._each(call.address, call.entries, outcome, now_ms, self._fetched)
+            self._each(call, call.entries, outcome, now_ms, self._fetched)
         elif isinstance(call, LookUpCall):
             results = outcome if isinstance(outcome, HightideError) else outcome.partitions
-            self._each(call.address, call.entries, results, now_ms, self._looked_up)
+            self._each(call, call.entries, results, now_ms, self._looked_up)
         elif isinstance(outcome, HightideError):
             self.seeker.failed(call, outcome, now_ms)
         else:
@@ -434,29 +428,28 @@ class ConsumerCore:
 
     def _each(
         self,
-        address: str,
+        call: Call[Any],
         entries: tuple[FetchEntry, ...],
         outcome: Any,
         now_ms: float,
-        take: Callable[[FetchPosition, Any, str, float], None],
+        take: Callable[[FetchPosition, Any, Call[Any], float], None],
     ) -> None:
         if isinstance(outcome, AddressUnreachableError | RequestTimeoutError):
-            self.seeker.suspect(address)
+            self.seeker.suspect(call.address)
         for at, entry in enumerate(entries):
             position = self.positions.get(entry.partition)
             if position is None or position.generation != entry.generation:
                 continue
             position.is_under_way = False
             if isinstance(outcome, HightideError):
-                self._failed(position, outcome, now_ms)
+                self._failed(position, outcome, now_ms, since_ms=hung_since(call, outcome))
             elif at >= len(outcome):
-                self._failed(
-                    position, RequestTimeoutError("the answer is too short", address=address), now_ms
-                )
+                short = RequestTimeoutError("the answer is too short", address=call.address)
+                self._failed(position, short, now_ms)
             else:
-                take(position, outcome[at], address, now_ms)
+                take(position, outcome[at], call, now_ms)
 
-    def _fetched(self, position: FetchPosition, fetched: Fetched, address: str, now_ms: float) -> None:
+    def _fetched(self, position: FetchPosition, fetched: Fetched, call: Call[Any], now_ms: float) -> None:
         if isinstance(fetched.error, DivergingLogError):
             self._diverged(position, fetched, fetched.error)
             return
@@ -474,6 +467,10 @@ class ConsumerCore:
             return
         if position.parted_from is not None and not self._goes_back(position):
             return
+        if self._waits.waiting:
+            # A long poll that brought nothing waited for records, not for the leader.
+            taken_ms = now_ms if fetched.batches else call.started_ms
+            self._waits.went_through(position.partition, position.tried_epoch, taken_ms)
         position.worked()
         position.high_watermark = fetched.high_watermark
         position.log_start_offset = fetched.log_start_offset
@@ -512,14 +509,14 @@ class ConsumerCore:
         )
         return False
 
-    def _looked_up(self, position: FetchPosition, result: Any, address: str, now_ms: float) -> None:
+    def _looked_up(self, position: FetchPosition, result: Any, call: Call[Any], now_ms: float) -> None:
         if result.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
             error = from_code(
                 result.error_code,
                 result.error_message,
                 topic=position.partition.topic,
                 partition=position.partition.partition,
-                address=address,
+                address=call.address,
             )
             self._failed(position, error, now_ms)
         elif result.offset < 0:
@@ -532,8 +529,12 @@ class ConsumerCore:
             if fell_from is not None and result.offset < fell_from and self.on_gone_back is not None:
                 self.on_gone_back(position.partition, result.offset)
 
-    def _failed(self, position: FetchPosition, error: HightideError, now_ms: float) -> None:
+    def _failed(
+        self, position: FetchPosition, error: HightideError, now_ms: float, *, since_ms: float | None = None
+    ) -> None:
         position.failed(error, now_ms)
+        if error.retriable or error.refresh_metadata:
+            self._waits.failed(position.partition, position.tried_epoch, now_ms, since_ms=since_ms)
         match error:
             case OffsetOutOfRangeError():
                 self._out_of_range(position, error)

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hightide import tracing
 from hightide.calls import Call, StreamCall, StreamEnded
 from hightide.errors import HightideError
+from hightide.leader_waits import Fact
 from hightide.streams import Stream
 from hightide.transport import Transport
 
@@ -31,6 +33,12 @@ class Core(Protocol):
     cancelled: list[Call[Any]]
     callbacks: list[Callable[[], object]]
 
+    def be_traced(self) -> None:
+        """Somebody may look at spans: note what they are made of. Called before the first poll."""
+
+    def facts(self, *, is_last: bool = False) -> list[Fact]:
+        """What spans are made of, each told once; `is_last`: nothing more is waited for."""
+
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
 
@@ -47,8 +55,17 @@ def now_ms() -> float:
 class Driver:
     """Drives one core with a thread. `changed` is notified whenever calls have ended."""
 
-    def __init__(self, core: Core, transport: Transport, changed: threading.Condition, name: str) -> None:
+    def __init__(
+        self,
+        core: Core,
+        transport: Transport,
+        changed: threading.Condition,
+        name: str,
+        reporter: tracing.Reporter,
+    ) -> None:
         self._core = core
+        self._reporter = reporter
+        self._is_traced = False
         self._transport = transport
         self._changed = changed
         self._inbox: queue.SimpleQueue[tuple[Call[Any], Outcome] | None] = queue.SimpleQueue()
@@ -63,6 +80,9 @@ class Driver:
     def start(self) -> None:
         """Start the thread, once; called under the client's lock."""
         if self._thread is None:
+            self._is_traced = tracing.is_wanted()
+            if self._is_traced:
+                self._core.be_traced()
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
@@ -81,6 +101,10 @@ class Driver:
         self._inbox.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=10.0)
+        if self._is_traced:
+            with self._changed:
+                facts = self._core.facts(is_last=True)
+            self._reporter.report(facts, now_ms())
 
     def _run(self) -> None:
         while not self._stopping:
@@ -107,6 +131,7 @@ class Driver:
                     stream.send(stream_call.outbox.popleft())
             cancelled, self._core.cancelled = self._core.cancelled, []
             callbacks, self._core.callbacks = self._core.callbacks, []
+            facts = self._core.facts() if self._is_traced else []
             if outcomes:
                 self._changed.notify_all()
         for call in cancelled:
@@ -115,6 +140,8 @@ class Driver:
                 future.cancel()
         for call in calls:
             self._start(call)
+        if facts:
+            self._reporter.report(facts, now_ms())
         run_callbacks(callbacks)
 
     def _forget(self, call: Call[Any], outcome: Any) -> None:

@@ -11,6 +11,7 @@ from hightide.errors import HightideError, InvalidArgumentError
 from hightide.fetch_position import Chunk
 from hightide.group_settings import GroupSettings
 from hightide.handout import Handout
+from hightide.leader_waits import Fact
 from hightide.membership import Membership, MembershipState
 from hightide.ownership import Ownership
 from hightide.records import TopicPartition
@@ -78,6 +79,16 @@ class GroupCore:
         self.cancelled += self.membership.cancelled + self.consumer.cancelled
         self.membership.cancelled, self.consumer.cancelled = [], []
         return calls
+
+    def be_traced(self) -> None:
+        """Note what waits for leader changes, and the orders of the coordinator."""
+        self.consumer.be_traced()
+        self.membership.is_traced = True
+
+    def facts(self, *, is_last: bool = False) -> list[Fact]:
+        """What spans are made of, since the last time."""
+        orders, self.membership.facts = self.membership.facts, []
+        return [*orders, *self.consumer.facts(is_last=is_last)]
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
         """A call ended, or a message came on the stream."""

@@ -37,7 +37,9 @@ from hightide.errors import (
     UnknownMemberError,
 )
 from hightide.group_settings import GroupSettings
+from hightide.leader_waits import SAMPLE_MAX, GroupOrder
 from hightide.ownership import Ownership, StopOrder
+from hightide.records import TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     ConsumerGoodbye,
     ConsumerRegistered,
@@ -144,6 +146,8 @@ class Membership:
         self._taken_until_ms: float | None = None
         self._is_leaving = False
         self._leave_by_ms = 0.0
+        self.is_traced = False
+        self.facts: list[GroupOrder] = []
         seeker.want()
 
     def _become(self, state: MembershipState) -> None:
@@ -337,6 +341,8 @@ class Membership:
                     stop_fetcher=answer,
                 )
             )
+            given_back = sorted(order.partitions)
+            self._note_order(False, given_back, order.generation, order.traceparent, order.began_ms, now_ms)
         for order in self.ownership.stops:
             self._wake_by(order.deadline_ms)
 
@@ -386,6 +392,8 @@ class Membership:
                     message.generation,
                     message.sequence,
                     now_ms + self._answer_timeout_ms / 2,
+                    began_ms=now_ms,
+                    traceparent=message.traceparent,
                 )
                 self.ownership.stop(order, message.stop_fetcher.partitions)
                 self._answer_stops(now_ms)
@@ -393,8 +401,39 @@ class Membership:
                 self._note_brokers(message)
                 self.ownership.start(message.start_fetcher)
                 self._answer(message, start_fetcher=StartFetcherAnswer())
+                started = [
+                    TopicPartition(each.topic, each.partition)
+                    for stream in message.start_fetcher.streams
+                    for each in stream.partitions
+                ]
+                self._note_order(True, started, message.generation, message.traceparent, now_ms, now_ms)
             case _:
                 log.warning("%s: the coordinator sent something that this version does not know", self._name)
+
+    def _note_order(
+        self,
+        is_start: bool,
+        partitions: list[TopicPartition],
+        generation: int,
+        traceparent: str,
+        began_ms: float,
+        now_ms: float,
+    ) -> None:
+        """For the trace of the rebalance. One whose coordinator does not trace has none."""
+        if self.is_traced and traceparent:
+            sample = tuple(f"{each.topic}-{each.partition}" for each in partitions[:SAMPLE_MAX])
+            self.facts.append(
+                GroupOrder(
+                    self.settings.group,
+                    is_start,
+                    generation,
+                    len(partitions),
+                    sample,
+                    traceparent,
+                    began_ms,
+                    now_ms,
+                )
+            )
 
     def _moved(self) -> list[Any]:
         return self.ownership.positions(self.ownership.owned) if self.settings.auto_commit else []

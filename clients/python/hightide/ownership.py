@@ -70,6 +70,8 @@ class StopOrder:
     sequence: int
     deadline_ms: float
     partitions: set[TopicPartition] = field(default_factory=set)
+    began_ms: float = 0.0
+    traceparent: str = ""
 
 
 class Ownership:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hightide import at_exit
+from hightide import at_exit, tracing
 from hightide.addresses import bootstrap_addresses
 from hightide.arrow_rows import by_partition, cut, rows_of
 from hightide.cluster import Cluster
@@ -82,7 +82,8 @@ class Producer:
         # The hot path reads topics from here; closing swaps it for an empty one.
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = Transport(client_id)
-        self._driver = Driver(self._core, self._transport, self._changed, "hightide-producer")
+        reporter = tracing.Reporter("send", client_id)
+        self._driver = Driver(self._core, self._transport, self._changed, "hightide-producer", reporter)
         self._closed = False
         at_exit.watch(self)
 

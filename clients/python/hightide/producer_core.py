@@ -33,10 +33,12 @@ from hightide.errors import (
     from_code,
 )
 from hightide.lane import ANONYMOUS, Identity, Lane, TopicLanes
+from hightide.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.pending_batch import Owner, PendingBatch
 from hightide.produce_call import ProduceCall, ProduceEntry
 from hightide.producer_identity import IdentitySeeker
 from hightide.producer_settings import ProducerSettings
+from hightide.records import TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
     ProducePartitionResult,
@@ -72,7 +74,7 @@ def _conflict(error: HightideError) -> SequenceConflictError:
     )
 
 
-class ProducerCore(Accumulator):
+class ProducerCore(Accumulator, TracedCore):
     """The core. One a producer."""
 
     def __init__(
@@ -89,6 +91,7 @@ class ProducerCore(Accumulator):
         self.cancelled: list[Call[Any]] = []
         self._calls: dict[ProduceCall, None] = {}
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
+        self._waits = LeaderWaits()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -99,6 +102,9 @@ class ProducerCore(Accumulator):
         self._expire(now_ms)
         calls: list[Call[Any]] = list(self._drain(now_ms))
         self._watch_slow_calls(now_ms)
+        self._waits.poll(self.cluster, self.seeker, now_ms)
+        if self._waits.wake_at_ms is not None:
+            self._wake_by(self._waits.wake_at_ms)
         if any(lane.identity is None for lane in self.active):
             identify = self._identity.poll(now_ms)
             if identify is not None:
@@ -193,6 +199,7 @@ class ProducerCore(Accumulator):
         """Whom to send the lane's batches to; None where that, or the producer id, is not known yet."""
         leader = self.cluster.leader_of(lane.topic, lane.partition)
         if leader is None:
+            self._waits.failed(TopicPartition(lane.topic, lane.partition), lane.tried_epoch, now_ms)
             # It is unblocked by the first metadata that names a leader.
             self._block(lane, 8, now_ms)
             self.seeker.want_again(now_ms=now_ms)
@@ -272,6 +279,7 @@ class ProducerCore(Accumulator):
                 self.seeker.suspect(call.address)
             for entry in call.entries:
                 if not entry.batch.is_done:
+                    self._note_failure(call, entry, outcome, now_ms)
                     self._came_back_with(entry, outcome, now_ms)
             return
         for entry, result in zip(call.entries, outcome.partitions, strict=True):
@@ -280,6 +288,9 @@ class ProducerCore(Accumulator):
             if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
                 entry.lane.came_back(entry.batch)
                 entry.lane.home.unknown_since_ms = None
+                if self._waits.waiting:
+                    partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+                    self._waits.went_through(partition, entry.leader_epoch, now_ms)
                 self.end(entry.batch, result.base_offset, None)
             else:
                 self._refused(call, entry, result, now_ms)
@@ -299,9 +310,17 @@ class ProducerCore(Accumulator):
         is_news = named and self.cluster.note_leader(
             lane.topic, lane.partition, result.current_leader, result.current_leader_epoch
         )
+        self._note_failure(call, entry, error, now_ms)
         self._came_back_with(entry, error, now_ms)
         if is_news and self.cluster.leader_of(lane.topic, lane.partition) is not None:
             lane.blocked_until_ms = now_ms
+
+    def _note_failure(
+        self, call: ProduceCall, entry: ProduceEntry, error: HightideError, now_ms: float
+    ) -> None:
+        if error.retriable or error.refresh_metadata:
+            partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+            self._waits.failed(partition, entry.leader_epoch, now_ms, since_ms=hung_since(call, error))
 
     def _came_back_with(self, entry: ProduceEntry, error: HightideError, now_ms: float) -> None:
         lane, batch = entry.lane, entry.batch

@@ -14,7 +14,8 @@ import grpc.aio
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from hightide.calls import AnswerT, Call, StreamCall, StreamEnded
+from hightide import tracing
+from hightide.calls import AnswerT, Call, Method, StreamCall, StreamEnded
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
@@ -46,6 +47,8 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     # A proxy from the environment is never meant for brokers.
     ("grpc.enable_http_proxy", 0),
 )
+
+_RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
 
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
@@ -154,7 +157,9 @@ class Transport:
         request = call.encode()
         line = self._lines.begin(call.address, call.method)
         try:
-            answer = line.methods[call.method](request, timeout=call.timeout_ms / 1000)
+            answer = line.methods[call.method](
+                request, timeout=call.timeout_ms / 1000, metadata=_metadata_of(call)
+            )
             line.answered()
         except grpc.RpcError as error:
             raise _failed(line, error, call) from error
@@ -166,6 +171,11 @@ class Transport:
         """End all connections; calls under way fail."""
         for channel in self._lines.close():
             channel.close()
+
+
+def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
+    """The program's current span goes with what it asks for; records belong to no span."""
+    return None if call.method in _RECORDS else tracing.call_metadata()
 
 
 def _failed(line: Line[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
@@ -195,11 +205,15 @@ class AioTransport:
         options = channel_options(client_id)
         self._lines = Lines(lambda address: grpc.aio.insecure_channel(address, options=options))
 
-    async def exchange(self, call: Call[Any], request: bytes) -> bytes:
+    async def exchange(
+        self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None
+    ) -> bytes:
         """Make a call. Raises HightideError."""
         line = self._lines.begin(call.address, call.method)
         try:
-            answer: bytes = await line.methods[call.method](request, timeout=call.timeout_ms / 1000)
+            answer: bytes = await line.methods[call.method](
+                request, timeout=call.timeout_ms / 1000, metadata=metadata
+            )
             line.answered()
         except grpc.RpcError as error:
             raise _failed(line, error, call) from error
@@ -217,7 +231,7 @@ class AioTransport:
 
     async def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and read its answer. Raises HightideError."""
-        return call.decode(await self.exchange(call, call.encode()))
+        return call.decode(await self.exchange(call, call.encode(), _metadata_of(call)))
 
     async def close(self) -> None:
         """End all connections; calls under way fail."""

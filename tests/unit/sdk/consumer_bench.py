@@ -8,11 +8,12 @@ from hightide.batch import body
 from hightide.batch.header import parse, stamp
 from hightide.calls import Call, Method
 from hightide.cluster import Cluster
-from hightide.consumer_core import ConsumerCore, LookUpCall
+from hightide.consumer_core import ConsumerCore
 from hightide.consumer_settings import ConsumerSettings
 from hightide.errors import HightideError
 from hightide.fetch_call import FetchCall
 from hightide.fetch_position import Chunk
+from hightide.look_up_call import LookUpCall
 from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import (
     FetchPartitionResult,

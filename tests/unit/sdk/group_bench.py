@@ -169,21 +169,8 @@ class GroupBench:
 
     def give(self, *partitions: int, offset: int = 0, generation: int = 1, stream: int = 0) -> None:
         """The coordinator gives partitions to the consumer."""
-        starts = [
-            StartPartition(
-                topic=TOPIC,
-                topic_id=TOPIC_ID,
-                partition=each,
-                generation=generation,
-                offset=offset,
-                leader_epoch=-1,
-            )
-            for each in partitions
-        ]
-        self.tell(
-            generation=generation,
-            start_fetcher=StartFetcher(streams=[ConsumerStream(stream=stream, partitions=starts)]),
-        )
+        streams = starts(*partitions, offset=offset, generation=generation, stream=stream)
+        self.tell(generation=generation, start_fetcher=StartFetcher(streams=streams))
         self.answer_metadata()
 
     def take(self, *partitions: int, generation: int = 1) -> None:
@@ -233,6 +220,22 @@ class GroupBench:
             told.append(event)
             self.ownership.told(event)
         return told
+
+
+def starts(*partitions: int, offset: int = 0, generation: int = 1, stream: int = 0) -> list[ConsumerStream]:
+    """What a coordinator orders to read, in one stream."""
+    orders = [
+        StartPartition(
+            topic=TOPIC,
+            topic_id=TOPIC_ID,
+            partition=each,
+            generation=generation,
+            offset=offset,
+            leader_epoch=-1,
+        )
+        for each in partitions
+    ]
+    return [ConsumerStream(stream=stream, partitions=orders)]
 
 
 def positions(message: RegisterConsumerRequest) -> dict[int, int]:

@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from hightide.consumer_core import LookUpCall
 from hightide.errors import (
     AddressUnreachableError,
     BrokersUnavailableError,
@@ -16,6 +15,7 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide.fetch_call import FetchCall
+from hightide.look_up_call import LookUpCall
 from hightide.offset_at import LATEST, offset_at_time
 from hightide.records import TopicPartition
 from hightide.v1.errors_pb2 import ErrorCode

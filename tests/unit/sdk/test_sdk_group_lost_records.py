@@ -1,7 +1,7 @@
 """What a member of a group commits when its log has lost records that it has read (KIP-320)."""
 
-from hightide.consumer_core import LookUpCall
 from hightide.fetch_call import FetchCall
+from hightide.look_up_call import LookUpCall
 from hightide.v1.broker_service_pb2 import (
     FetchPartitionResult,
     FetchResponse,

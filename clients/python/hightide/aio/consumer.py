@@ -5,6 +5,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from hightide import tracing
 from hightide.addresses import bootstrap_addresses
 from hightide.aio.driver import Driver
 from hightide.aio.group_seat import GroupSeat
@@ -111,7 +112,8 @@ class Consumer:
         if group_settings is not None:
             self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout)
         driven = self._core if self._seat is None else self._seat.core
-        self._driver = Driver(driven, self._transport, "hightide-aio-consumer")
+        reporter = tracing.Reporter("poll", client_id)
+        self._driver = Driver(driven, self._transport, "hightide-aio-consumer", reporter)
         self._is_closing = self._closed = False
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import Any
 
+from hightide import tracing
 from hightide.calls import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.driver import Core, now_ms, run_callbacks
 from hightide.errors import AddressUnreachableError, HightideError, InternalError
@@ -20,8 +21,10 @@ log = logging.getLogger("hightide")
 class Driver:
     """Drives one core with one task."""
 
-    def __init__(self, core: Core, transport: AioTransport, name: str) -> None:
+    def __init__(self, core: Core, transport: AioTransport, name: str, reporter: tracing.Reporter) -> None:
         self._core = core
+        self._reporter = reporter
+        self._is_traced = False
         self._transport = transport
         self._name = name
         self._task: asyncio.Task[None] | None = None
@@ -34,6 +37,9 @@ class Driver:
     def start(self) -> None:
         """Start the task, once; called on the loop."""
         if self._task is None:
+            self._is_traced = tracing.is_wanted()
+            if self._is_traced:
+                self._core.be_traced()
             self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
 
     def poke(self) -> None:
@@ -63,7 +69,12 @@ class Driver:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._report(is_last=True)
         self._notify()
+
+    def _report(self, *, is_last: bool = False) -> None:
+        if self._is_traced and (facts := self._core.facts(is_last=is_last)):
+            self._reporter.report(facts, now_ms())
 
     def _notify(self) -> None:
         event, self._changed = self._changed, asyncio.Event()
@@ -80,6 +91,7 @@ class Driver:
 
     async def _turn(self) -> None:
         calls = self._core.poll(now_ms())
+        self._report()
         cancelled, self._core.cancelled = self._core.cancelled, []
         callbacks, self._core.callbacks = self._core.callbacks, []
         for call in cancelled:
@@ -108,7 +120,8 @@ class Driver:
             if isinstance(call, StreamCall):
                 outcome = await self._converse(call)
             else:
-                outcome = await self._transport.run(call)
+                # Not `run`: this task began inside of some span of the program, which calls are no part of.
+                outcome = call.decode(await self._transport.exchange(call, call.encode()))
         except HightideError as error:
             outcome = error
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hightide import at_exit
+from hightide import at_exit, tracing
 from hightide.addresses import bootstrap_addresses
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
@@ -63,7 +63,8 @@ class Producer:
         cluster = Cluster(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(self._settings, cluster, self, Delivery, random.getrandbits(16))
         self._transport = AioTransport(client_id)
-        self._driver = Driver(self._core, self._transport, "hightide-aio-producer")
+        reporter = tracing.Reporter("send", client_id)
+        self._driver = Driver(self._core, self._transport, "hightide-aio-producer", reporter)
         self._closed = False
         self._watched = _AtExit(self._core)
         at_exit.watch(self._watched)
