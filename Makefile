@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 STUBS := clients/python/hightide/v1
 
-.PHONY: setup demo test lint types layers proto proto-check unit sim integration spark e2e clean
+.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e clean
 
 setup: $(STAMP)
 $(STAMP):
@@ -19,7 +19,7 @@ $(STAMP):
 demo: setup
 	@$(BIN)/hightide demo
 
-test: setup lint types layers proto-check unit sim integration spark e2e
+test: setup lint types layers proto-check unit sim docs-test integration spark e2e
 
 lint: setup
 	$(BIN)/ruff check .
@@ -31,14 +31,21 @@ layers: setup
 
 proto: setup
 	$(BIN)/buf lint
-	rm -f $(STUBS)/*_pb2*.py*
+	rm -f $(STUBS)/*_pb2*.py* $(STUBS)/descriptors.binpb
 	$(BIN)/python -m grpc_tools.protoc -I protos --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=clients/python \
 	  --grpc_python_out=clients/python --mypy_out=clients/python --mypy_grpc_out=clients/python \
+	  --include_source_info --descriptor_set_out=$(STUBS)/descriptors.binpb \
 	  $$(find protos -name '*.proto' | sort | sed 's|^protos/||')
 proto-check: setup
 	$(BIN)/buf lint
 	$(BIN)/python tests/stubs_are_fresh.py
+
+# What docs/ says of settings, errors, metrics and commands, from the code.
+docs: setup
+	$(BIN)/python docs/generate.py
+docs-test: setup
+	$(BIN)/pytest -q --durations 5 tests/docs
 
 unit: setup
 	$(BIN)/pytest -q -n 2 tests/unit

@@ -1,0 +1,67 @@
+"""The cluster on which the pages' blocks run: that of `hightide dev up`, for a user of its own."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from hightide import Admin
+from hightide_local import detached
+from hightide_local.spark_java import spark_java_home
+
+_SHOWN = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d{4})\b")
+
+
+class DocsCluster:
+    """3 brokers, 2 controllers and a coordinator below a home directory that belongs to the tests."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.directory = home / "state" / "hightide" / "dev"
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    def start(self) -> None:
+        """Start it, or what a page has stopped of it. Topics and groups of earlier pages go."""
+        self.cluster = detached.up(self.directory, brokers=3, controllers=2, coordinators=1)
+        with Admin(self.cluster.bootstrap) as admin:
+            for group in admin.list_groups():
+                admin.delete_group(group.group)
+            for topic in admin.list_topics():
+                admin.delete_topic(topic)
+
+    def stop(self) -> None:
+        detached.down(self.directory)
+
+    def environment(self) -> dict[str, str]:
+        """That of a user whose shell has the virtual environment active, and who has no other cluster."""
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("HIGHTIDE_", "OTEL_"))
+        }
+        return {
+            **kept,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "JAVA_HOME": str(spark_java_home()),
+            "COLUMNS": "120",
+            "TERM": "dumb",
+        }
+
+    def substitute(self, text: str) -> str:
+        """The text with this cluster's addresses in the place of those that the pages show."""
+        places = self._places()
+        return _SHOWN.sub(lambda shown: places.get(int(shown[1]), shown[0]), text)
+
+    def _places(self) -> dict[int, str]:
+        places = {2181: self.cluster.zookeeper}
+        for first, addresses in (
+            (9092, self.cluster.brokers),
+            (9192, self.cluster.controllers),
+            (9292, self.cluster.coordinators),
+        ):
+            places.update({first + number - 1: address for number, address in addresses.items()})
+        return places
