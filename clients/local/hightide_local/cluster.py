@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +19,11 @@ from hightide_local.embedded_zookeeper import wait_until_answers, zookeeper_proc
 from hightide_local.errors import ClusterError
 from hightide_local.guard import Guard
 from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
+from hightide_local.network import CLIENTS, Network
 from hightide_local.ports import HOST
 from hightide_local.processes import ManagedProcess
 from hightide_local.readiness import Questions
+from hightide_local.topic_state import PartitionState, wait_for_partitions
 
 __all__ = ["ClusterError", "FirstPorts", "LocalCluster"]
 
@@ -59,10 +61,16 @@ class LocalCluster:
         broker_program: Sequence[str] | None = None,
         controller_program: Sequence[str] | None = None,
         coordinator_program: Sequence[str] | None = None,
+        partitionable: bool = False,
     ) -> None:
-        """Nothing runs yet; ports are those of the last time, where the directory has seen one."""
+        """Nothing runs yet; ports are those of the last time, where the directory has seen one.
+
+        `partitionable`: all connections go through a process that can cut them, which `partition` needs.
+        """
         if brokers < 1 or controllers < 1 or coordinators < 0:
             raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
+        if detached and partitionable:
+            raise ClusterError("a detached cluster has nobody to cut its links; leave out one of the two")
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._layout = ClusterLayout.of(
@@ -86,6 +94,7 @@ class LocalCluster:
             *common,
             *coordinator_arguments,
         )
+        self._network = self._new_network() if partitionable else None
         self._processes: dict[str, ManagedProcess] = {}
         for name, (pid, created_s) in self._layout.processes.items():
             if name in self._layout.names:
@@ -163,15 +172,21 @@ class LocalCluster:
             stopped = [name for name in self.names if not self._process(name).is_running()]
             self._layout.give_up_taken_ports(stopped)
             self._processes = {name: p for name, p in self._processes.items() if name not in stopped}
+            if self._network is not None:
+                if len(stopped) == len(self.names):
+                    self._network = self._new_network()
+                self._network.start()
             # All at once: services look for ZooKeeper while it starts.
             for name in stopped:
                 started.append(name)
-                self._process(name).start(self._guard)
+                self._start_process(name)
             self._save()
             self.wait_ready(timeout_s)
         except BaseException:
             for name in started:
                 self._process(name).kill()
+            if self._network is not None:
+                self._network.stop()
             self._save()
             self._let_go(release=False)
             raise
@@ -240,6 +255,8 @@ class LocalCluster:
         finally:
             for process in self._processes.values():
                 process.kill()
+            if self._network is not None:
+                self._network.stop()
             self._paused.clear()
             self._save()
             self._let_go(release=False)
@@ -280,10 +297,84 @@ class LocalCluster:
         process = self._process(name)
         if process.is_running():
             self.terminate(name, timeout_s)
-        process.start(self._guard)
+        self._paused.discard(name)
+        self._start_process(name)
         self._save()
         if wait:
             self.wait_ready(timeout_s)
+
+    def partition(
+        self, side: str | Iterable[str], other: str | Iterable[str] | None = None, *, one_way: bool = False
+    ) -> None:
+        """Cut the links between each process of one side and each of the other, silently, as a broken cable
+        does; `one_way`: only what goes from `side` to `other` is lost. Cuts add up until `heal`.
+
+        `other` None is everybody else, clients included, which are called `clients` (`network.CLIENTS`).
+        Needs `partitionable=True`.
+        """
+        everybody = [*self.names, CLIENTS]
+        sources = [side] if isinstance(side, str) else list(side)
+        if other is None:
+            targets = [name for name in everybody if name not in sources]
+        else:
+            targets = [other] if isinstance(other, str) else list(other)
+        for name in (*sources, *targets):
+            if name not in everybody:
+                raise ClusterError(f"there is no process {name!r}; there are {', '.join(everybody)}")
+        if self._network is None:
+            raise ClusterError("the links of this cluster cannot be cut; start it with partitionable=True")
+        self._network.cut(sources, targets, one_way=one_way)
+
+    def heal(self) -> None:
+        """End all partitions: what waited in the links arrives."""
+        if self._network is not None:
+            self._network.heal()
+
+    def leader_of(self, topic: str, partition: int = 0, timeout_s: float = 30.0) -> str:
+        """The name of the broker that leads a partition and runs, "broker-2"; waits until there is one."""
+
+        def leader(told: Sequence[PartitionState]) -> list[str]:
+            running = self._awake()
+            names = [f"broker-{each.leader}" for each in told if each.partition == partition]
+            return [name for name in names if name in running]
+
+        what = f"led in partition {partition} by a broker that runs"
+        return leader(self._wait_for_partitions(topic, lambda told: bool(leader(told)), what, timeout_s))[0]
+
+    def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = 30.0) -> None:
+        """Wait until every partition of a topic has a leader and all its replicas in sync, or an ISR of
+        exactly `size`. ClusterError that says what the ISRs are instead."""
+
+        def is_so(told: Sequence[PartitionState]) -> bool:
+            return all(
+                each.leader >= 0 and len(each.isr) == (len(each.replicas) if size is None else size)
+                for each in told
+            )
+
+        what = f"{'all' if size is None else size} replicas in sync"
+        self._wait_for_partitions(topic, is_so, what, timeout_s)
+
+    def _wait_for_partitions(
+        self, topic: str, wanted: Callable[[Sequence[PartitionState]], bool], what: str, timeout_s: float
+    ) -> Sequence[PartitionState]:
+        def controllers() -> list[str]:
+            return [self.address_of(name) for name in self._awake() if name.startswith("controller-")]
+
+        return wait_for_partitions(topic, controllers, wanted, what, timeout_s)
+
+    def restore(self, timeout_s: float = 30.0) -> None:
+        """Mend what was done to the cluster: links that are cut, processes that stand still or have ended.
+        Costs nothing where all is well."""
+        broken = [name for name in self.names if not self._process(name).is_running()]
+        is_whole = self._network is None or self._network.is_whole
+        if not broken and not self._paused and is_whole:
+            return
+        self.heal()
+        for name in tuple(self._paused):
+            self.resume(name)
+        for name in broken:
+            self.restart(name, wait=False)
+        self.wait_ready(timeout_s)
 
     def running(self) -> dict[str, int]:
         """The pid of each process that runs, by name."""
@@ -333,9 +424,23 @@ class LocalCluster:
         """Stop."""
         self.stop()
 
+    def _new_network(self) -> Network:
+        ports = {name: self._layout.port_of(name) for name in self.names}
+        return Network(ports, self.log_directory / "network.log")
+
+    def _own_port(self, name: str) -> int:
+        """Where a process listens itself: it is reached through the network, where there is one."""
+        return self._network.target_port(name) if self._network is not None else self._layout.port_of(name)
+
+    def _start_process(self, name: str) -> None:
+        process = self._process(name)
+        process.start(self._guard)
+        if self._network is not None:
+            self._network.is_run_by(name, process.pid)
+
     def _process(self, name: str) -> ManagedProcess:
         if name not in self._processes:
-            port = self._layout.port_of(name)
+            port = self._own_port(name)
             log_path = self.log_directory / f"{name}.log"
             if name == ZOOKEEPER:
                 process = zookeeper_process(self._directory / "zookeeper", port, log_path=log_path)
@@ -346,7 +451,10 @@ class LocalCluster:
 
     def _command(self, name: str) -> list[str]:
         kind, _, number = name.partition("-")
-        reached = ("--listen", self.address_of(name), "--zookeeper", self.zookeeper)
+        reached = (
+            *("--listen", f"{HOST}:{self._own_port(name)}", "--advertise", self.address_of(name)),
+            *("--zookeeper", self.zookeeper),
+        )
         if kind == "controller":
             return [*self._controller_command, "--controller-id", number, *reached]
         if kind == "coordinator":

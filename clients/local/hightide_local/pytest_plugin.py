@@ -1,28 +1,61 @@
-"""Fixtures for tests against a real cluster: `pytest_plugins = ["hightide_local.pytest_plugin"]`."""
+"""Fixtures for tests against a real cluster. pytest finds them by itself once `hightide[local]` is installed.
+
+The shared cluster is started by the first test that asks for it, and mended after each test that mistreated
+it: links that are cut are healed, processes that were paused go on, those that were killed are started again.
+"""
+
+from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from hightide_local.cluster import LocalCluster
+if TYPE_CHECKING:
+    from hightide_local.cluster import LocalCluster
 
 #: Takes the options of LocalCluster, and returns it running and ready.
-ClusterFactory: TypeAlias = Callable[..., LocalCluster]
+ClusterFactory: TypeAlias = "Callable[..., LocalCluster]"
+
+# Every run of pytest on a machine with this package imports this module: nothing that is slow above.
+_SHARED = pytest.StashKey["LocalCluster"]()
+_SIZES = {"brokers": 3, "controllers": 2, "coordinators": 1}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The size of the shared cluster, in the ini file."""
+    for kind, count in _SIZES.items():
+        sentence = f"how many {kind} the shared cluster has"
+        parser.addini(f"hightide_{kind}", sentence, "string", str(count))
 
 
 @pytest.fixture(scope="session")
-def hightide_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of 3 brokers, 2 controllers and a coordinator for all tests of the session. Leave it as you
-    found it."""
-    with LocalCluster(tmp_path_factory.mktemp("hightide"), coordinators=1) as cluster:
+def hightide_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    """A cluster for all tests of the session: 3 brokers, 2 controllers and a coordinator unless the ini file
+    says otherwise. A test may kill, pause, restart and partition it; it is whole again for the next one."""
+    from hightide_local.cluster import LocalCluster
+
+    config = request.config
+    with LocalCluster(
+        tmp_path_factory.mktemp("hightide"),
+        brokers=_count(config, "hightide_brokers"),
+        controllers=_count(config, "hightide_controllers"),
+        coordinators=_count(config, "hightide_coordinators"),
+        partitionable=True,
+    ) as cluster:
+        config.stash[_SHARED] = cluster
         yield cluster
+        del config.stash[_SHARED]
 
 
 @pytest.fixture
 def hightide_cluster_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
     """Makes clusters that belong to one test, which may do to them what it likes; stopped after it."""
+    from hightide_local.cluster import LocalCluster
+
     clusters: list[LocalCluster] = []
 
     def start(**options: Any) -> LocalCluster:
@@ -46,3 +79,34 @@ def hightide_topic(hightide_cluster: LocalCluster) -> str:
     with Admin(hightide_cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=1, replication_factor=len(hightide_cluster.brokers))
     return topic
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """After a test and its own fixtures: mend the shared cluster, where there is one."""
+    try:
+        return (yield)
+    finally:
+        cluster = item.config.stash.get(_SHARED, None)
+        if cluster is not None:
+            cluster.restore()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say with a test that failed where the logs of the shared cluster are."""
+    report = yield
+    cluster = item.config.stash.get(_SHARED, None)
+    if report.failed and cluster is not None:
+        lines = [f"logs: {cluster.log_directory}", f"traces: {cluster.trace_directory}"]
+        ended = [name for name in cluster.names if name not in cluster.running()]
+        lines += [f"{name} does not run; the end of its log:\n{cluster.log_tail(name)}" for name in ended]
+        report.sections.append(("hightide cluster", "\n".join(lines)))
+    return report
+
+
+def _count(config: pytest.Config, name: str) -> int:
+    value = config.getini(name)
+    if not value.isdigit():
+        raise pytest.UsageError(f"{name} = {value!r} in the ini file is no number")
+    return int(value)

@@ -1,6 +1,6 @@
 """Asking the processes of a cluster, over gRPC, whether they are ready."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -10,6 +10,7 @@ from hightide.v1 import broker_service_pb2, controller_service_pb2, coordinator_
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from hightide.v1.metadata_pb2 import PartitionMetadata
 
 _Reply = TypeVar("_Reply")
 #: How long one question waits for a process that is starting; in between, the caller looks whether it lives.
@@ -62,6 +63,16 @@ class Questions:
         stub = ControllerServiceStub(self._channel(address))
         request = controller_service_pb2.DescribeClusterRequest()
         return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
+
+    def partitions_of(self, address: str, topic: str) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic; none where the controller is not active, or does not know the topic."""
+        stub = ControllerServiceStub(self._channel(address))
+        request = controller_service_pb2.DescribeTopicsRequest(topics=[topic])
+        try:
+            reply = _answer(lambda: stub.DescribeTopics(request, timeout=1.0))
+        except _NotFound:
+            return ()
+        return () if reply is None or not reply.topics else reply.topics[0].partitions
 
     def is_active_coordinator(self, address: str, group: str = "") -> bool:
         """Whether the coordinator answers as the active one, of this group where one is named."""

@@ -1,0 +1,105 @@
+"""Cutting and mending the links between the processes of a cluster.
+
+`hightide_local.network_process` carries it out, in a process of its own.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from hightide_local.errors import ClusterError
+from hightide_local.ports import free_port
+
+#: Whoever is no process of the cluster: the test itself, and all that it starts.
+CLIENTS: Final = "clients"
+_PROGRAM: Final = (sys.executable, "-m", "hightide_local.network_process")
+_END_S: Final = 5.0
+
+
+class Network:
+    """The links of one cluster. `LocalCluster` owns one where it is partitionable."""
+
+    def __init__(self, ports: Mapping[str, int], log_path: Path) -> None:
+        """`ports`: where each process is reached, by name; it listens itself on a port chosen here."""
+        taken = list(ports.values())
+        self._ports = dict(ports)
+        self._targets: dict[str, int] = {}
+        for name in ports:
+            self._targets[name] = free_port([*taken, *self._targets.values()])
+        self._log_path = log_path
+        self._process: subprocess.Popen[str] | None = None
+        self._cuts: set[tuple[str, str]] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no link is cut."""
+        return not self._cuts
+
+    def target_port(self, name: str) -> int:
+        """The port on which a process itself listens."""
+        return self._targets[name]
+
+    def start(self) -> None:
+        """Start the process of the network; nothing happens where it runs."""
+        if self._process is not None:
+            return
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_path.open("ab") as log:
+            # It ends with its standard input, and so with us, however we end.
+            self._process = subprocess.Popen(
+                _PROGRAM,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._order(members={name: [port, self._targets[name]] for name, port in self._ports.items()})
+
+    def is_run_by(self, name: str, pid: int) -> None:
+        """Say which process has this name now: its connections are known by it."""
+        self._order(pids={name: pid})
+
+    def cut(self, sources: Iterable[str], targets: Iterable[str], *, one_way: bool) -> None:
+        """Cut the links from each source to each target, and back unless `one_way`; in force on return."""
+        others = tuple(targets)
+        cuts = {(source, target) for source in sources for target in others if source != target}
+        self._cuts |= cuts if one_way else cuts | {(target, source) for source, target in cuts}
+        self._order(cuts=sorted(self._cuts))
+
+    def heal(self) -> None:
+        """Mend all links; what waited in them arrives."""
+        if self._cuts:
+            self._cuts.clear()
+            self._order(cuts=[])
+
+    def stop(self) -> None:
+        """End the process of the network, and all connections with it."""
+        process, self._process = self._process, None
+        self._cuts.clear()
+        if process is None:
+            return
+        with process:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def _order(self, **order: object) -> None:
+        process = self._process
+        assert process is not None, "the network is not started"
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:
+            answer = ""
+        if not answer:
+            raise ClusterError(f"the network of the cluster has ended; its log is {self._log_path}")
