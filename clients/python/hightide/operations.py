@@ -205,6 +205,8 @@ class Operations:
     def _after(self, error: HightideError, address: str) -> HightideError:
         """What may be tried again comes back; what may not is raised."""
         if isinstance(error, NotControllerError):
+            if error.metadata.get("may_have_begun"):
+                self.is_uncertain = True  # It resigned while it was at it.
             named = error.metadata.get("controller_address") or error.metadata.get("controller")
             self.cluster.controller_address = named if named and ":" in named and named != address else None
             return error

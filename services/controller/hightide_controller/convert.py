@@ -39,6 +39,7 @@ __all__ = [
 
 ERROR_CODES: Final[Mapping[Refusal, ErrorCode.ValueType]] = {
     Refusal.NOT_CONTROLLER: ErrorCode.ERROR_CODE_NOT_CONTROLLER,
+    Refusal.STALE_CONTROLLER_EPOCH: ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH,
     Refusal.TOPIC_ALREADY_EXISTS: ErrorCode.ERROR_CODE_TOPIC_ALREADY_EXISTS,
     Refusal.INVALID_TOPIC_NAME: ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME,
     Refusal.INVALID_PARTITION_COUNT: ErrorCode.ERROR_CODE_INVALID_PARTITION_COUNT,
@@ -126,12 +127,14 @@ def error_of(refused: RefuseRequest) -> ServiceError:
     return ServiceError(ERROR_CODES[refused.refusal], refused.message)
 
 
-def not_controller(active: metadata_pb2.Endpoint | None) -> ServiceError:
-    """NOT_CONTROLLER, naming the active one where it is known."""
+def not_controller(active: metadata_pb2.Endpoint | None, *, may_have_begun: bool = False) -> ServiceError:
+    """NOT_CONTROLLER, naming the active one where it is known. `may_have_begun`: it was the active one when
+    it took the request, so that what the request asks for may happen yet."""
+    facts = {"may_have_begun": "true"} if may_have_begun else {}
     if active is None:
         message = "this controller is not the active one, and none is known to be; try again after a pause"
-        return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message)
-    facts = {"controller_id": str(active.id), "host": active.host, "port": str(active.port)}
+        return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
+    facts |= {"controller_id": str(active.id), "host": active.host, "port": str(active.port)}
     message = (
         f"this controller is not the active one; controller {active.id} is, at {active.host}:{active.port}"
     )

@@ -18,6 +18,7 @@ __all__ = ["Answer", "RequestEvent", "Requests"]
 RequestEvent = (
     ev.CreateTopicRequested
     | ev.ControlledShutdownRequested
+    | ev.ResignationRequested
     | rq.DeleteTopicRequested
     | rq.AddPartitionsRequested
     | rq.RemovePartitionsRequested
@@ -35,6 +36,7 @@ Answer = (
     | ef.AnswerPartitions
     | ef.AnswerElections
     | ef.AnswerDone
+    | ef.AnswerResigned
 )
 A = TypeVar("A", bound=Answer)
 
@@ -85,6 +87,7 @@ class Requests:
         if future is None or future.done():
             return
         if effect.refusal is ef.Refusal.NOT_CONTROLLER:
-            future.set_exception(convert.not_controller(self._active_elsewhere()))
+            begun = effect.may_have_begun
+            future.set_exception(convert.not_controller(self._active_elsewhere(), may_have_begun=begun))
         else:
             future.set_exception(convert.error_of(effect))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.zookeeper import ZooKeeperError
@@ -63,7 +62,10 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         self, request: controller_pb2.ResignControllerRequest, context: Any
     ) -> controller_pb2.ResignControllerResponse:
         """Step down, so that another controller is elected."""
-        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this controller cannot resign yet")
+        answer = await self._shell.resign(request.controller_epoch)
+        return controller_pb2.ResignControllerResponse(
+            controller_id=answer.controller_id, controller_epoch=answer.controller_epoch
+        )
 
     async def DeleteTopic(
         self, request: controller_pb2.DeleteTopicRequest, context: Any

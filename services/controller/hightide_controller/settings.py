@@ -28,6 +28,9 @@ class ControllerSettings(
     controlled_shutdown_timeout_ms: int = Field(
         1_000, ge=10, description="how long ControlledShutdown waits for brokers to acknowledge"
     )
+    resignation_rest_ms: int = Field(
+        2_000, ge=0, description="how long it lets others be elected first after it was told to step down"
+    )
     refresh_interval_ms: int = Field(
         1_000, ge=10, description="how often partitions that are not fully in sync are read again"
     )

@@ -23,7 +23,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper import SessionExpired, ZooKeeperError, ZooKeeperSession
 
 from hightide_controller import convert
 from hightide_controller.admin_reader import AdminRead, AdminReader
@@ -305,6 +305,8 @@ class Shell:
                 self._traces.finish_all()
                 self._watches.deactivate()
                 self._unreadable_states.clear()
+            case ef.StepDown():
+                self._spawn(self._step_down(effect))
             case ef.Report():
                 _log.warning("%s", effect.message)
             case (
@@ -314,6 +316,7 @@ class Shell:
                 | ef.AnswerPartitions()
                 | ef.AnswerElections()
                 | ef.AnswerDone()
+                | ef.AnswerResigned()
             ):
                 self._requests.answer(effect)
             case ef.RefuseRequest():
@@ -394,6 +397,21 @@ class Shell:
             await asyncio.sleep(_PAUSE_S)
         self._inbox.put_nowait(ev.CampaignLost() if elected is None else elected)
 
+    async def _step_down(self, effect: ef.StepDown) -> None:
+        while True:
+            await self._watches.connected.wait()
+            try:
+                await self.store.abdicate()
+                break
+            except SessionExpired:
+                break  # Its znode has gone with it.
+            except ZooKeeperError as error:
+                _log.warning("giving /controller up is tried again: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+        self._inbox.put_nowait(ev.SteppedDown(effect.request_id, effect.controller_epoch))
+        await asyncio.sleep(self._settings.resignation_rest_ms / 1000)
+        self._inbox.put_nowait(ev.Rested())
+
     async def _elected(self, effect: ef.Campaign) -> ev.Elected | None:
         me = self.identity
         epoch = await self.store.elect(me.controller_id, me.host, me.port, effect.stale_controller_epoch)
@@ -429,6 +447,20 @@ class Shell:
         event = ev.ControlledShutdownRequested(self.take_request_id(), broker_id, broker_epoch, cause)
         timeout_ms = self._settings.controlled_shutdown_timeout_ms
         return (await self.ask(event, ef.AnswerControlledShutdown, timeout_ms)).remaining_leader_count
+
+    async def resign(self, controller_epoch: int) -> ef.AnswerResigned:
+        """ResignController: answers when /controller is free. Raises ServiceError."""
+        event = ev.ResignationRequested(self.take_request_id(), controller_epoch)
+        timeout_ms = self._settings.request_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self.ask(event, ef.AnswerResigned)
+        except TimeoutError:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_TIMED_OUT,
+                f"this controller acts no longer, but ZooKeeper has not let go of its place in {timeout_ms} "
+                "ms; describe the cluster to see who is elected",
+            ) from None
 
     def replicas_failed(self, event: ev.ReplicasFailed) -> None:
         """ReportFailedReplicas, and what brokers answer to LeaderAndISR. Raises ServiceError."""

@@ -78,7 +78,10 @@ class World:
 
     def take_over(self) -> None:
         """The controller dies, with all that it had not done, and another one is elected."""
-        live = self.state.live_brokers()
+        self.take_over_from(*self.state.live_brokers())
+
+    def take_over_from(self, *live: ev.Broker) -> None:
+        """Another one is elected, over these brokers."""
         epoch = self.state.controller_epoch + 1
         self.epoch_version += 1
         self.pending.clear()

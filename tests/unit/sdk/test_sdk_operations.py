@@ -71,6 +71,16 @@ def test_a_topic_that_an_unanswered_attempt_created_is_not_an_error() -> None:
     assert create(world).name == TOPIC
 
 
+def test_nor_is_one_that_a_controller_had_begun_to_create_when_it_resigned() -> None:
+    resigned = NotControllerError("it has just resigned", metadata={"may_have_begun": "true"})
+    attempts = iter([resigned, TopicAlreadyExistsError("exists")])
+    world = World(
+        CREATE_TOPIC=lambda _: next(attempts),
+        DESCRIBE_TOPICS=lambda _: DescribeTopicsResponse(topics=[metadata([1]).topics[0]]),
+    )
+    assert create(world).name == TOPIC
+
+
 def test_a_topic_that_was_there_before_is_an_error() -> None:
     with pytest.raises(TopicAlreadyExistsError):
         create(World(CREATE_TOPIC=lambda _: TopicAlreadyExistsError("exists")))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
-from hightide_controller.core.events import Broker, ThrottleZnode, Topic
+from hightide_controller.core.events import Broker, ControllerSeen, ThrottleZnode, Topic
 from hightide_controller.core.mends import ALL_MENDS, Mends
 from hightide_controller.core.move_watches import MoveWatches
 from hightide_controller.core.partition import (
@@ -150,6 +150,10 @@ class ClusterState:
     """Where the next topic's assignment starts; moves on with each topic."""
     mends: Mends = ALL_MENDS
     role: Role = Role.STANDBY
+    is_resting: bool = False
+    """It has stepped down because an operator asked for it, and lets others be elected first."""
+    vacancy: ControllerSeen | None = None
+    """While it rests: why it will campaign; None where another one is active."""
     controller_epoch: int = 0
     controller_epoch_version: int = -1
     """The zkVersion of /controller_epoch that every write checks."""

@@ -23,6 +23,7 @@ __all__ = [
     "AnswerDone",
     "AnswerElections",
     "AnswerPartitions",
+    "AnswerResigned",
     "AnswerTopic",
     "Campaign",
     "Change",
@@ -39,6 +40,7 @@ __all__ = [
     "SendLeaderAndIsr",
     "SendStopReplica",
     "SendUpdateMetadata",
+    "StepDown",
     "Stop",
     "StoreLeaderAndIsr",
     "StoreTopic",
@@ -51,6 +53,7 @@ class Refusal(Enum):
     """Why a request is refused; convert.py maps each to its ErrorCode."""
 
     NOT_CONTROLLER = auto()
+    STALE_CONTROLLER_EPOCH = auto()
     TOPIC_ALREADY_EXISTS = auto()
     INVALID_TOPIC_NAME = auto()
     INVALID_PARTITION_COUNT = auto()
@@ -89,6 +92,15 @@ class Resign:
     """Stop acting as the active controller: drop queues and streams, and watch /controller again."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """Take this process's own /controller away, however long ZooKeeper takes to do it: answered by
+    SteppedDown, and some time after that, in which others may be elected, by Rested."""
+
+    request_id: int
+    controller_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +312,25 @@ class AnswerControlledShutdown:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerResigned:
+    """The controller has stepped down, and its znode is gone."""
+
+    request_id: int
+    controller_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefuseRequest:
-    """The request changed nothing (TIMED_OUT: it may still happen)."""
+    """The request changed nothing (TIMED_OUT: it may still happen).
+
+    `may_have_begun`: this controller has resigned while it was at it, and the next one may go on with it.
+    """
 
     request_id: int
     refusal: Refusal
     message: str
+    may_have_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +343,7 @@ class Report:
 Effect = (
     Campaign
     | Resign
+    | StepDown
     | StoreLeaderAndIsr
     | StoreWrites
     | ReadStates
@@ -333,6 +359,7 @@ Effect = (
     | AnswerDone
     | AnswerCreateTopic
     | AnswerControlledShutdown
+    | AnswerResigned
     | RefuseRequest
     | Report
 )

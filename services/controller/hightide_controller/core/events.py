@@ -42,9 +42,12 @@ __all__ = [
     "ReassignmentZnode",
     "RemovalZnode",
     "ReplicasFailed",
+    "ResignationRequested",
+    "Rested",
     "SessionLost",
     "Snapshot",
     "StatesRead",
+    "SteppedDown",
     "StoreCommitted",
     "StoreRefused",
     "StoreUnknown",
@@ -67,6 +70,13 @@ class Broker:
     broker_epoch: int
     host: str = "127.0.0.1"
     port: int = 9092
+    external_host: str = ""
+    """Where clients from outside reach it; empty: nowhere."""
+    external_port: int = 0
+    incarnation: int = -1
+    """Which life of the broker's process this is; -1: not told."""
+    registered_before: int = 0
+    """How often that life was registered before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +272,27 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ResignationRequested:
+    """An operator asks the controller of this epoch to step down; 0: whichever it is."""
+
+    request_id: int
+    controller_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedDown:
+    """The answer to StepDown: this process does not hold /controller any more."""
+
+    request_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """Whoever else wanted to be elected after this controller stepped down has had the time to be."""
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersChanged:
     """The children of /brokers/ids were read again: these, and only these, are registered."""
 
@@ -407,6 +438,9 @@ Event = (
     | CampaignLost
     | Fenced
     | SessionLost
+    | ResignationRequested
+    | SteppedDown
+    | Rested
     | BrokersChanged
     | BrokerProcessDied
     | TopicsChanged

@@ -36,7 +36,15 @@ from hightide_controller.core.move_requests import (
 from hightide_controller.core.reassignment import look_at_moves_again
 from hightide_controller.core.refresh import on_ticked
 from hightide_controller.core.stores import on_committed, on_failed, on_states_read
-from hightide_controller.core.takeover import on_campaign_lost, on_controller_seen, on_elected, resign
+from hightide_controller.core.takeover import (
+    on_campaign_lost,
+    on_controller_seen,
+    on_elected,
+    on_resignation_requested,
+    on_rested,
+    on_stepped_down,
+    resign,
+)
 from hightide_controller.core.throttle import decide_throttle, on_throttle_answered, on_throttle_requested
 from hightide_controller.core.topic_news import on_topic_committed, on_topics_read
 from hightide_controller.core.topic_requests import (
@@ -61,7 +69,16 @@ from hightide_controller.core.waiters import (
 
 __all__ = ["step"]
 
-_ROLE_EVENTS: Final = (ev.ControllerSeen, ev.Elected, ev.CampaignLost, ev.Fenced, ev.SessionLost)
+_ROLE_EVENTS: Final = (
+    ev.ControllerSeen,
+    ev.Elected,
+    ev.CampaignLost,
+    ev.Fenced,
+    ev.SessionLost,
+    ev.ResignationRequested,
+    ev.SteppedDown,
+    ev.Rested,
+)
 _REQUESTS: Final = (
     ev.CreateTopicRequested,
     ev.ControlledShutdownRequested,
@@ -124,6 +141,12 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             return resign(state, "a newer controller epoch exists")
         case ev.SessionLost():
             return resign(state, "ZooKeeper expired the session")
+        case ev.ResignationRequested():
+            return on_resignation_requested(state, event)
+        case ev.SteppedDown():
+            return on_stepped_down(state, event)
+        case ev.Rested():
+            return on_rested(state)
         case ev.BrokersChanged():
             state.mark_all_due(event.cause)
             look_at_moves_again(state, event.cause)

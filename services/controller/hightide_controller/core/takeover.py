@@ -9,20 +9,36 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import (
     AnswerControlledShutdown,
     AnswerCreateTopic,
+    AnswerResigned,
     Campaign,
     Effect,
     Refusal,
     RefuseRequest,
     Report,
     Resign,
+    StepDown,
 )
-from hightide_controller.core.events import ControllerSeen, Elected, Snapshot
+from hightide_controller.core.events import (
+    ControllerSeen,
+    Elected,
+    ResignationRequested,
+    Snapshot,
+    SteppedDown,
+)
 from hightide_controller.core.membership import tell_everything
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import reconsider, send_decisions
 from hightide_controller.core.topics import add_topics
 
-__all__ = ["on_campaign_lost", "on_controller_seen", "on_elected", "resign"]
+__all__ = [
+    "on_campaign_lost",
+    "on_controller_seen",
+    "on_elected",
+    "on_resignation_requested",
+    "on_rested",
+    "on_stepped_down",
+    "resign",
+]
 
 _ANSWERS: Final = (AnswerCreateTopic, AnswerControlledShutdown, RefuseRequest)
 
@@ -36,6 +52,9 @@ def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effec
         reason = "its znode is gone" if gone else f"controller {event.controller_id} is active now"
         effects += resign(state, reason)
     if state.role is not Role.STANDBY:
+        return effects
+    if state.is_resting:
+        state.vacancy = event if event.controller_id is None or event.process_died else None
         return effects
     if event.controller_id is None:
         state.become(Role.CAMPAIGNING)
@@ -94,6 +113,35 @@ def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect
     return effects + take_admin(state, snapshot.admin, cause)
 
 
+def on_resignation_requested(state: ClusterState, event: ResignationRequested) -> list[Effect]:
+    """Stop acting at once, give /controller up, and let others be elected first. What is under way is in
+    ZooKeeper, or has not begun: whoever is elected finishes it, as after any other failover."""
+    epoch = state.controller_epoch
+    if state.role is not Role.ACTIVE:
+        message = "this controller is not the active one"
+        return [RefuseRequest(event.request_id, Refusal.NOT_CONTROLLER, message)]
+    if event.controller_epoch not in (0, epoch):
+        message = (
+            f"controller {state.controller_id} is active in controller epoch {epoch}, "
+            f"not {event.controller_epoch}"
+        )
+        return [RefuseRequest(event.request_id, Refusal.STALE_CONTROLLER_EPOCH, message)]
+    effects = resign(state, "an operator asked for it")
+    state.is_resting, state.vacancy = True, None
+    return [*effects, StepDown(event.request_id, epoch)]
+
+
+def on_stepped_down(state: ClusterState, event: SteppedDown) -> list[Effect]:
+    """The place is free."""
+    return [AnswerResigned(event.request_id, state.controller_id, event.controller_epoch)]
+
+
+def on_rested(state: ClusterState) -> list[Effect]:
+    """Stand again, where nobody was elected meanwhile."""
+    vacancy, state.vacancy, state.is_resting = state.vacancy, None, False
+    return [] if vacancy is None else on_controller_seen(state, vacancy)
+
+
 def resign(state: ClusterState, reason: str) -> list[Effect]:
     """Forget everything: what is written under the old epoch is refused, so there is nothing to save."""
     was_active = state.role is Role.ACTIVE
@@ -101,7 +149,12 @@ def resign(state: ClusterState, reason: str) -> list[Effect]:
     if was_active:
         effects += [Report(f"resigning as controller: {reason}"), Resign(reason)]
     effects += [
-        RefuseRequest(request_id, Refusal.NOT_CONTROLLER, f"this controller has just resigned: {reason}")
+        RefuseRequest(
+            request_id,
+            Refusal.NOT_CONTROLLER,
+            f"this controller has just resigned: {reason}; what was asked for may have begun",
+            may_have_begun=True,
+        )
         for request_id in state.waiters
     ]
     # Store ids and sequences go on, so that late answers to the old ones are recognised.
