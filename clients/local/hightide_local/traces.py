@@ -3,16 +3,16 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hightide_runtime import telemetry
+from hightide_runtime import span_kinds, telemetry
 
 _FAILOVER_ROOTS = frozenset(
     {telemetry.FAILOVER, telemetry.CONTROLLER_FAILOVER, telemetry.COORDINATOR_FAILOVER}
 )
-_FAILOVER_STEPS = (f"{telemetry.FAILOVER}.", f"{telemetry.COORDINATOR_FAILOVER}.")
+_FAILOVER_STEPS = tuple(f"{root}." for root in sorted(_FAILOVER_ROOTS))
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 
@@ -47,7 +47,11 @@ class SpanNode:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One trace: its roots by start time (spans whose parent was not written are roots as well)."""
+    """One trace: its roots by start time.
+
+    A root that two processes wrote, since one carried on what the other began, is one span. Spans whose
+    parent was not written (its process was killed) hang below it; where it is missing too, they are roots.
+    """
 
     trace_id: str
     roots: tuple[SpanNode, ...]
@@ -140,7 +144,12 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
     root: Attributes = next(
         (node.span.attributes for node in trace.roots if node.span.name in _FAILOVER_ROOTS), {}
     )
-    noticed = trace.named(telemetry.BROKER_DOWN) or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
+    noticed = (
+        trace.named(telemetry.BROKER_DOWN)
+        or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
+        or trace.named(span_kinds.CONTROLLER_DETECTION)
+        or trace.named(span_kinds.COORDINATOR_DETECTION)
+    )
     commits = trace.named(telemetry.FIRST_COMMIT)
     lost = str(root.get("broker_ids", "")).partition(",")[0]
     return FailoverSummary(
@@ -192,12 +201,28 @@ def _walk(node: SpanNode) -> Iterator[SpanNode]:
 
 
 def _trees_of(spans: Iterable[SpanRecord]) -> tuple[SpanNode, ...]:
-    by_id = {span.span_id: span for span in spans}
+    by_id: dict[str, SpanRecord] = {}
+    for span in spans:
+        known = by_id.get(span.span_id)
+        by_id[span.span_id] = span if known is None else _merged(known, span)
+    root_ids = [span.span_id for span in by_id.values() if not span.parent_id]
+    foster_id = root_ids[0] if len(root_ids) == 1 else ""
     children: dict[str, list[SpanRecord]] = defaultdict(list)
     for span in by_id.values():
-        # A span whose parent was never written (its process was killed) stands at the root.
-        children[span.parent_id if span.parent_id in by_id else ""].append(span)
+        is_known = not span.parent_id or span.parent_id in by_id
+        children[span.parent_id if is_known else foster_id].append(span)
     return _forest("", children, frozenset())
+
+
+def _merged(one: SpanRecord, other: SpanRecord) -> SpanRecord:
+    """A span that was written twice: from the earlier start to the later end, who ended it later is right."""
+    earlier, later = sorted((one, other), key=lambda span: span.end_us)
+    return replace(
+        later,
+        start_us=min(one.start_us, other.start_us),
+        ok=one.ok and other.ok,
+        attributes={**earlier.attributes, **later.attributes},
+    )
 
 
 def _forest(
