@@ -2,12 +2,13 @@
 
     .venv/bin/python bench/faults/random_faults.py --seed 5 --seconds 60
 
-Kills, pauses and stops brokers, controllers and ZooKeeper in an order drawn from the seed, while a
+Kills, pauses, stops and cuts off brokers, controllers and ZooKeeper in an order drawn from the seed, while a
 producer (acks=all, idempotent) and a reader work, and operators create, delete, grow, shrink, alter, move,
-cancel, throttle and elect (`--calm`: nobody does). Then everything is healed and compared. The seed fixes
-what is done to whom, not how the machine schedules it. Exit code 1 where anything acknowledged is lost,
-doubled, out of order, or differs between replicas, or where work of operators stays half done: below /admin,
-on a disk, or as a partition that is not led by one of its replicas, all in sync.
+cancel, throttle and elect (`--calm`: nobody does; `--whole-links`: nothing is cut off). Then everything is
+healed and compared. The seed fixes what is done to whom, not how the machine schedules it. Exit code 1 where
+anything acknowledged is lost, doubled, out of order, or differs between replicas, or where work of operators
+stays half done: below /admin, on a disk, or as a partition that is not led by one of its replicas, all in
+sync.
 """
 
 import argparse
@@ -35,10 +36,10 @@ PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 def break_and_mend(
-    drill: Drill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool
+    drill: Drill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool, links: bool
 ) -> None:
     """Strike and mend for so long, while operators work; sometimes let all heal in between."""
-    faults = Faults(drill.cluster, chance)
+    faults = Faults(drill.cluster, chance, links=links)
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         done = [*([] if calm else walk.stir()), *faults.strike()]
@@ -114,14 +115,19 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--calm", action="store_true", help="break processes only")
+    parser.add_argument("--calm", action="store_true", help="break processes and links only")
+    parser.add_argument("--whole-links", action="store_true", help="break processes only")
     parser.add_argument("--flush", choices=("replicated", "fsync"), default="replicated")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     with (
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(
-            Path(directory), brokers=4, session_timeout_ms=2500, replica_lag_time_max_ms=1000
+            Path(directory),
+            brokers=4,
+            session_timeout_ms=2500,
+            replica_lag_time_max_ms=1000,
+            partitionable=not arguments.whole_links,
         ) as cluster,
         # A leader that wakes up after its session ended may tell its old end to who still asks it.
         Drill(
@@ -135,7 +141,8 @@ def main() -> int:
         walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)
         hand = OperatorsHand(cluster)
         try:
-            break_and_mend(drill, walk, chance, arguments.seconds, calm=arguments.calm)
+            links = not arguments.whole_links
+            break_and_mend(drill, walk, chance, arguments.seconds, calm=arguments.calm, links=links)
             judge(hand, walk)
         except BaseException:
             tell_what_is_left(hand, walk)
