@@ -3,6 +3,7 @@
 import click
 from hightide import ClusterDescription
 
+from hightide_cli.broker import broker_document
 from hightide_cli.cluster_health import coordinators_text, health
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -58,17 +59,7 @@ def _document(described: ClusterDescription) -> dict[str, Json]:
             "address": described.controller_address,
             "epoch": described.controller_epoch,
         },
-        "brokers": [
-            {
-                "id": each.broker_id,
-                "address": each.address,
-                "alive": each.alive,
-                "broker_epoch": each.broker_epoch,
-                "leads": each.leader_count,
-                "replicas": each.replica_count,
-            }
-            for each in described.brokers
-        ],
+        "brokers": [broker_document(each) for each in described.brokers],
         "topics": described.topic_count,
         "partitions": described.partition_count,
         "offline_partitions": described.offline_partition_count,

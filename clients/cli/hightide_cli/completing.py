@@ -49,6 +49,17 @@ def broker_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) 
     )
 
 
+def setting_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The settings of topics that begin so."""
+
+    def names() -> Iterable[str]:
+        from hightide_cli.topic_settings import TOPIC_SETTINGS
+
+        return [each.name for each in TOPIC_SETTINGS]
+
+    return _matching(names, incomplete)
+
+
 def _asked(ctx: click.Context, ask: "Callable[[Admin], Iterable[str]]") -> Iterable[str]:
     from hightide_cli.connections import open_admin
 

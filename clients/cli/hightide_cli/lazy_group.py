@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class LazyGroup(click.Group):
         command = getattr(import_module(entry.module), entry.attribute)
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is no command"
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete from the table, and leave the modules alone: a shell waits. Called by click."""
+        return [
+            CompletionItem(name, help=entry.short_help)
+            for name, entry in self._table.items()
+            if name.startswith(incomplete)
+        ] + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands into the help without importing one of them."""

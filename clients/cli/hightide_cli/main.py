@@ -19,12 +19,17 @@ COMMANDS = {
     "reassign": LazyCommand("hightide_cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
+    "broker": LazyCommand("hightide_cli.broker", "broker", "Brokers: what they hold; drain one."),
+    "controller": LazyCommand("hightide_cli.controller", "controller", "Who decides; let another one."),
+    "config": LazyCommand("hightide_cli.config", "config", "Settings of topics, and their defaults."),
     "context": LazyCommand("hightide_cli.context", "context", "Name clusters, choose the one that is meant."),
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
     "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),
     "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
     "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
+    "version": LazyCommand("hightide_cli.version", "version", "Versions of this command and the servers."),
+    "completion": LazyCommand("hightide_cli.completion", "completion", "Let a shell complete commands."),
     "dump-log": LazyCommand("hightide_cli.dump_log", "dump_log", "Print the batches of a log on disk."),
 }
 
@@ -36,7 +41,26 @@ HIGHTIDE_CONTEXT, else the context that was selected, else the cluster that
 `hightide dev up` started, else 127.0.0.1:9092; `hightide context show` tells which.
 """
 
+
+def _print_version(ctx: click.Context, parameter: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not ctx.resilient_parsing:
+        from hightide_cli.version import client_version
+
+        click.echo(f"hightide {client_version()}")
+        ctx.exit()
+
+
 cli = common_options(LazyGroup(table=COMMANDS, name="hightide", help=_HELP))
+cli.params.append(
+    click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Print the version of this command; `hightide version` also of the servers.",
+    )
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,121 @@
+"""`hightide controller`: who decides now, and letting another one decide."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from hightide_cli.broker_tables import server_document, server_pairs
+from hightide_cli.options import common_options
+from hightide_cli.output import emit, wants_document
+from hightide_cli.rendering import Json, properties
+
+if TYPE_CHECKING:
+    from hightide import Admin, ClusterDescription
+
+_SUCCESSOR_TIMEOUT_MS = 30_000
+_LOOK_AGAIN_S = 0.05
+
+
+@click.group()
+def controller() -> None:
+    """Show the active controller; let it step down."""
+
+
+common_options(controller)
+
+
+@common_options
+@controller.command()
+@click.pass_context
+def show(ctx: click.Context) -> None:
+    """Show the active controller and what it says of itself."""
+    from hightide_cli.connections import open_admin
+    from hightide_cli.server_survey import survey
+
+    with open_admin(ctx) as admin:
+        described = admin.describe_cluster()
+        (said,) = survey(admin, [("controller", described.controller_id, described.controller_address)])
+    if wants_document(ctx):
+        emit(
+            ctx,
+            {**_document(described), "server": server_document(said)},
+        )
+        return
+    click.echo(
+        properties(
+            [
+                ("controller", described.controller_id),
+                ("address", described.controller_address),
+                ("epoch", described.controller_epoch),
+                *server_pairs(said),
+            ]
+        )
+    )
+
+
+@common_options
+@controller.command()
+@click.option("--epoch", type=click.IntRange(min=1), help="Only the controller of this epoch is meant.")
+@click.option("--dry-run", is_flag=True, help="Say who would step down, change nothing.")
+@click.pass_context
+def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
+    """Let the active controller step down, and wait for its successor. A single one is elected again."""
+    from hightide_cli.connections import open_admin
+
+    with open_admin(ctx, _SUCCESSOR_TIMEOUT_MS) as admin:
+        before = admin.describe_cluster()
+        if dry_run:
+            if epoch is not None and epoch != before.controller_epoch:
+                raise click.ClickException(
+                    f"the controller reigns in epoch {before.controller_epoch}, not {epoch}"
+                )
+            ended, now = (before.controller_id, before.controller_epoch), None
+        else:
+            begun_s = time.monotonic()
+            resigned = admin.resign_controller(epoch or 0)
+            ended = (resigned.controller_id, resigned.controller_epoch)
+            now = _successor(admin, resigned.controller_epoch)
+            took_ms = (time.monotonic() - begun_s) * 1000
+    if wants_document(ctx):
+        emit(
+            ctx,
+            {
+                "dry_run": dry_run,
+                "resigned": {"id": ended[0], "epoch": ended[1]},
+                "controller": None if now is None else _document(now),
+                "took_ms": None if now is None else round(took_ms, 1),
+            },
+        )
+    elif now is None:
+        click.echo(f"controller {ended[0]} of epoch {ended[1]} would step down")
+    else:
+        click.echo(f"controller {ended[0]} of epoch {ended[1]} stepped down")
+        click.echo(
+            f"controller {now.controller_id} at {now.controller_address} reigns in epoch "
+            f"{now.controller_epoch}, {took_ms:.0f} ms later"
+        )
+
+
+def _document(described: "ClusterDescription") -> dict[str, Json]:
+    return {
+        "id": described.controller_id,
+        "address": described.controller_address,
+        "epoch": described.controller_epoch,
+    }
+
+
+def _successor(admin: "Admin", epoch: int) -> "ClusterDescription":
+    """Whoever reigns in a later epoch. Raises ControllerUnavailableError where nobody does in time."""
+    from hightide.errors import ControllerUnavailableError
+
+    give_up_s = time.monotonic() + _SUCCESSOR_TIMEOUT_MS / 1000
+    while True:
+        described = admin.describe_cluster()
+        if described.controller_epoch > epoch:
+            return described
+        if time.monotonic() > give_up_s:
+            raise ControllerUnavailableError(
+                f"controller {described.controller_id} of epoch {epoch} still reigns", address=None
+            )
+        time.sleep(_LOOK_AGAIN_S)
