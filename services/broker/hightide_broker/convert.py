@@ -19,6 +19,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.listeners import address_told
 from hightide_runtime.topic_names import is_legal_topic_name
 
 from hightide_broker.core.fetch_session import Position, SessionRequest
@@ -98,16 +99,28 @@ def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
 
 def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:
     """A broker or controller. One that nobody could reach is a mistake of who names it."""
-    if endpoint.id < 0 or not endpoint.host or not 0 < endpoint.port < 65_536:
+    has_outside = endpoint.external_host or endpoint.external_port
+    is_reachable = _is_address(endpoint.host, endpoint.port)
+    if has_outside:
+        is_reachable = is_reachable and _is_address(endpoint.external_host, endpoint.external_port)
+    if endpoint.id < 0 or not is_reachable:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
             f"{endpoint.host[:255]!r}:{endpoint.port} is not where process {endpoint.id} can be reached",
         )
-    return EndpointView(endpoint.id, endpoint.host, endpoint.port)
+    return EndpointView(
+        endpoint.id, endpoint.host, endpoint.port, endpoint.external_host, endpoint.external_port
+    )
+
+
+def _is_address(host: str, port: int) -> bool:
+    return host != "" and 0 < port < 65_536
 
 
 def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
-    return metadata_pb2.Endpoint(id=endpoint.id, host=endpoint.host, port=endpoint.port)
+    """As the client that asks can reach it."""
+    told = address_told(endpoint)
+    return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
 
 
 def _check_decision(topic: str, decision: PartitionDecision) -> None:

@@ -107,4 +107,6 @@ def _endpoint_in(found: Znode | None) -> EndpointView | None:
     except ZnodeGarbage as error:
         log.error("%s; whoever wrote it must take it away", error)
         return None
-    return EndpointView(znode.coordinator_id, znode.host, znode.port)
+    return EndpointView(
+        znode.coordinator_id, znode.host, znode.port, znode.external_host, znode.external_port
+    )

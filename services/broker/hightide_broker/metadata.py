@@ -23,6 +23,9 @@ class EndpointView:
     id: int
     host: str
     port: int
+    external_host: str = ""
+    """Where clients from outside reach it; empty: nowhere."""
+    external_port: int = 0
 
     @property
     def address(self) -> HostPort:

@@ -75,7 +75,14 @@ class Parts:
         self._replicas = HostedReplicas()
         self._coordinators = Coordinators(session, self._metadata)
         advertised = settings.advertised
-        znode = BrokerZnode(advertised.host, advertised.port, clock.wall_us() // 1000)
+        outside = settings.external_advertised
+        znode = BrokerZnode(
+            advertised.host,
+            advertised.port,
+            clock.wall_us() // 1000,
+            external_host="" if outside is None else outside.host,
+            external_port=0 if outside is None else outside.port,
+        )
         self.registration = Registration(session, broker_id, znode, self._coordinators.take)
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)

@@ -78,7 +78,9 @@ async def _read_controller(session: ZooKeeperSession) -> tuple[int, EndpointView
             epoch = ControllerEpochZnode.decode(znode.data).controller_epoch
         if (znode := found.get(ControllerZnode.path())) is not None:
             active = ControllerZnode.decode(znode.data)
-            endpoint = EndpointView(active.controller_id, active.host, active.port)
+            endpoint = EndpointView(
+                active.controller_id, active.host, active.port, active.external_host, active.external_port
+            )
     except ZnodeGarbage as error:
         log.error("%s", error)
     return epoch, endpoint
@@ -94,7 +96,12 @@ async def _read_brokers(session: ZooKeeperSession) -> tuple[EndpointView, ...]:
             continue
         try:
             broker = BrokerZnode.decode(znode.data)
-            brokers.append(EndpointView(BrokerZnode.broker_id_of(name), broker.host, broker.port))
+            brokers.append(
+                EndpointView(
+                    BrokerZnode.broker_id_of(name), broker.host, broker.port, broker.external_host,
+                    broker.external_port,
+                )
+            )  # fmt: skip
         except ZnodeGarbage as error:
             log.error("%s", error)
     return tuple(brokers)

@@ -14,6 +14,8 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import DOMAIN, ServiceError
+from hightide_runtime.listeners import address_told
+from hightide_runtime.znodes import ControllerZnode
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, Stop
@@ -70,10 +72,9 @@ class Identity:
     controller_id: int
     host: str
     port: int
-
-    def endpoint(self) -> metadata_pb2.Endpoint:
-        """As a message."""
-        return metadata_pb2.Endpoint(id=self.controller_id, host=self.host, port=self.port)
+    external_host: str = ""
+    """Where clients from outside reach it; empty: nowhere."""
+    external_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +128,38 @@ def error_of(refused: RefuseRequest) -> ServiceError:
     return ServiceError(ERROR_CODES[refused.refusal], refused.message)
 
 
-def not_controller(active: metadata_pb2.Endpoint | None, *, may_have_begun: bool = False) -> ServiceError:
+def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = False) -> ServiceError:
     """NOT_CONTROLLER, naming the active one where it is known. `may_have_begun`: it was the active one when
     it took the request, so that what the request asks for may happen yet."""
     facts = {"may_have_begun": "true"} if may_have_begun else {}
     if active is None:
         message = "this controller is not the active one, and none is known to be; try again after a pause"
         return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
-    facts |= {"controller_id": str(active.id), "host": active.host, "port": str(active.port)}
-    message = (
-        f"this controller is not the active one; controller {active.id} is, at {active.host}:{active.port}"
-    )
+    told = address_told(active)
+    facts |= {"controller_id": str(active.controller_id), "host": told.host, "port": str(told.port)}
+    message = f"this controller is not the active one; controller {active.controller_id} is, at {told}"
     return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
 
 
-def endpoint_of(broker: Broker) -> metadata_pb2.Endpoint:
-    """Where a broker is reached."""
-    return metadata_pb2.Endpoint(id=broker.broker_id, host=broker.host, port=broker.port)
+def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:
+    """Where a process is reached, from inside and from outside, for brokers."""
+    return metadata_pb2.Endpoint(
+        id=_id_of(process),
+        host=process.host,
+        port=process.port,
+        external_host=process.external_host,
+        external_port=process.external_port,
+    )
+
+
+def endpoint_told(process: Broker | Identity) -> metadata_pb2.Endpoint:
+    """Where a process is reached by the client that asks."""
+    told = address_told(process)
+    return metadata_pb2.Endpoint(id=_id_of(process), host=told.host, port=told.port)
+
+
+def _id_of(process: Broker | Identity) -> int:
+    return process.broker_id if isinstance(process, Broker) else process.controller_id
 
 
 def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> control_pb2.ControllerStamp:
@@ -242,7 +258,7 @@ def update_metadata_out(
     return control_pb2.UpdateMetadataRequest(
         stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
         brokers=[endpoint_of(broker) for broker in state.live_brokers()],
-        controller=identity.endpoint(),
+        controller=endpoint_of(identity),
         topics=topics,
         deleted_topic_ids=[bytes.fromhex(topic_id) for topic_id in deleted_topic_ids],
         full=names is None,
@@ -313,7 +329,7 @@ def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterRespon
     """DescribeCluster."""
     return controller_pb2.DescribeClusterResponse(
         cluster_id=summary.identity.cluster_id,
-        controller=summary.identity.endpoint(),
+        controller=endpoint_told(summary.identity),
         controller_epoch=summary.controller_epoch,
         brokers=[_broker_out(broker) for broker in summary.brokers],
         topic_count=summary.topic_count,
@@ -334,7 +350,7 @@ def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterRespon
 def _broker_out(summary: BrokerSummary) -> controller_pb2.BrokerDescription:
     broker = summary.broker
     return controller_pb2.BrokerDescription(
-        endpoint=metadata_pb2.Endpoint(id=summary.broker_id) if broker is None else endpoint_of(broker),
+        endpoint=metadata_pb2.Endpoint(id=summary.broker_id) if broker is None else endpoint_told(broker),
         alive=summary.alive,
         broker_epoch=0 if broker is None else broker.broker_epoch,
         leader_count=summary.leader_count,

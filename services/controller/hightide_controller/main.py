@@ -63,7 +63,15 @@ async def _serve_with(
 ) -> None:
     cluster_id = await session.ensure_cluster_id()
     advertised = settings.advertised
-    identity = Identity(cluster_id, settings.controller_id, advertised.host, advertised.port)
+    outside = settings.external_advertised
+    identity = Identity(
+        cluster_id,
+        settings.controller_id,
+        advertised.host,
+        advertised.port,
+        "" if outside is None else outside.host,
+        0 if outside is None else outside.port,
+    )
     shell = Shell(settings, identity, session, telemetry, SystemClock())
     report_figures(metrics, lambda: shell.state)
     server = await serve(

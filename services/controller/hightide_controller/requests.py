@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from hightide.v1 import metadata_pb2
+from hightide_runtime.znodes import ControllerZnode
 
 from hightide_controller import convert
 from hightide_controller.core import effects as ef
@@ -47,12 +47,12 @@ class Requests:
     def __init__(
         self,
         put: Callable[[ev.Event], None],
-        active_elsewhere: Callable[[], metadata_pb2.Endpoint | None],
+        active_elsewhere: Callable[[], ControllerZnode | None],
     ) -> None:
         """`active_elsewhere`: the active controller, where it is another one and known."""
         self._put = put
         self._active_elsewhere = active_elsewhere
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[Answer | ef.RefuseRequest]] = {}
         self._next_id = 1
 
     def take_id(self) -> int:
@@ -63,7 +63,7 @@ class Requests:
     async def ask(self, event: RequestEvent, kind: type[A], timeout_ms: int) -> A:
         """Put the request to the core and wait for its answer. Raises ServiceError."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
+        future: asyncio.Future[Answer | ef.RefuseRequest] = loop.create_future()
         self._waiting[event.request_id] = future
         self._put(event)
         # Not cancelled with the caller: the core must hear that the waiting is over.
@@ -72,6 +72,8 @@ class Requests:
             answer = await future
         finally:
             self._waiting.pop(event.request_id, None)
+        if isinstance(answer, ef.RefuseRequest):
+            raise convert.not_controller(self._active_elsewhere(), may_have_begun=answer.may_have_begun)
         assert isinstance(answer, kind), answer
         return answer
 
@@ -87,7 +89,7 @@ class Requests:
         if future is None or future.done():
             return
         if effect.refusal is ef.Refusal.NOT_CONTROLLER:
-            begun = effect.may_have_begun
-            future.set_exception(convert.not_controller(self._active_elsewhere(), may_have_begun=begun))
+            # Turned into an error by who waits: which address is told depends on where it came in.
+            future.set_result(effect)
         else:
             future.set_exception(convert.error_of(effect))

@@ -16,13 +16,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
+from hightide_runtime.election import Holder
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.znodes import ControllerZnode
 from hightide_runtime.zookeeper import SessionExpired, ZooKeeperError, ZooKeeperSession
 
 from hightide_controller import convert
@@ -414,7 +415,14 @@ class Shell:
 
     async def _elected(self, effect: ef.Campaign) -> ev.Elected | None:
         me = self.identity
-        epoch = await self.store.elect(me.controller_id, me.host, me.port, effect.stale_controller_epoch)
+        candidate = Holder(
+            me.controller_id,
+            me.host,
+            me.port,
+            external_host=me.external_host,
+            external_port=me.external_port,
+        )
+        epoch = await self.store.elect(candidate, effect.stale_controller_epoch)
         if epoch is None:
             return None
         snapshot = await self.store.read_snapshot(self.admin_reader)
@@ -482,11 +490,10 @@ class Shell:
         self.require_active()
         return await self._requests.ask(event, kind, timeout_ms or self._settings.request_timeout_ms)
 
-    def _active_elsewhere(self) -> metadata_pb2.Endpoint | None:
+    def _active_elsewhere(self) -> ControllerZnode | None:
         if self.active is None or self.active.is_mine or self.active.znode.controller_id < 0:
             return None
-        znode = self.active.znode
-        return metadata_pb2.Endpoint(id=znode.controller_id, host=znode.host, port=znode.port)
+        return self.active.znode
 
     # ---- tasks
 

@@ -79,7 +79,7 @@ _PRECIOUS: Final = "correct it, and do not take it away, since records would go 
 _SEAT: Final = Seat(
     ControllerZnode.path(),
     ControllerEpochZnode.path(),
-    lambda holder: ControllerZnode(holder.id, holder.host, holder.port, holder.epoch).encode(),
+    lambda holder: ControllerZnode(*astuple(holder)).encode(),
     lambda data: Holder(*astuple(ControllerZnode.decode(data))),
     lambda epoch: ControllerEpochZnode(epoch).encode(),
     lambda data: ControllerEpochZnode.decode(data).controller_epoch,
@@ -118,15 +118,12 @@ class ControllerStore:
         standing = await self._election.standing(watch=watch)
         if standing is None:
             return None
-        holder = standing.holder
-        znode = ControllerZnode(holder.id, holder.host, holder.port, holder.epoch)
+        znode = ControllerZnode(*astuple(standing.holder))
         return ActiveController(znode, standing.version, standing.is_mine)
 
-    async def elect(
-        self, controller_id: int, host: str, port: int, stale_controller_epoch: int | None
-    ) -> Epoch | None:
+    async def elect(self, candidate: Holder, stale_controller_epoch: int | None) -> Epoch | None:
         """Run the election once; None where somebody else was quicker, or is active. See `Election.elect`."""
-        return await self._election.elect(Holder(controller_id, host, port), stale_controller_epoch)
+        return await self._election.elect(candidate, stale_controller_epoch)
 
     async def abdicate(self) -> None:
         """Take this process's own /controller away, so that somebody can be elected; none is no error."""
@@ -193,7 +190,16 @@ class ControllerStore:
                 self._complain(path, error.reason)
                 continue
             self._complaints[path] = None
-            brokers.append(Broker(ids[path], found.czxid, znode.host, znode.port))
+            brokers.append(
+                Broker(
+                    ids[path],
+                    found.czxid,
+                    znode.host,
+                    znode.port,
+                    external_host=znode.external_host,
+                    external_port=znode.external_port,
+                )
+            )
         return tuple(brokers)
 
     async def topic_names(self) -> list[str]:

@@ -52,7 +52,9 @@ class ClusterReader:
                 self._complaints.complain(path, error.reason)
                 continue
             self._complaints.settled(path)
-            brokers.append(Endpoint(ids[path], znode.host, znode.port))
+            brokers.append(
+                Endpoint(ids[path], znode.host, znode.port, znode.external_host, znode.external_port)
+            )
         return tuple(sorted(brokers, key=lambda broker: broker.id))
 
     async def topic_names(self) -> list[str]:

@@ -14,6 +14,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.listeners import Listener, address_told
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
@@ -163,8 +164,8 @@ def stop_fetcher_out(effect: ef.SendStopFetcher) -> bytes:
     )
 
 
-def start_fetcher_out(effect: ef.SendStartFetcher) -> bytes:
-    """The order to read more partitions, by stream."""
+def start_fetcher_out(effect: ef.SendStartFetcher, listener: Listener = Listener.INTERNAL) -> bytes:
+    """The order to read more partitions, by stream; to a consumer that came in through this listener."""
     streams: dict[int, list[pb.StartPartition]] = {}
     for start in effect.partitions:
         streams.setdefault(start.stream, []).append(
@@ -179,7 +180,7 @@ def start_fetcher_out(effect: ef.SendStartFetcher) -> bytes:
         )
     order = pb.StartFetcher(
         streams=[pb.ConsumerStream(stream=stream, partitions=streams[stream]) for stream in sorted(streams)],
-        brokers=map(endpoint_out, effect.brokers),
+        brokers=[endpoint_out(broker, listener) for broker in effect.brokers],
     )
     return _response(effect, effect.sequence, start_fetcher=order)
 
@@ -192,9 +193,11 @@ def owned_out(partitions: Iterable[Owned]) -> list[pb.OwnedPartition]:
     ]
 
 
-def endpoint_out(endpoint: ev.Endpoint) -> metadata_pb2.Endpoint:
-    """A broker or coordinator."""
-    return metadata_pb2.Endpoint(id=endpoint.id, host=endpoint.host, port=endpoint.port)
+def endpoint_out(endpoint: ev.Endpoint, listener: Listener | None = None) -> metadata_pb2.Endpoint:
+    """A broker or coordinator, as it is reached by who came in through this listener, or else through the
+    current one."""
+    told = address_told(endpoint, listener)
+    return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
 
 
 def _response(

@@ -246,7 +246,7 @@ class Candidacy:
 
 def _endpoint_of(standing: Standing) -> Endpoint:
     holder = standing.holder
-    return Endpoint(holder.id, holder.host, holder.port)
+    return Endpoint(holder.id, holder.host, holder.port, holder.external_host, holder.external_port)
 
 
 def _rank(coordinator_id: int, shard: int) -> float:

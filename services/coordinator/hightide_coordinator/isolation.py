@@ -33,7 +33,8 @@ class Isolation:
         ask: Callable[[], Awaitable[Sequence[Sequence[Endpoint]]]],
     ) -> None:
         """`ask`: who coordinates, by shard, as each broker says. Raises nothing."""
-        self._identity = identity
+        # As brokers tell of it here: asked through their internal listeners, they tell internal addresses.
+        self._identity = Endpoint(identity.id, identity.host, identity.port)
         self._watches = watches
         self._ask = ask
         self._task: asyncio.Task[None] | None = None

@@ -66,7 +66,14 @@ async def _serve_with(
     await session.ensure_cluster_id()
     await fix_shard_count(session, settings.shards)
     advertised = settings.advertised
-    identity = Endpoint(settings.coordinator_id, advertised.host, advertised.port)
+    outside = settings.external_advertised
+    identity = Endpoint(
+        settings.coordinator_id,
+        advertised.host,
+        advertised.port,
+        "" if outside is None else outside.host,
+        0 if outside is None else outside.port,
+    )
     shell = Shell(settings, identity, session, telemetry, SystemClock())
     report_figures(metrics, shell)
     server = await serve(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from hightide.v1.errors_pb2 import ErrorCode
@@ -19,6 +20,11 @@ Answer: TypeAlias = ef.AnswerCommit | ef.AnswerReset | ef.AnswerDelete
 A = TypeVar("A", bound=Answer)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    why: Callable[[], ServiceError]
+
+
 class Requests:
     """One for each shard, for the event loop's thread. The server bounds how many wait."""
 
@@ -26,7 +32,7 @@ class Requests:
         """`take`: how an event gets to the core."""
         self._take = take
         self._timeout_ms = timeout_ms
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[Answer | _Refused]] = {}
         self._last_id = 0
 
     def __len__(self) -> int:
@@ -39,7 +45,7 @@ class Requests:
 
     async def ask(self, event: RequestEvent, kind: type[A]) -> A:
         """Put the request to the core and wait for its answer. Raises ServiceError."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer | _Refused] = asyncio.get_running_loop().create_future()
         self._waiting[event.request_id] = future
         try:
             self._take(event)
@@ -54,6 +60,8 @@ class Requests:
             ) from None
         finally:
             self._waiting.pop(event.request_id, None)
+        if isinstance(answer, _Refused):
+            raise answer.why()
         assert isinstance(answer, kind), answer
         return answer
 
@@ -63,13 +71,14 @@ class Requests:
         if future is not None and not future.done():
             future.set_result(effect)
 
-    def refuse(self, request_id: int, error: ServiceError) -> None:
-        """The core's refusal."""
+    def refuse(self, request_id: int, why: Callable[[], ServiceError]) -> None:
+        """The core's refusal. `why` is called in the task of the request: which address it is told of depends
+        on where it came in."""
         future = self._waiting.get(request_id)
         if future is not None and not future.done():
-            future.set_exception(error)
+            future.set_result(_Refused(why))
 
-    def refuse_all(self, error: ServiceError) -> None:
+    def refuse_all(self, why: Callable[[], ServiceError]) -> None:
         """This process does not coordinate the shard any more."""
         for request_id in list(self._waiting):
-            self.refuse(request_id, error)
+            self.refuse(request_id, why)

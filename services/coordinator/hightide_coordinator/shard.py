@@ -14,12 +14,14 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.listeners import Listener, address_told
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_coordinator import convert
@@ -104,7 +106,7 @@ class Shard:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.requests.refuse_all(_shutting_down())
+        self.requests.refuse_all(_shutting_down)
         self._traces.resigned()
 
     def count_failed_groups(self) -> int:
@@ -204,7 +206,8 @@ class Shard:
         if effect.refusal is None:
             stream.end()
         else:
-            stream.end(self._error_of(effect.refusal, effect.message, effect.metadata))
+            refused = Refused(effect.refusal, effect.message, effect.metadata)
+            stream.end(self.error_of(refused, stream.listener))
 
     # ---- requests
 
@@ -226,15 +229,18 @@ class Shard:
             raise self.error_of(answer)
         return answer
 
-    def error_of(self, refused: Refused) -> ServiceError:
-        """A refusal as the error that its caller gets."""
-        return self._error_of(refused.refusal, refused.message, refused.metadata)
-
-    def _error_of(self, refusal: Refusal, message: str, metadata: Any) -> ServiceError:
-        if refusal is Refusal.NOT_COORDINATOR:
+    def error_of(self, refused: Refused, listener: Listener | None = None) -> ServiceError:
+        """A refusal as the error that a caller gets who came in through this listener, or else through the
+        current one."""
+        message, metadata = refused.message, refused.metadata
+        if refused.refusal is Refusal.NOT_COORDINATOR:
             # Who knows nothing of shards but their number finds out here which one this was about.
             metadata = {**metadata, "shard": str(self.shard)}
-        return convert.error_of(refusal, message, metadata)
+            elsewhere, inside = self.state.active_elsewhere, metadata.get("coordinator_address")
+            if elsewhere is not None and inside is not None:
+                metadata["coordinator_address"] = told = str(address_told(elsewhere, listener))
+                message = message.replace(inside, told)
+        return convert.error_of(refused.refusal, message, metadata)
 
     # ---- effects out
 
@@ -249,7 +255,8 @@ class Shard:
             case ef.SendStopFetcher():
                 self._send(effect.connection_id, convert.stop_fetcher_out(effect))
             case ef.SendStartFetcher():
-                self._send(effect.connection_id, convert.start_fetcher_out(effect))
+                if (stream := self._streams.get(effect.connection_id)) is not None:
+                    self._send(effect.connection_id, convert.start_fetcher_out(effect, stream.listener))
             case ef.CloseConnection():
                 self._close(effect)
             case ef.StoreGroup():
@@ -263,8 +270,8 @@ class Shard:
             case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete():
                 self.requests.answer(effect)
             case ef.RefuseRequest():
-                error = self._error_of(effect.refusal, effect.message, effect.metadata)
-                self.requests.refuse(effect.request_id, error)
+                refused = Refused(effect.refusal, effect.message, effect.metadata)
+                self.requests.refuse(effect.request_id, partial(self.error_of, refused))
             case ef.Resign():
                 self._resign(by_itself=not isinstance(event, ev.Deposed))
             case ef.Report():
@@ -288,13 +295,12 @@ class Shard:
     def _resign(self, *, by_itself: bool) -> None:
         if (refused := not_active(self.state)) is None:
             refused = Refused(Refusal.NOT_COORDINATOR, "this coordinator is not the active one any more", {})
-        error = self.error_of(refused)
         self._traces.resigned()
         self._failed_groups.clear()
-        self.requests.refuse_all(error)
+        self.requests.refuse_all(partial(self.error_of, refused))
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.end(error, at_once=True)
+            stream.end(self.error_of(refused, stream.listener), at_once=True)
         if by_itself:
             self._duties.resigned(self.shard)
 

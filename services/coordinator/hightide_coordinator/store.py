@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Final
 
 from hightide_runtime.election import Election, Epoch, Holder, Seat, Standing
@@ -63,16 +64,11 @@ def seat_of(shard: int, shard_count: int) -> Seat:
     return Seat(
         CoordinatorZnode.path(shard, shard_count),
         CoordinatorEpochZnode.path(shard, shard_count),
-        lambda holder: CoordinatorZnode(holder.id, holder.host, holder.port, holder.epoch).encode(),
-        _holder_in,
+        lambda holder: CoordinatorZnode(*astuple(holder)).encode(),
+        lambda data: Holder(*astuple(CoordinatorZnode.decode(data))),
         lambda epoch: CoordinatorEpochZnode(epoch).encode(),
         lambda data: CoordinatorEpochZnode.decode(data).coordinator_epoch,
     )
-
-
-def _holder_in(data: bytes) -> Holder:
-    znode = CoordinatorZnode.decode(data)
-    return Holder(znode.coordinator_id, znode.host, znode.port, znode.coordinator_epoch)
 
 
 class CoordinatorStore:
@@ -117,7 +113,10 @@ class CoordinatorStore:
         see `Election.elect`. Raises ZnodeGarbage where the epoch's znode makes no sense.
         """
         me = self._identity
-        return self._take(await self._election.elect(Holder(me.id, me.host, me.port), stale_epoch))
+        candidate = Holder(
+            me.id, me.host, me.port, external_host=me.external_host, external_port=me.external_port
+        )
+        return self._take(await self._election.elect(candidate, stale_epoch))
 
     async def resume(self) -> int | None:
         """The coordinator epoch under which this session holds the seat; None where it does not. After an

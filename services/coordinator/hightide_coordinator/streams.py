@@ -16,6 +16,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.interceptors.interceptor import Context
+from hightide_runtime.listeners import current_listener
 
 from hightide_coordinator.convert import message_in, peer_in
 
@@ -62,6 +63,7 @@ class ConsumerStream:
         "connection_id",
         "has_said_goodbye",
         "is_ending",
+        "listener",
         "peer",
     )
 
@@ -71,6 +73,8 @@ class ConsumerStream:
         assert task is not None
         self.connection_id = connection_id
         self.peer = peer_in(context.peer())
+        self.listener = current_listener()
+        """Which addresses its consumer can make use of."""
         self.is_ending = False
         """Whether `end` was called; nothing is read any more, what was sent before is still written."""
         self.has_said_goodbye = False

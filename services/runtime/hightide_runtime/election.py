@@ -42,6 +42,8 @@ class Holder:
     host: str
     port: int
     epoch: int = 0
+    external_host: str = ""
+    external_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from hightide_runtime.znode_content import (
     INT64_MAX,
     Fields,
     dump,
+    external_fields,
     topic_id_in,
 )
 
@@ -87,6 +88,8 @@ class CoordinatorZnode:
     host: str
     port: int
     coordinator_epoch: int
+    external_host: str = ""
+    external_port: int = 0
 
     @staticmethod
     def path(shard: int, shard_count: int) -> str:
@@ -101,6 +104,7 @@ class CoordinatorZnode:
                 "host": self.host,
                 "port": self.port,
                 "coordinator_epoch": self.coordinator_epoch,
+                **external_fields(self.external_host, self.external_port),
             }
         )
 
@@ -113,6 +117,7 @@ class CoordinatorZnode:
             fields.text("host"),
             fields.port("port"),
             fields.integer("coordinator_epoch", maximum=EPOCH_MAX),
+            *fields.optional_address("external_host", "external_port"),
         )
 
 

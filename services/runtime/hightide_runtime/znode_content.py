@@ -31,6 +31,11 @@ def dump(content: Json) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
+def external_fields(host: str, port: int) -> Json:
+    """Where clients from outside reach a process, as fields of its znode; none where they do not."""
+    return {"external_host": host, "external_port": port} if host else {}
+
+
 def number_from_name(parent: str, name: str) -> int:
     """The number that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
     is_number = name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX
@@ -100,6 +105,11 @@ class Fields:
         """The field as text, empty where it is absent."""
         value = self._fields.get(name, "")
         return value if is_text(value) else ""
+
+    def optional_address(self, host: str, port: str) -> tuple[str, int]:
+        """The fields as a host and a TCP port; nothing and 0 where there is no host."""
+        text = self.optional_text(host)
+        return (text, self.port(port)) if text else ("", 0)
 
     def mapping(self, name: str) -> Mapping[str, object]:
         """The field as a JSON object."""

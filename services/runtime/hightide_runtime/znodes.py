@@ -17,6 +17,7 @@ from hightide_runtime.znode_content import (
     Fields,
     ZnodeGarbage,
     dump,
+    external_fields,
     is_text,
     number_from_name,
     topic_id_from_name,
@@ -86,6 +87,8 @@ class ControllerZnode:
     host: str
     port: int
     controller_epoch: int
+    external_host: str = ""
+    external_port: int = 0
 
     @staticmethod
     def path() -> str:
@@ -100,6 +103,7 @@ class ControllerZnode:
                 "host": self.host,
                 "port": self.port,
                 "controller_epoch": self.controller_epoch,
+                **external_fields(self.external_host, self.external_port),
             }
         )
 
@@ -112,6 +116,7 @@ class ControllerZnode:
             fields.text("host"),
             fields.port("port"),
             fields.integer("controller_epoch"),
+            *fields.optional_address("external_host", "external_port"),
         )
 
 
@@ -144,6 +149,8 @@ class BrokerZnode:
     port: int
     started_at_ms: int
     boot_id: str = ""
+    external_host: str = ""
+    external_port: int = 0
 
     @staticmethod
     def path(broker_id: int) -> str:
@@ -163,6 +170,7 @@ class BrokerZnode:
                 "port": self.port,
                 "started_at_ms": self.started_at_ms,
                 **({"boot_id": self.boot_id} if self.boot_id else {}),
+                **external_fields(self.external_host, self.external_port),
             }
         )
 
@@ -175,6 +183,7 @@ class BrokerZnode:
             fields.port("port"),
             fields.integer("started_at_ms", maximum=INT64_MAX),
             fields.optional_text("boot_id"),
+            *fields.optional_address("external_host", "external_port"),
         )
 
 

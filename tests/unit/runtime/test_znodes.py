@@ -31,9 +31,12 @@ from hypothesis import strategies as st
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 EXAMPLES: list[Any] = [
     ControllerZnode(1, "host", 9191, 7),
+    ControllerZnode(1, "host", 9191, 7, "outside", 19191),
     ControllerEpochZnode(7),
     BrokerZnode("host", 9092, 1_700_000_000_000, "boot"),
+    BrokerZnode("host", 9092, 1_700_000_000_000, external_host="outside", external_port=19092),
     BrokerZnode("host", 9092, 1_700_000_000_000),
+    BrokerZnode("host", 9092, 1_700_000_000_000, incarnation=7, registered_before=2),
     TopicZnode(bytes(range(16)), ((1, 2, 3), (2, 3, 1))),
     TopicZnode(bytes(range(16)), ((1,),), {1: 7}),
     TopicIdZnode("flights"),

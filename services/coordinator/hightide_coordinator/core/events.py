@@ -50,6 +50,9 @@ class Endpoint:
     id: int
     host: str
     port: int
+    external_host: str = ""
+    """Where clients from outside reach it; empty: nowhere."""
+    external_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
