@@ -1,0 +1,110 @@
+"""What operates a cluster by the command line: health, brokers, the controller, settings, versions."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from e2e.command_line import as_json, hightide, succeed
+from hightide import Admin
+from hightide_local.cluster import LocalCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(autouse=True)
+def no_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def test_brokers_tell_what_they_hold_and_who_they_are(
+    hightide_cluster: LocalCluster, hightide_topic: str
+) -> None:
+    cluster = hightide_cluster
+    listed = as_json(cluster, "broker", "ls")["brokers"]
+    assert [each["id"] for each in listed] == [1, 2, 3]
+    assert listed == as_json(cluster, "cluster", "info")["brokers"]
+    assert yaml.safe_load(succeed(cluster, "broker", "ls", "-o", "yaml"))["brokers"] == listed
+    wide = succeed(cluster, "broker", "ls", "-o", "wide").decode().splitlines()
+    assert wide[0].split()[-3:] == ["EXTERNAL", "VERSION", "SINCE"]
+    assert wide[1].split()[-2] == "0.1.0"
+
+    described = as_json(cluster, "broker", "describe", "2", "--replicas")
+    assert described["server"]["advertised"] == described["address"]
+    assert hightide_topic in {each["topic"] for each in described["held"]}
+    assert "version" in succeed(cluster, "broker", "describe", "2").decode()
+
+    unknown = hightide(cluster, "broker", "describe", "9")
+    assert (unknown.returncode, unknown.stderr) == (1, b"error: there is no broker 9; there are: 1, 2, 3\n")
+
+
+def test_a_topic_has_settings_with_an_origin(hightide_cluster: LocalCluster, hightide_topic: str) -> None:
+    cluster, topic = hightide_cluster, hightide_topic
+    would = as_json(cluster, "config", "set", topic, "retention.ms=1000", "--dry-run")
+    assert [(each["name"], each["value"]) for each in would["changed"]] == [("retention.ms", "1000")]
+    assert as_json(cluster, "config", "get", topic, "--own")["settings"] == []
+    changed = as_json(cluster, "config", "set", topic, "retention.ms=1000")["changed"]
+    assert [(each["value"], each["previous"]) for each in changed] == [("1000", "604800000")]
+    (own,) = as_json(cluster, "config", "get", topic, "--own")["settings"]
+    assert (own["name"], own["value"], own["origin"]) == ("retention.ms", "1000", "topic")
+    assert "for ever" in succeed(cluster, "config", "get", topic, "retention.ms", "-o", "wide").decode()
+    back = as_json(cluster, "config", "set", topic, "--reset", "retention.ms")["changed"]
+    assert [(each["value"], each["origin"]) for each in back] == [("604800000", "default")]
+    wrong = hightide(cluster, "config", "get", topic, "retention")
+    assert wrong.returncode == 1
+    assert b"there is no topic setting 'retention'" in wrong.stderr
+
+
+def test_every_server_tells_its_version(hightide_cluster: LocalCluster) -> None:
+    told = as_json(hightide_cluster, "version")
+    assert told["error"] is None
+    kinds = sorted(each["service"] for each in told["servers"])
+    assert kinds == ["broker"] * 3 + ["controller", "coordinator"]
+    assert {each["version"] for each in told["servers"]} == {told["client"]}
+    assert succeed(hightide_cluster, "--version").decode() == f"hightide {told['client']}\n"
+    nobody = hightide(hightide_cluster, "version", "--bootstrap", "127.0.0.1:1", "-o", "json")
+    assert nobody.returncode == 0
+    document = json.loads(nobody.stdout)
+    assert (document["client"], document["servers"]) == (told["client"], [])
+    assert "127.0.0.1:1" in document["error"]
+
+
+def test_a_controller_steps_down_and_another_one_reigns(hightide_cluster: LocalCluster) -> None:
+    cluster = hightide_cluster
+    before = as_json(cluster, "controller", "show")
+    assert before["server"]["version"] == as_json(cluster, "version", "--client")["client"]
+    would = as_json(cluster, "controller", "resign", "--dry-run")
+    assert would["resigned"] == {"id": before["id"], "epoch": before["epoch"]}
+    assert would["controller"] is None
+    stale = hightide(cluster, "controller", "resign", "--epoch", str(before["epoch"] + 7))
+    assert stale.returncode == 1
+    resigned = as_json(cluster, "controller", "resign", "--epoch", str(before["epoch"]))
+    assert resigned["controller"]["epoch"] > before["epoch"]
+    assert as_json(cluster, "controller", "show")["epoch"] == resigned["controller"]["epoch"]
+
+
+def test_a_broker_is_drained_before_it_is_stopped(hightide_cluster: LocalCluster) -> None:
+    cluster, topic = hightide_cluster, f"drained-{uuid.uuid4().hex}"
+    succeed(cluster, "topic", "create", topic, "--assignment", "2,1:2,3:2")
+    would = as_json_anyway(cluster, "broker", "drain", "2", "--dry-run")
+    assert would["led"] >= 3
+    assert {"topic": topic, "partition": 2} in would["without_another_in_sync"]
+    with Admin(cluster.bootstrap) as admin:
+        assert [each.leader for each in admin.describe_topics([topic])[0].partitions] == [2, 2, 2]
+        drained = as_json_anyway(cluster, "broker", "drain", "2", "--timeout", "2")
+        assert drained["remaining"] == would["remaining"]
+        leaders = [each.leader for each in admin.describe_topics([topic])[0].partitions]
+        assert (leaders[0], leaders[1]) == (1, 3)
+        admin.delete_topic(topic)
+    # It leads again after a start; so it is as it was for whoever comes next.
+    cluster.restart("broker-2")
+    cluster.wait_ready()
+
+
+def as_json_anyway(cluster: LocalCluster, *arguments: str) -> Any:
+    """The document of a command whose exit code says that not all is well."""
+    run = hightide(cluster, *arguments, "-o", "json")
+    assert run.returncode == 1, run.stderr.decode()
+    return json.loads(run.stdout)
