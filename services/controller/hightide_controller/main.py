@@ -11,6 +11,8 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
+from hightide_runtime.process_figures import report_process
+from hightide_runtime.rpc_figures import report_rpcs
 from hightide_runtime.running import end_process, run_service
 from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Service, serve
@@ -19,7 +21,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_controller.convert import Identity
-from hightide_controller.figures import report_figures
+from hightide_controller.figures import FIGURES, controller_readings
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, Shell
@@ -39,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 async def _serve(settings: ControllerSettings, stopping: asyncio.Event) -> None:
     telemetry = Telemetry.set_up("controller", str(settings.controller_id))
-    metrics = Metrics.set_up("controller", str(settings.controller_id))
+    metrics = Metrics.set_up("controller", str(settings.controller_id), settings.prometheus_listen)
     session = await ZooKeeperSession.connect(
         settings.zookeeper,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
     )
+    report_process(metrics, session)
     try:
         await _serve_with(settings, session, telemetry, metrics, stopping)
     finally:
@@ -73,7 +76,7 @@ async def _serve_with(
         0 if outside is None else outside.port,
     )
     shell = Shell(settings, identity, session, telemetry, SystemClock())
-    report_figures(metrics, lambda: shell.state)
+    metrics.report(FIGURES, controller_readings(lambda: shell.state, shell.inbox, shell.tallies))
     server = await serve(
         settings.listen,
         [
@@ -86,6 +89,7 @@ async def _serve_with(
         ],
         external=settings.external_listen,
     )
+    report_rpcs(metrics, server.timings)
     try:
         # A standby serves too: it answers who is active.
         shell.start()

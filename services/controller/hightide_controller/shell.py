@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Container, Coroutine, Iterable
 from dataclasses import replace
 from itertools import islice
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from hightide.v1.errors_pb2 import ErrorCode
@@ -39,9 +40,11 @@ from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
+from hightide_controller.inbox import Inbox
 from hightide_controller.requests import Answer, RequestEvent, Requests
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.store import ActiveController, ControllerStore
+from hightide_controller.tallies import Tallies
 from hightide_controller.watches import ZooKeeperWatches
 
 __all__ = ["Shell"]
@@ -82,7 +85,8 @@ class Shell:
         """Who is active, as last read."""
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
-        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self.inbox = self._inbox = Inbox()
+        self.tallies = Tallies()
         self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
@@ -143,6 +147,7 @@ class Shell:
     async def _run(self) -> None:
         while True:
             event = await self._inbox.get()
+            began = perf_counter()
             try:
                 self._take(event)
             except Exception:  # noqa: BLE001 - the top of a task
@@ -151,10 +156,12 @@ class Shell:
                 _log.exception("while handling %s", type(event).__name__)
                 self.failed.set()
                 return
+            self.tallies.event_s.record(perf_counter() - began)
 
     def _take(self, event: ev.Event) -> None:
         was_active = self.state.role is Role.ACTIVE
         self._traces.before(self.state, event)
+        self.tallies.before(self.state, event)
         self.state, effects = step(self.state, event)
         self._traces.decided(event)
         for broker_id in self._fleet.reconcile(self.state.live_brokers()):

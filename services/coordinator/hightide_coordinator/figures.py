@@ -1,42 +1,88 @@
-"""The coordinator's metrics: what an operator's alarms look at. Each is a length or a number."""
+"""The coordinator's metrics: what an operator's alarms look at, and how long its work takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Final
 
-from hightide_runtime.metrics import Metrics
+from hightide_runtime.figures import Distribution, Measure, Readings, counter, gauge, histogram
 
 from hightide_coordinator.core.shard_state import Role
+from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX
 from hightide_coordinator.shard import Shard
 from hightide_coordinator.shell import Shell
+from hightide_coordinator.tallies import REBALANCE_REASONS
 
-__all__ = ["report_figures"]
+__all__ = ["FIGURES", "coordinator_readings"]
+
+_P: Final = "hightide.coordinator"
+
+FIGURES = (
+    gauge(f"{_P}.streams", "{stream}", "streams of consumers, members or not"),
+    gauge(f"{_P}.active_shards", "{shard}", "shards of the groups that it coordinates"),
+    gauge(f"{_P}.epoch", "1", "the coordinator epoch in which it was last elected for the shard", "shard"),
+    gauge(f"{_P}.groups", "{group}", "groups, also those without members"),
+    gauge(f"{_P}.groups_failed", "{group}", "groups whose rebalance failed too often in a row"),
+    gauge(f"{_P}.members", "{member}", "consumers that are members of a group"),
+    counter(
+        f"{_P}.rebalances", "{rebalance}",
+        "rebalances that were completed, by what they began with: " + ", ".join(REBALANCE_REASONS),
+        "reason",
+    ),
+    counter(f"{_P}.rebalance_failures", "{attempt}", "attempts that failed and were repeated"),
+    histogram(f"{_P}.rebalance.duration", "s", "from the first order to the last answer"),
+    counter(f"{_P}.consumers_not_reading", "{stream}", "streams closed that nobody read"),
+    gauge(f"{_P}.requests_waiting", "{request}", "commits, resets and deletes under way"),
+    gauge(f"{_P}.stores_in_flight", "{group}", "groups that ZooKeeper is writing down"),
+    gauge(f"{_P}.look_ups_in_flight", "{group}", "groups that wait for start offsets"),
+    gauge(
+        f"{_P}.group_lag", "{record}",
+        "records between what a group has committed and the high watermarks, as last looked up; only with "
+        f"--group-lag-interval-ms, and of at most {GROUPS_MAX} groups and {PARTITIONS_MAX} partitions",
+        "group",
+    ),
+)  # fmt: skip
 
 
-def report_figures(metrics: Metrics, shell: Shell) -> None:
-    """Say which figures there are; they are read when they are exported. A standby reports zeros."""
-    metrics.gauge(
-        "hightide.coordinator.streams", "streams of consumers, members or not", lambda: len(shell.streams)
-    )
-    for name, description, read in _FIGURES:
-        metrics.gauge(f"hightide.coordinator.{name}", description, partial(_sum, read, shell))
+def coordinator_readings(shell: Shell) -> Measure:
+    """What `Metrics.report` takes with `FIGURES`. A standby reports zeros."""
+
+    def measure() -> Readings:
+        shards = shell.shards
+        lengths = {f"{_P}.{name}": sum(read(shard) for shard in shards) for name, read in _LENGTHS.items()}
+        return lengths | {
+            f"{_P}.streams": len(shell.streams),
+            f"{_P}.epoch": {(str(shard.shard),): shard.state.coordinator_epoch for shard in shards},
+            f"{_P}.rebalances": {
+                (reason,): sum(shard.tallies.rebalances[reason] for shard in shards)
+                for reason in REBALANCE_REASONS
+            },
+            f"{_P}.rebalance.duration": _together([shard.tallies.rebalance_s for shard in shards]),
+            f"{_P}.group_lag": {(group,): lag for group, lag in shell.group_lag.lags.items()},
+        }
+
+    return measure
 
 
-def _sum(read: Callable[[Shard], int], shell: Shell) -> int:
-    return sum(read(shard) for shard in shell.shards)
+_LENGTHS: Final[dict[str, Callable[[Shard], int]]] = {
+    "active_shards": lambda shard: shard.state.role is Role.ACTIVE,
+    "groups": lambda shard: len(shard.state.groups),
+    "groups_failed": lambda shard: shard.count_failed_groups(),
+    "members": lambda shard: shard.state.member_count,
+    "rebalance_failures": lambda shard: shard.tallies.rebalance_failures,
+    "consumers_not_reading": lambda shard: shard.unread_streams.count,
+    "requests_waiting": lambda shard: len(shard.requests),
+    "stores_in_flight": lambda shard: len(shard.state.stores),
+    "look_ups_in_flight": lambda shard: len(shard.state.look_ups),
+}
 
 
-_FIGURES: tuple[tuple[str, str, Callable[[Shard], int]], ...] = (
-    ("active_shards", "shards that it coordinates", lambda shard: shard.state.role is Role.ACTIVE),
-    ("epoch", "the epoch in which it was last elected", lambda shard: shard.state.coordinator_epoch),
-    ("groups", "groups, also those without members", lambda shard: len(shard.state.groups)),
-    ("groups_failed", "groups whose rebalance failed too often", lambda shard: shard.count_failed_groups()),
-    ("members", "consumers that are members of a group", lambda shard: shard.state.member_count),
-    ("rebalances", "rebalances that ended, since it started", lambda shard: shard.rebalances),
-    ("rebalance_failures", "attempts that failed, since it started", lambda shard: shard.rebalance_failures),
-    ("consumers_not_reading", "streams that were closed for it", lambda shard: shard.unread_streams.count),
-    ("requests_waiting", "commits, resets and deletes under way", lambda shard: len(shard.requests)),
-    ("stores_in_flight", "groups that ZooKeeper is writing down", lambda shard: len(shard.state.stores)),
-    ("look_ups_in_flight", "groups that wait for start offsets", lambda shard: len(shard.state.look_ups)),
-)
+def _together(parts: list[Distribution]) -> Distribution:
+    """One distribution of all that the parts have counted."""
+    whole = Distribution(parts[0].bounds)
+    for part in parts:
+        whole.counts = [known + more for known, more in zip(whole.counts, part.counts, strict=True)]
+        whole.total += part.total
+        whole.smallest = min(whole.smallest, part.smallest)
+        whole.largest = max(whole.largest, part.largest)
+    return whole

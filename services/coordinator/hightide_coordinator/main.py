@@ -11,6 +11,8 @@ from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
+from hightide_runtime.process_figures import report_process
+from hightide_runtime.rpc_figures import report_rpcs
 from hightide_runtime.running import end_process, run_service
 from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Service, serve
@@ -19,7 +21,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.figures import report_figures
+from hightide_coordinator.figures import FIGURES, coordinator_readings
 from hightide_coordinator.peers import COORDINATOR_SERVICE
 from hightide_coordinator.servicer import CoordinatorServicer
 from hightide_coordinator.settings import CoordinatorSettings
@@ -41,12 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 async def _serve(settings: CoordinatorSettings, stopping: asyncio.Event) -> None:
     telemetry = Telemetry.set_up("coordinator", str(settings.coordinator_id))
-    metrics = Metrics.set_up("coordinator", str(settings.coordinator_id))
+    metrics = Metrics.set_up("coordinator", str(settings.coordinator_id), settings.prometheus_listen)
     session = await ZooKeeperSession.connect(
         settings.zookeeper,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
     )
+    report_process(metrics, session)
     try:
         await _serve_with(settings, session, telemetry, metrics, stopping)
     finally:
@@ -75,7 +78,7 @@ async def _serve_with(
         0 if outside is None else outside.port,
     )
     shell = Shell(settings, identity, session, telemetry, SystemClock())
-    report_figures(metrics, shell)
+    metrics.report(FIGURES, coordinator_readings(shell))
     server = await serve(
         settings.listen,
         [
@@ -90,6 +93,7 @@ async def _serve_with(
         external=settings.external_listen,
         small_messages=True,
     )
+    report_rpcs(metrics, server.timings)
     try:
         # A standby serves too: it answers who is active.
         shell.start()

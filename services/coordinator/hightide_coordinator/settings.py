@@ -59,6 +59,12 @@ class CoordinatorSettings(
     request_timeout_ms: int = Field(
         25_000, ge=100, description="how long a commit, reset or delete waits until it is durable"
     )
+    group_lag_interval_ms: int = Field(
+        0,
+        ge=0,
+        le=86_400_000,
+        description="how often leaders are asked where logs end, to report the lag of groups; 0: never",
+    )
 
     @property
     def limits(self) -> GroupLimits:

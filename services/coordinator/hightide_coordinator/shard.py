@@ -38,6 +38,7 @@ from hightide_coordinator.start_offsets import StartOffsets
 from hightide_coordinator.store import CoordinatorStore
 from hightide_coordinator.streams import ConsumerStream
 from hightide_coordinator.takeover_traces import ShardTraces
+from hightide_coordinator.tallies import Tallies
 from hightide_coordinator.unread_streams import UnreadStreams
 
 __all__ = ["Shard", "ShardDuties"]
@@ -76,8 +77,7 @@ class Shard:
         self.shard = shard
         self.state = new_state(limits)
         self.requests = Requests(self.take, request_timeout_ms)
-        self.rebalances = 0
-        self.rebalance_failures = 0
+        self.tallies = Tallies()
         self.unread_streams = UnreadStreams(shard)
         self._failed_groups: dict[str, Group] = {}
         """Groups that were FAILED when they were last reported."""
@@ -282,10 +282,7 @@ class Shard:
         group = self.state.groups.get(effect.rebalanced_group)
         if group is None:
             return
-        if group.failures:
-            self.rebalance_failures += 1
-        else:
-            self.rebalances += 1
+        self.tallies.rebalanced(group)
         if group.state is GroupState.FAILED:
             self._failed_groups[group.name] = group
         else:

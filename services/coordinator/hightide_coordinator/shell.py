@@ -18,7 +18,10 @@ from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.descriptions import GroupListing, Refused, list_groups
+from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.shard_state import Role
 from hightide_coordinator.election import Takeover
+from hightide_coordinator.group_lag import GroupLag
 from hightide_coordinator.isolation import Isolation
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardDuties
@@ -85,11 +88,13 @@ class Shell:
             )
             for store in self._watches.stores
         )
+        self.group_lag = GroupLag(self._groups_here, StartOffsets(), settings.group_lag_interval_ms)
 
     def start(self) -> None:
         """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
         self._watches.start()
         self._isolation.start()
+        self.group_lag.start()
 
     async def close(self) -> None:
         """Hand over at once. The session is closed afterwards by whoever opened it.
@@ -114,6 +119,7 @@ class Shell:
         for shard in self.shards:
             await shard.close()
         await self._start_offsets.close()
+        await self.group_lag.close()
 
     # ---- what happens
 
@@ -123,12 +129,16 @@ class Shell:
             *(shard, self.identity.id, takeover.cause, elected.coordinator_epoch),
             *(len(elected.groups), len(elected.topics)),
         )
-        self._start_offsets.know_brokers(elected.brokers)
+        self._know_brokers(elected.brokers)
         self.shards[shard].elected(elected, takeover)
 
     def _brokers_changed(self, event: ev.BrokersChanged) -> None:
-        self._start_offsets.know_brokers(event.brokers)
+        self._know_brokers(event.brokers)
         self._take_everywhere(event)
+
+    def _know_brokers(self, brokers: tuple[ev.Endpoint, ...]) -> None:
+        self._start_offsets.know_brokers(brokers)
+        self.group_lag.ends.know_brokers(brokers)
 
     def _take_everywhere(self, event: ev.TopicsChanged | ev.BrokersChanged) -> None:
         for shard in self.shards:
@@ -150,6 +160,11 @@ class Shell:
     def shard_of(self, group: str) -> Shard:
         """The shard that coordinates a group, here or elsewhere."""
         return self.shards[shard_of(group, len(self.shards))]
+
+    def _groups_here(self) -> list[Group]:
+        """Those of the shards that this process coordinates."""
+        active = (shard.state for shard in self.shards if shard.state.role is Role.ACTIVE)
+        return [group for state in active for group in state.groups.values()]
 
     def groups(self) -> list[GroupListing]:
         """The groups of all shards that this process coordinates. Raises ServiceError where it does none."""

@@ -136,8 +136,12 @@ class ServiceError(Exception):
 
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: ServiceError) -> NoReturn:
-    """End an RPC with this error. Only interceptors call it; it raises grpc.aio.AbortError."""
-    await context.abort_with_status(rpc_status.to_status(error.to_rich_status()))
+    """End an RPC with this error. Only interceptors call it; it raises grpc.aio.AbortError, whose cause tells
+    those further out why."""
+    try:
+        await context.abort_with_status(rpc_status.to_status(error.to_rich_status()))
+    except grpc.aio.AbortError as aborted:
+        raise aborted from error
     raise AssertionError("abort_with_status raises")
 
 

@@ -5,13 +5,19 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.metrics.export import (
+    HistogramDataPoint,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+)
 
 
 class MetricLinesExporter(MetricExporter):
     """Appends one line a metric and export to a file of this process alone.
 
-    Fields: name, service, instance, time_us (wall clock), value.
+    Fields: name, service, instance, time_us (wall clock), attributes where it has any; value, of a histogram
+    count, sum, min, max, bounds and buckets.
     """
 
     def __init__(self, path: Path, service: str, instance: str) -> None:
@@ -33,7 +39,8 @@ class MetricLinesExporter(MetricExporter):
                     "service": self._service,
                     "instance": self._instance,
                     "time_us": point.time_unix_nano // 1000,
-                    "value": getattr(point, "value", None),
+                    **({"attributes": dict(point.attributes)} if point.attributes else {}),
+                    **_values(point),
                 },
                 separators=(",", ":"),
             )
@@ -58,3 +65,16 @@ class MetricLinesExporter(MetricExporter):
         """Close the file."""
         with self._lock:
             self._file.close()
+
+
+def _values(point: Any) -> dict[str, Any]:
+    if not isinstance(point, HistogramDataPoint):
+        return {"value": point.value}
+    return {
+        "count": point.count,
+        "sum": point.sum,
+        "min": point.min,
+        "max": point.max,
+        "bounds": list(point.explicit_bounds),
+        "buckets": list(point.bucket_counts),
+    }

@@ -1,74 +1,124 @@
-"""Metrics of a service: OTLP when an endpoint is set, JSON lines in HIGHTIDE_TRACE_DIR otherwise, else none.
+"""Metrics of a service: OTLP when an endpoint is set, JSON lines in HIGHTIDE_TRACE_DIR otherwise, and
+Prometheus where --prometheus-listen says so; else none, and then they cost nothing.
 
-A service says once which figures it has and how each is read; they are read when they are exported, every
-OTEL_METRIC_EXPORT_INTERVAL milliseconds, so that a figure costs nothing while nobody asks for it. Reading
-happens on OpenTelemetry's own thread: a reader may look at what the loop changes, a number or a length, and
-must not walk over it.
+A service says once which figures it has (`figures.Figure`) and hands over one function that reads them all.
+It is called when they are exported, every OTEL_METRIC_EXPORT_INTERVAL milliseconds, or when Prometheus comes.
+Reading happens on a thread of the exporter: the function may look at what the loop changes, a number or a
+length; what it walks over it copies first, by one `tuple(...)`, and it walks over what is frozen.
 """
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from hightide_runtime.telemetry import COLLECTOR, export_target, resource_of
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.figures import Figure, Measure, Readings
+from hightide_runtime.telemetry import COLLECTOR, export_target, resource_of, shut_down_within
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Observation
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
+
+    from hightide_runtime.prometheus import PrometheusEndpoint
 
 __all__ = ["Metrics"]
 
-_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+_SIGNAL: Final = "METRICS"
+_SHUT_DOWN_PATIENCE_S: Final = 2.0
+"""How long the end of a process waits for a collector that does not answer."""
+_log = logging.getLogger(__name__)
+
+
+class Source:
+    """A table of figures, and how they are read. Made by `Metrics.report`."""
+
+    def __init__(self, figures: Sequence[Figure], measure: Measure) -> None:
+        self.figures = tuple(figures)
+        self._names = frozenset(figure.name for figure in figures)
+        assert len(self._names) == len(self.figures), "a figure is declared twice"
+        self._measure = measure
+        self._has_failed = False
+
+    def read(self) -> Readings:
+        """The values now. What cannot be read is left out, and logged once: it costs its own figures, and
+        neither the others nor the service."""
+        try:
+            readings = self._measure()
+            if readings.keys() != self._names:
+                raise KeyError(f"declared or measured, not both: {sorted(readings.keys() ^ self._names)}")
+        except Exception:  # noqa: BLE001 - on the exporter's thread, which must go on
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("figures such as %s cannot be read", self.figures[0].name)
+            return {}
+        return readings
 
 
 class Metrics:
     """Where a process reports its figures. Mains build one by `set_up` and hand it to whoever has any."""
 
-    def __init__(self, provider: "MeterProvider | None") -> None:
+    def __init__(
+        self,
+        sources: list[Source],
+        readers: "Sequence[MetricReader]",
+        prometheus: "PrometheusEndpoint | None" = None,
+    ) -> None:
         """For `set_up` and `off`."""
-        self._provider = provider
-        self._meter = provider.get_meter("hightide") if provider is not None else None
+        self._sources = sources
+        self._readers = readers
+        self._prometheus = prometheus
 
     @classmethod
-    def set_up(cls, service: str, instance: str) -> "Metrics":
-        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id."""
-        target = export_target(_ENDPOINT_VARIABLES)
-        if target is None:
+    def set_up(cls, service: str, instance: str, prometheus_listen: HostPort | None = None) -> "Metrics":
+        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id.
+
+        Raises StartupError where they ask for what there is not, or nobody can listen at `prometheus_listen`.
+        """
+        target = export_target(_SIGNAL)
+        if target is None and prometheus_listen is None:
             return cls.off()
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from hightide_runtime import metric_readers
 
-        exporter: MetricExporter
-        if target == COLLECTOR:
-            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-
-            exporter = OTLPMetricExporter()
-        else:
-            from hightide_runtime.metric_lines import MetricLinesExporter
-
-            path = Path(target, f"{service}-{instance}.metrics")
-            exporter = MetricLinesExporter(path, service, instance)
-        reader = PeriodicExportingMetricReader(exporter)
-        return cls(MeterProvider([reader], resource=resource_of(service, instance), shutdown_on_exit=False))
+        sources: list[Source] = []
+        collect = metric_readers.Collection(sources, resource_of(service, instance))
+        # First, since it may be refused, while what exports has a thread from the start.
+        prometheus = None if prometheus_listen is None else collect.to_prometheus(prometheus_listen)
+        readers = [] if target is None else [collect.to_exporter(_exporter(target, service, instance))]
+        return cls(sources, readers, prometheus)
 
     @classmethod
     def off(cls) -> "Metrics":
         """No metrics at all; for tests."""
-        return cls(None)
+        return cls([], ())
 
-    def gauge(self, name: str, description: str, read: Callable[[], int | float]) -> None:
-        """A figure that goes up and down, such as `hightide.controller.complaints`."""
-        if self._meter is None:
-            return
-        from opentelemetry.metrics import Observation
+    @property
+    def enabled(self) -> bool:
+        """Whether anybody hears of them: what costs something only for them is not done otherwise."""
+        return bool(self._readers) or self._prometheus is not None
 
-        def observe(options: "CallbackOptions") -> "Iterable[Observation]":
-            return [Observation(read())]
+    @property
+    def prometheus_address(self) -> HostPort | None:
+        """Where Prometheus finds them; the port is a real one where 0 was asked for."""
+        return None if self._prometheus is None else self._prometheus.address
 
-        self._meter.create_observable_gauge(name, [observe], description=description)
+    def report(self, figures: Sequence[Figure], measure: Measure) -> None:
+        """Export these figures from now on. `measure` returns a reading for each of them."""
+        if self.enabled:
+            self._sources.append(Source(figures, measure))
 
     def shut_down(self) -> None:
-        """Export once more. Mains call it last."""
-        if self._provider is not None:
-            self._provider.shutdown()
+        """Export once more. Mains call it last; a collector that is dead holds it up for 2 s at most."""
+        if self._prometheus is not None:
+            self._prometheus.close()
+        for reader in self._readers:
+            shut_down_within(reader.shutdown, _SHUT_DOWN_PATIENCE_S)
+
+
+def _exporter(target: str, service: str, instance: str) -> "MetricExporter":
+    if target == COLLECTOR:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+
+        return OTLPMetricExporter()
+    from hightide_runtime.metric_lines import MetricLinesExporter
+
+    return MetricLinesExporter(Path(target, f"{service}-{instance}.metrics"), service, instance)

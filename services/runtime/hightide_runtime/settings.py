@@ -55,6 +55,11 @@ class ServiceSettings(BaseSettings):
     external_advertise: Address | None = Field(
         None, description="host:port that clients are told who come in there; default: external-listen"
     )
+    prometheus_listen: Address | None = Field(
+        None,
+        description="host:port at which Prometheus scrapes /metrics, in plain HTTP and without a password: "
+        "keep it to loopback or a network of your own; default: nowhere",
+    )
     zookeeper: str = Field("127.0.0.1:2181", description="host:port[,host:port…][/chroot] of ZooKeeper")
     zookeeper_session_timeout_ms: int = Field(
         6000, ge=200, le=120_000, description="ZooKeeper grants at least two of its ticks"

@@ -12,8 +12,9 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from kazoo.exceptions import KazooException
@@ -23,6 +24,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from hightide_runtime import znodes
+from hightide_runtime.figures import Distribution
 from hightide_runtime.zookeeper_connection import impatient_client
 from hightide_runtime.zookeeper_errors import (
     BadVersion,
@@ -149,6 +151,15 @@ class Znode:
     children_count: int = 0
 
 
+@dataclass(slots=True)
+class SessionCounts:
+    """How a process has fared with ZooKeeper so far; for metrics."""
+
+    request_s: Distribution = field(default_factory=Distribution)
+    connections_lost: int = 0
+    sessions_expired: int = 0
+
+
 class ZooKeeperSession:
     """One session. Mains open it first, by `connect`, and close it last.
 
@@ -168,6 +179,7 @@ class ZooKeeperSession:
         self._session_id = 0
         self._closing = False
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
+        self.counts = SessionCounts()
         # For ever, and never more than a quarter of a second apart: a failover waits for it.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
         self._trees: frozenset[str] = frozenset()
@@ -441,6 +453,9 @@ class ZooKeeperSession:
     def _state_arrived(self, state: SessionState, session_id: int) -> None:
         if self._closing or state is self._state is SessionState.LOST:
             return
+        if self._state is SessionState.CONNECTED:
+            self.counts.connections_lost += 1
+        self.counts.sessions_expired += state is SessionState.LOST
         self._state = state
         if state is SessionState.CONNECTED:
             self._session_id = session_id
@@ -459,12 +474,13 @@ class _Reply:
     kazoo's own AsyncResult would take one more thread on the way.
     """
 
-    __slots__ = ("_path", "_session", "_writes", "future")
+    __slots__ = ("_path", "_sent", "_session", "_writes", "future")
 
     def __init__(self, session: ZooKeeperSession, path: str, *, writes: bool) -> None:
         self._session = session
         self._path = path
         self._writes = writes
+        self._sent = perf_counter()
         self.future: asyncio.Future[Any] = session._loop.create_future()
 
     def set(self, value: object = None) -> None:
@@ -476,6 +492,7 @@ class _Reply:
         self._session._hand_over(self._settle, None, error)
 
     def _settle(self, value: object, error: BaseException | None) -> None:
+        self._session.counts.request_s.record(perf_counter() - self._sent)
         if self.future.done():
             return
         if error is None:

@@ -3,32 +3,186 @@
 from __future__ import annotations
 
 import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import StartupError
+from hightide_runtime.figures import Distribution, Figure, Readings, counter, gauge, histogram
+from hightide_runtime.interceptors.timing import MethodTiming
 from hightide_runtime.metrics import Metrics
+from hightide_runtime.rpc_figures import FIGURES as RPC_FIGURES
+from hightide_runtime.rpc_figures import rpc_readings
 from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 
+ANY_PORT = HostPort("127.0.0.1", 0)
+COMPLAINTS = gauge("hightide.test.complaints", "{complaint}", "what an operator should look at")
+WRITTEN = counter("hightide.test.written", "By", "bytes that were written", "topic")
+TOOK = histogram("hightide.test.write.duration", "s", "how long a write took", buckets=(0.1, 1.0))
+FIGURES = (COMPLAINTS, WRITTEN, TOOK)
 
-def test_a_gauge_is_read_when_it_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+def readings_of(*durations_s: float) -> Readings:
+    took = Distribution(TOOK.buckets)
+    for each in durations_s:
+        took.record(each)
+    return {COMPLAINTS.name: 2, WRITTEN.name: {("tides",): 100, ("moons",): 7}, TOOK.name: took}
+
+
+@contextmanager
+def scraped(monkeypatch: pytest.MonkeyPatch, readings: Readings) -> Iterator[str]:
+    """The address of an endpoint that reports these."""
+    monkeypatch.delenv(TRACE_DIRECTORY_VARIABLE, raising=False)
+    metrics = Metrics.set_up("controller", "1", ANY_PORT)
+    metrics.report(FIGURES, lambda: readings)
+    try:
+        yield f"http://{metrics.prometheus_address}/metrics"
+    finally:
+        metrics.shut_down()
+
+
+def get(url: str, accept: str = "") -> str:
+    request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        text: bytes = answer.read()
+    return text.decode()
+
+
+def exported_by(monkeypatch: pytest.MonkeyPatch, directory: Path, readings: Readings) -> list[dict[str, Any]]:
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(directory))
+    metrics = Metrics.set_up("controller", "1")
+    metrics.report(FIGURES, lambda: readings)
+    metrics.shut_down()
+    path = directory / "controller-1.metrics"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_figures_are_read_when_they_are_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
     metrics = Metrics.set_up("controller", "1")
     complaints = {"/admin/nonsense": "nothing that Hightide knows of stands at this path"}
-    metrics.gauge("hightide.controller.complaints", "what an operator should look at", complaints.__len__)
+    metrics.report([COMPLAINTS], lambda: {COMPLAINTS.name: len(complaints)})
     complaints["/admin/more"] = "nothing either"
     metrics.shut_down()
     (line,) = (tmp_path / "controller-1.metrics").read_text().splitlines()
     exported = json.loads(line)
-    assert (exported["name"], exported["value"]) == ("hightide.controller.complaints", 2)
+    assert (exported["name"], exported["value"]) == (COMPLAINTS.name, 2)
     assert (exported["service"], exported["instance"]) == ("controller", "1")
+
+
+def test_lines_tell_attributes_and_the_buckets_of_histograms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, tides, moons, took = exported_by(monkeypatch, tmp_path, readings_of(0.05, 0.5, 3.0))
+    assert (tides["attributes"], tides["value"]) == ({"topic": "tides"}, 100)
+    assert (moons["attributes"], moons["value"]) == ({"topic": "moons"}, 7)
+    assert (took["count"], took["sum"], took["min"], took["max"]) == (3, 3.55, 0.05, 3.0)
+    assert (took["bounds"], took["buckets"]) == ([0.1, 1.0], [1, 1, 1])
 
 
 def test_without_anywhere_to_go_no_figure_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TRACE_DIRECTORY_VARIABLE, raising=False)
 
-    def read() -> int:
+    def read() -> Readings:
         raise AssertionError("nobody asked")
 
     metrics = Metrics.set_up("controller", "1")
-    metrics.gauge("hightide.controller.complaints", "what an operator should look at", read)
+    metrics.report(FIGURES, read)
+    assert not metrics.enabled
     metrics.shut_down()
+
+
+def test_what_cannot_be_read_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
+    metrics = Metrics.set_up("controller", "1")
+
+    def fail() -> Readings:
+        raise OSError("the disk does not answer")
+
+    metrics.report([WRITTEN], fail)
+    metrics.report([TOOK], lambda: {TOOK.name: Distribution(), "hightide.test.undeclared": 1})
+    metrics.report([COMPLAINTS], lambda: {COMPLAINTS.name: 0})
+    metrics.shut_down()
+    lines = map(json.loads, (tmp_path / "controller-1.metrics").read_text().splitlines())
+    assert [line["name"] for line in lines] == [COMPLAINTS.name]
+    assert "the disk does not answer" in caplog.text
+    assert "hightide.test.undeclared" in caplog.text
+
+
+def test_prometheus_scrapes_them_under_the_names_that_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, readings_of(0.05, 0.5, 3.0)) as url:
+        lines = get(url).splitlines()
+    assert f"{COMPLAINTS.prometheus_name} 2.0" in lines
+    assert f'{WRITTEN.prometheus_name}{{topic="tides"}} 100.0' in lines
+    assert f'{TOOK.prometheus_name}_bucket{{le="0.1"}} 1.0' in lines
+    assert f'{TOOK.prometheus_name}_bucket{{le="+Inf"}} 3.0' in lines
+    assert f"{TOOK.prometheus_name}_count 3.0" in lines
+    assert f"# HELP {COMPLAINTS.prometheus_name} what an operator should look at" in lines
+    identity = next(line for line in lines if line.startswith("target_info{"))
+    assert 'service_name="hightide-controller"' in identity
+    assert 'service_instance_id="1"' in identity
+
+
+@pytest.mark.parametrize(
+    ("figure", "name"),
+    [
+        (COMPLAINTS, "hightide_test_complaints"),
+        (WRITTEN, "hightide_test_written_bytes_total"),
+        (TOOK, "hightide_test_write_duration_seconds"),
+        (gauge("hightide.test.active", "1", "1 or 0"), "hightide_test_active"),
+        (gauge("hightide.test.free_bytes", "By", "room"), "hightide_test_free_bytes"),
+    ],
+)
+def test_names_are_spelled_as_prometheus_likes_them(figure: Figure, name: str) -> None:
+    assert figure.prometheus_name == name
+
+
+def test_scrapes_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, readings_of(0.05)) as url:
+        assert get(url) == get(url)
+        assert get(url, accept="application/openmetrics-text; version=1.0.0").endswith("# EOF\n")
+
+
+def test_elsewhere_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, readings_of()) as url, pytest.raises(urllib.error.HTTPError, match="404") as it:
+        get(url.removesuffix("/metrics"))
+    assert it.value.read() == b"the metrics are at /metrics\n"
+
+
+def test_who_connects_and_says_nothing_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, readings_of()) as url:
+        host, _, port = url.removeprefix("http://").removesuffix("/metrics").rpartition(":")
+        with socket.create_connection((host, int(port))):
+            assert COMPLAINTS.prometheus_name in get(url)
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, readings_of()) as url:
+        taken = HostPort.parse(url.removeprefix("http://").removesuffix("/metrics"))
+        with pytest.raises(
+            StartupError, match=rf"port {taken.port} of 127\.0\.0\.1 is in use.*--prometheus-"
+        ):
+            Metrics.set_up("broker", "1", taken)
+
+
+def test_a_distribution_counts_a_value_on_a_bound_below_it() -> None:
+    took = Distribution((1.0, 2.0))
+    for each in (0.0, 1.0, 1.5, 2.0, 9.0):
+        took.record(each)
+    assert (took.counts, took.count, took.total, took.largest) == ([2, 2, 1], 5, 13.5, 9.0)
+
+
+def test_a_method_appears_with_its_first_call() -> None:
+    timings = {"/hightide.v1.A/Asked": MethodTiming(begun=2), "/hightide.v1.A/Idle": MethodTiming()}
+    timings["/hightide.v1.A/Asked"].add(0)
+    readings = rpc_readings(timings)()
+    assert readings.keys() == {figure.name for figure in RPC_FIGURES}
+    assert readings["rpc.server.calls_in_hand"] == {("hightide.v1.A/Asked",): 1}

@@ -1,29 +1,58 @@
 """Counts calls, failures and time by method. Cheap enough for the data path."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
+
+from hightide_runtime.errors import ServiceError, reason_of
+from hightide_runtime.figures import Distribution
 from hightide_runtime.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
+
+CANCELLED = "CANCELLED"
+UNKNOWN = "UNKNOWN"
 
 
 @dataclass(slots=True)
 class MethodTiming:
     """What one method has cost so far. Failed calls are those that ended in an error or were cancelled."""
 
-    calls: int = 0
-    failed: int = 0
-    total_us: int = 0
-    max_us: int = 0
+    begun: int = 0
+    duration_s: Distribution = field(default_factory=Distribution)
+    failures: dict[str, int] = field(default_factory=dict)
+    """By reason, as in ErrorInfo: `NOT_LEADER`. As many as the catalogue has, at most."""
 
-    def add(self, started_ns: int, *, failed: bool) -> None:
+    @property
+    def calls(self) -> int:
+        """All that have ended."""
+        return self.duration_s.count
+
+    @property
+    def failed(self) -> int:
+        """Those of them that were not answered as asked."""
+        return sum(tuple(self.failures.values()))
+
+    @property
+    def in_hand(self) -> int:
+        """Those that have not ended; asked on any thread, and so perhaps off by one."""
+        return max(0, self.begun - self.calls)
+
+    def add(self, started_ns: int, failure: BaseException | None = None) -> None:
         """Count one call that began at `started_ns` (time.perf_counter_ns) and ends now."""
-        elapsed_us = (time.perf_counter_ns() - started_ns) // 1000
-        self.calls += 1
-        self.failed += failed
-        self.total_us += elapsed_us
-        self.max_us = max(self.max_us, elapsed_us)
+        self.duration_s.record((time.perf_counter_ns() - started_ns) / 1e9)
+        if failure is not None:
+            reason = _reason(failure)
+            self.failures[reason] = self.failures.get(reason, 0) + 1
+
+
+def _reason(failure: BaseException) -> str:
+    if isinstance(failure, grpc.aio.AbortError) and isinstance(failure.__cause__, ServiceError):
+        return reason_of(failure.__cause__.code)
+    # A stream of responses is closed where its client has gone.
+    return CANCELLED if isinstance(failure, asyncio.CancelledError | GeneratorExit) else UNKNOWN
 
 
 class TimingInterceptor:
@@ -37,13 +66,15 @@ class TimingInterceptor:
         timing = self.timings.setdefault(str(method), MethodTiming())
 
         async def timed(request: Any, context: Context) -> Any:
-            started_ns, failed = time.perf_counter_ns(), True
+            timing.begun += 1
+            started_ns = time.perf_counter_ns()
             try:
                 response = await call(request, context)
-                failed = False
-                return response
-            finally:
-                timing.add(started_ns, failed=failed)
+            except BaseException as failure:
+                timing.add(started_ns, failure)
+                raise
+            timing.add(started_ns)
+            return response
 
         return timed
 
@@ -52,12 +83,14 @@ class TimingInterceptor:
         timing = self.timings.setdefault(str(method), MethodTiming())
 
         async def timed(request: Any, context: Context) -> AsyncIterator[Any]:
-            started_ns, failed = time.perf_counter_ns(), True
+            timing.begun += 1
+            started_ns = time.perf_counter_ns()
             try:
                 async for response in call(request, context):
                     yield response
-                failed = False
-            finally:
-                timing.add(started_ns, failed=failed)
+            except BaseException as failure:
+                timing.add(started_ns, failure)
+                raise
+            timing.add(started_ns)
 
         return timed

@@ -1,0 +1,95 @@
+"""How far groups are behind: what is committed, held against where partitions end. Off by default.
+
+A coordinator knows the committed offsets and no ends of logs. With --group-lag-interval-ms it asks the
+leaders, from time to time, as it does for partitions that begin to be read; bounded in groups and in
+partitions, so that what it costs the cluster does not grow with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from hightide_coordinator.core.effects import LookUpOffsets
+from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.registration import OffsetReset
+from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.start_offsets import StartOffsets
+
+__all__ = ["GROUPS_MAX", "PARTITIONS_MAX", "GroupLag", "chosen_offsets", "lags_of"]
+
+GROUPS_MAX: Final = 100
+PARTITIONS_MAX: Final = 5_000
+
+_log = logging.getLogger(__name__)
+
+Offsets = Mapping[str, Mapping[TopicPartition, int]]
+
+
+class GroupLag:
+    """One for each process; belongs to the event loop's thread. `lags` may be read on any."""
+
+    def __init__(self, groups: Callable[[], Iterable[Group]], ends: StartOffsets, interval_ms: int) -> None:
+        """`groups`: those that this process coordinates; `ends` is not shared with whoever waits for it."""
+        self.lags: Mapping[str, int] = {}
+        """Records, by group; as of the last look-up. Without those of which some end was not found."""
+        self._groups = groups
+        self.ends = ends
+        self._interval_s = interval_ms / 1000
+        self._task: asyncio.Task[None] | None = None
+        self._look_ups = 0
+
+    def start(self) -> None:
+        """Begin to look them up, if that is wanted."""
+        if self._interval_s:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="group-lag")
+
+    async def close(self) -> None:
+        """Look them up no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.ends.close()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                self.lags = await self._look_up()
+            except Exception:  # noqa: BLE001 - the top of a task
+                # One look-up that goes wrong must not be the last.
+                _log.exception("the lag of groups is looked up again in %.1f s", self._interval_s)
+
+    async def _look_up(self) -> Mapping[str, int]:
+        committed = chosen_offsets(self._groups())
+        wanted = {name: OffsetReset.LARGEST for offsets in committed.values() for name in offsets}
+        if not wanted:
+            return {}
+        self._look_ups += 1
+        found = await self.ends.look_up(LookUpOffsets(self._look_ups, wanted))
+        return lags_of(committed, {name: end.offset for name, end in found.found.items()})
+
+
+def chosen_offsets(groups: Iterable[Group]) -> Offsets:
+    """What the groups have committed: of those with members first, as many as the bounds let in."""
+    chosen: dict[str, Mapping[TopicPartition, int]] = {}
+    room = PARTITIONS_MAX
+    for group in sorted(groups, key=lambda group: (not group.members, group.name)):
+        if len(chosen) == GROUPS_MAX:
+            break
+        if 0 < len(group.offsets) <= room:
+            room -= len(group.offsets)
+            chosen[group.name] = {name: each.offset for name, each in group.offsets.items()}
+    return chosen
+
+
+def lags_of(committed: Offsets, ends: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Records between what is committed and the ends, by group. A group of which an end is missing is left
+    out: a sum that leaves a partition out looks like one that caught up."""
+    return {
+        group: sum(max(0, ends[name] - offset) for name, offset in offsets.items())
+        for group, offsets in committed.items()
+        if offsets.keys() <= ends.keys()
+    }
