@@ -50,12 +50,21 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
     replica_fetch_max_wait_ms: int = Field(
         500, ge=10, le=30_000, description="how long a follower's fetch is parked while nothing is new"
     )
-    replica_fetch_max_bytes: int = Field(8 * 1024 * 1024, ge=1024, le=15 * 1024 * 1024)
-    high_watermark_checkpoint_interval_ms: int = Field(5_000, ge=100)
+    replica_fetch_max_bytes: int = Field(
+        8 * 1024 * 1024,
+        ge=1024,
+        le=15 * 1024 * 1024,
+        description="how much one answer to a follower's fetch holds at most",
+    )
+    high_watermark_checkpoint_interval_ms: int = Field(
+        5_000, ge=100, description="how often high watermarks are written down for the next start"
+    )
     flush_interval_ms: int = Field(
         30_000, ge=100, description="how often logs are synced that nobody waits for; bounds recovery"
     )
-    retention_check_interval_ms: int = Field(60_000, ge=100)
+    retention_check_interval_ms: int = Field(
+        60_000, ge=100, description="how often it is looked for records that retention lets go"
+    )
     in_flight_produce_bytes_max: int = Field(
         256 * 1024 * 1024, ge=1024 * 1024, description="unfinished produce requests beyond it are refused"
     )

@@ -1,0 +1,1 @@
+"""What docs/reference/ says, made from the code; `docs/generate.py` writes it."""

@@ -1,0 +1,136 @@
+"""configuration.md, the clients' part: the arguments of the SDK's classes, and the options of Spark."""
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hightide import Admin, Consumer, Producer
+from hightide.consumer_settings import ConsumerSettings
+from hightide.errors import InvalidArgumentError
+from hightide.producer_settings import ProducerSettings
+from hightide_spark.core import sink_options, source_options
+from hightide_spark.core.option_table import Option
+
+from reference_pages.markdown import code, number, table
+
+_SPARK_README = Path(__file__).resolve().parents[2] / "clients" / "spark" / "README.md"
+_ROW = re.compile(r"^\| ((?:`[\w.]+`(?:, )?)+) \|\s*([^|]*?)\s*\|\s*([^|]*?)\s*\|\s*([^|]*?)\s*\|$", re.M)
+
+_EVERYWHERE = {
+    "bootstrap": "host:port of brokers, text with commas or a list; else `HIGHTIDE_BOOTSTRAP`, else "
+    "`127.0.0.1:9092`.",
+    "client_id": "Names this client to the servers; else one is made up.",
+    "request_timeout_ms": "How long one request may take.",
+}
+_PRODUCER = {
+    **_EVERYWHERE,
+    "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: nobody is asked.',
+    "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight.",
+    "batch_bytes_max": "The size at which a batch is sent at once.",
+    "buffer_memory_bytes": "How much may wait for acknowledgement before `send()` blocks.",
+    "compression": 'Of whole batches: `"lz4"`, `"zstd"` or none.',
+    "idempotent": "Whether batches carry sequences, so that a retry writes nothing twice.",
+    "delivery_timeout_ms": "A record is acknowledged or failed by then.",
+    "max_block_ms": "How long `send()` blocks at most before it raises `BufferFullError`.",
+    "key": "A name for a writer that is the same again in another process: see `ProducerKey`.",
+}
+_CONSUMER = {
+    **_EVERYWHERE,
+    "topics": "What to read: one name, several, or in a group a mapping of name to number of streams.",
+    "group": "The consumer group to be a member of.",
+    "pattern": "In a group, instead of `topics`: an RE2 expression for whole topic names.",
+    "pattern_streams": "The number of streams for topics that match the pattern.",
+    "consumer_id": "This consumer's name, unique in its group; else the coordinator makes one up.",
+    "instance_id": "Keeps the partitions for this name while it is away for less than its session timeout.",
+    "auto_commit": "Whether positions are committed by themselves, at the latest when the consumer closes.",
+    "commit_interval_ms": "How old an automatic commit may be.",
+    "session_timeout_ms": "A member that is silent for so long is dead, and others get its partitions.",
+    "assignor": '`"sticky"`, `"range"` or `"roundrobin"`; a group takes what most of its members name.',
+    "on_assign": "Called with partitions before the first record of them.",
+    "on_revoke": "Called with partitions before they are given back.",
+    "on_lost": "Called with partitions that were given to others without asking.",
+    "offset_reset": 'Where to go on when an offset does not exist: `"earliest"`, `"latest"`, or `"error"`.',
+    "fetch_max_bytes": "How much one fetch brings at most, unless one batch is larger.",
+    "fetch_max_wait_ms": "How long a broker holds a fetch while there is less than `fetch_min_bytes`.",
+    "fetch_min_bytes": "How much must be there before a broker answers at once.",
+    "prefetch_bytes": "How much is read ahead of the program at most.",
+    "check_crcs": "Whether each batch's CRC-32C is checked.",
+    "unavailable_timeout_ms": "How long brokers or leaders may not answer before an error is raised.",
+}
+_ADMIN = {**_EVERYWHERE, "timeout_ms": "How long an operation is tried altogether."}
+
+
+def sdk_sections() -> list[str]:
+    """The arguments of `Producer`, `Consumer` and `Admin`; `hightide.aio` has the same."""
+    return [
+        _section("Producer", Producer, _PRODUCER, ProducerSettings()),
+        _section("Consumer", Consumer, _CONSUMER, ConsumerSettings()),
+        _section("Admin", Admin, _ADMIN, None),
+    ]
+
+
+def _section(title: str, client: type, meanings: Mapping[str, str], settings: Any) -> str:
+    arguments = {
+        name: argument for name, argument in inspect.signature(client).parameters.items() if name != "self"
+    }
+    missing = arguments.keys() - meanings.keys() | (meanings.keys() - _EVERYWHERE.keys()) - arguments.keys()
+    assert not missing, f"{title}: {sorted(missing)}"
+    rows = [
+        (code(name), _default(argument.default), _bounds(settings, name), meanings[name])
+        for name, argument in arguments.items()
+    ]
+    return f"### `{title}`\n\n" + table(("argument", "default", "values", "meaning"), rows)
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return ""
+    return code(f'"{value}"' if isinstance(value, str) else value)
+
+
+def _bounds(settings: Any, name: str) -> str:
+    """What the settings themselves say of a value that cannot be used."""
+    value = getattr(settings, name, None)
+    if settings is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    try:
+        replace(settings, **{name: -1})
+    except InvalidArgumentError as error:
+        refusal = str(error)
+    else:
+        raise AssertionError(f"{name} may be -1")
+    found = re.search(r"it may be (-?\d+) to (\d+)", refusal)
+    assert found is not None, refusal
+    return f"{number(int(found[1]))} to {number(int(found[2]))}"
+
+
+def spark_section() -> str:
+    """The options of reads and writes. What they mean stands in the room's README; the names are held to the
+    code."""
+    text = _SPARK_README.read_text()
+    reads, writes = (
+        _ROW.findall(text[text.index(f"| option of {kind}") :].partition("\n\n")[0])
+        for kind in ("reads", "writes")
+    )
+    parts = []
+    for title, module, rows in (
+        ("Reading with Spark", source_options, reads),
+        ("Writing with Spark", sink_options, writes),
+    ):
+        named = {name for names, *_ in rows for name in re.findall(r"`([^`]+)`", names)}
+        differing = named ^ _options_of(module)
+        assert not differing, f"{title}: {sorted(differing)}"
+        parts.append(f"### {title}\n\n" + table(("option", "default", "for", "meaning"), rows))
+    return "\n\n".join(parts).replace("see below", "see [Reading](../../clients/spark/README.md#reading)")
+
+
+def _options_of(module: Any) -> set[str]:
+    tables = (module._BATCH, module._STREAM)
+    found: set[str] = set()
+    for each in tables:
+        options: tuple[Option[Any], ...] = each._options
+        found.update(option.name for option in options)
+    return found

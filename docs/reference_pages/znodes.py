@@ -1,0 +1,39 @@
+"""docs/reference/znodes.md: what is in ZooKeeper."""
+
+import dataclasses
+import inspect
+from types import ModuleType
+
+from hightide_runtime import admin_znodes, group_znodes, znodes
+
+from reference_pages.markdown import code, page, table, whole
+
+_KINDS = (("int", "whole number"), ("str", "text"), ("bool", "true or false"))
+
+
+def text() -> str:
+    """The page."""
+    return page(
+        "Znodes",
+        """Everything that Hightide writes into ZooKeeper, below the chroot of `--zookeeper`. The content is
+        JSON. Versions, czxids and the like are ZooKeeper's own. What a hand may write, and how, stands in
+        [Operating](../operating.md#by-a-zookeeper-shell).""",
+        *(_section(title, module) for title, module in (
+            ("Cluster, brokers, topics", znodes),
+            ("What operators ask for", admin_znodes),
+            ("Consumer groups", group_znodes),
+        )),
+    )  # fmt: skip
+
+
+def _section(title: str, module: ModuleType) -> str:
+    rows = []
+    for cls in vars(module).values():
+        if not (inspect.isclass(cls) and dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__):
+            continue
+        path, _, meaning = whole(cls.__doc__ or "").partition(": ")
+        path, _, kind = path.partition(", ")
+        assert path.startswith("/"), f"{cls.__name__} does not begin with its path"
+        fields = ", ".join(code(each.name) for each in dataclasses.fields(cls))
+        rows.append((code(path), kind or "persistent", fields, meaning[:1].upper() + meaning[1:]))
+    return f"## {title}\n\n" + table(("path", "kind", "holds", "meaning"), sorted(rows))
