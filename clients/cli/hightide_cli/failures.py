@@ -17,6 +17,7 @@ _FOR_THE_USER = (
     ("hightide_cli.reassignment_file", "PlanFileError"),
     ("hightide_cli.reassignment_plan", "PlanError"),
     ("hightide_cli.offset_reset_plan", "ResetPlanError"),
+    ("hightide_cli.copy_plan", "CopyError"),
     ("hightide_cli.demonstration.flights", "FlightsMissingError"),
     ("hightide_cli.demonstration.group", "ConsumerEndedError"),
     ("hightide_cli.demonstration.run", "DemoRunsAlreadyError"),

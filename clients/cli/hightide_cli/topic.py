@@ -6,16 +6,20 @@ import click
 
 from hightide_cli import (
     topic_changes,
+    topic_copy,
     topic_get,
     topic_grep,
+    topic_isr_watch,
     topic_offsets,
     topic_records,
+    topic_trim,
 )
 from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.name_values import config_pairs
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json, table
+from hightide_cli.unwell_partitions import Wanted
 
 if TYPE_CHECKING:
     from hightide import Admin, TopicDescription
@@ -34,12 +38,15 @@ for _command in (
     topic_changes.delete,
     topic_changes.add_partitions,
     topic_changes.remove_partitions,
+    topic_trim.trim,
     topic_offsets.offsets,
     topic_offsets.size,
+    topic_isr_watch.isr_watch,
     topic_records.produce,
     topic_records.consume,
     topic_get.get,
     topic_grep.grep,
+    topic_copy.copy,
 ):
     topic.add_command(_command)
 
@@ -116,17 +123,31 @@ def list_topics(ctx: click.Context) -> None:
 
 @common_options
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, metavar="[TOPIC]…")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
+@click.option("--offline", is_flag=True, help="Only partitions without a leader.")
+@click.option("--under-min-isr", is_flag=True, help="Only those that acks=all cannot write to.")
 @click.pass_context
-def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show who leads and who holds each partition."""
+def describe(
+    ctx: click.Context, names: tuple[str, ...], under_replicated: bool, offline: bool, under_min_isr: bool
+) -> None:
+    """Show who leads and who holds each partition.
+
+    With --under-replicated, --offline or --under-min-isr, of all topics unless some are named, only the
+    partitions of which one of these is true.
+    """
+    wanted = Wanted(under_replicated, offline, under_min_isr)
+    if not names and not wanted.is_any:
+        raise click.UsageError("name a TOPIC, or say --under-replicated, --offline or --under-min-isr", ctx)
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx) as admin:
-        described = admin.describe_topics(names)
+        described = wanted.of(admin.describe_topics(list(names) or None))
     if wants_document(ctx):
         emit(ctx, {"topics": [_document(each) for each in described]})
         return
+    if wanted.is_any and not described:
+        click.echo("no such partition", err=True)
     for at, each in enumerate(described):
         if at:
             click.echo()
