@@ -200,6 +200,9 @@ def test_a_partition_without_a_leader_keeps_its_isr() -> None:
         metadata_pb2.Endpoint(id=1, host="", port=1),
         metadata_pb2.Endpoint(id=1, host="h", port=0),
         metadata_pb2.Endpoint(id=1, host="h", port=65_536),
+        metadata_pb2.Endpoint(id=1, host="h", port=1, external_host="o"),
+        metadata_pb2.Endpoint(id=1, host="h", port=1, external_port=1),
+        metadata_pb2.Endpoint(id=1, host="h", port=1, external_host="o", external_port=65_536),
     ],
 )
 def test_a_process_that_nobody_could_reach_is_refused(endpoint: metadata_pb2.Endpoint) -> None:
