@@ -28,7 +28,9 @@ class DocsCluster:
         self.cluster = detached.up(self.directory, brokers=3, controllers=2, coordinators=1)
         with Admin(self.cluster.bootstrap) as admin:
             for group in admin.list_groups():
-                admin.delete_group(group.group)
+                # One with members belongs to a page that failed.
+                if group.member_count == 0:
+                    admin.delete_group(group.group)
             for topic in admin.list_topics():
                 admin.delete_topic(topic)
 

@@ -36,6 +36,10 @@ class BlockError(AssertionError):
     """A block does not do what its page says."""
 
 
+class SessionEndedError(Exception):
+    """The shell or the interpreter of a page does not answer any more."""
+
+
 class Session:
     """Blocks of one page, carried out one after the other. Its processes end with it."""
 
@@ -78,7 +82,10 @@ class Session:
             return None
         if not marks.is_program:
             return None
-        outcome = self._run(fence, marks, text)
+        try:
+            outcome = self._run(fence, marks, text)
+        except SessionEndedError as error:
+            raise BlockError(f"{fence.place}: {error}\n{fence.text}\nprinted:\n{self._printed()}") from None
         self._last_output = outcome.output
         if outcome.exit_code != marks.exit_code and not (
             marks.interrupted_after_s is not None and outcome.exit_code == _INTERRUPTED
@@ -99,6 +106,11 @@ class Session:
         else:
             exit_code = self._run_console(marks, source, output)
         return Outcome(exit_code, output.read_text(errors="replace") if output.exists() else "")
+
+    def _printed(self) -> str:
+        """What the block under way has printed so far."""
+        output = self._files / f"{self._count}.out"
+        return output.read_text(errors="replace")[-6000:] if output.exists() else ""
 
     def _run_console(self, marks: Marks, source: Path, output: Path) -> int:
         streams = f">'{output}' 2>&1 </dev/null"
@@ -173,10 +185,10 @@ class Session:
         while not line.endswith(b"\n"):
             ready, _, _ = select.select([answers], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise BlockError(f"a block did not end within {self._block_s:g} s; see {self._files}")
+                raise SessionEndedError(f"it did not end within {self._block_s:g} s")
             part = os.read(answers, 1)
             if not part:
-                raise BlockError(f"the page's {Path(str(process.args[0])).name} ended; see {self._files}")  # type: ignore[index]
+                raise SessionEndedError(f"its process ended with {process.poll()}")
             line += part
         answer: dict[str, Any] = json.loads(line)
         return answer
