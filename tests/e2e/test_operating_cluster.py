@@ -108,3 +108,21 @@ def as_json_anyway(cluster: LocalCluster, *arguments: str) -> Any:
     run = hightide(cluster, *arguments, "-o", "json")
     assert run.returncode == 1, run.stderr.decode()
     return json.loads(run.stdout)
+
+
+def test_health_is_told_with_an_exit_code_also_without_a_controller(hightide_cluster: LocalCluster) -> None:
+    cluster = hightide_cluster
+    well = as_json(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2", "--timeout", "20")
+    assert (well["healthy"], well["problems"]) == (True, [])
+    controllers = [name for name in cluster.names if name.startswith("controller-")]
+    for name in controllers:
+        cluster.kill(name)
+    ill = as_json_anyway(cluster, "cluster", "health", "--timeout", "3")
+    assert ill["controller"] is None
+    assert ill["problems"][0].startswith("no controller is active")
+    assert (ill["partitions"], ill["brokers"]) == (well["partitions"], 3)
+    for name in controllers:
+        cluster.restart(name, wait=False)
+    cluster.wait_ready()
+    watched = succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2").decode()
+    assert watched.splitlines()[-1].endswith(" healthy")

@@ -1,6 +1,5 @@
 """`hightide cluster health`: whether all is well, and what is not."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,9 +12,16 @@ from hightide_cli.rendering import Json, properties, table
 from hightide_cli.sizes import size_text
 
 if TYPE_CHECKING:
-    from hightide import Admin, ClusterDescription
+    from hightide import ClusterDescription
 
 EXIT_NOT_HEALTHY = 1
+EXIT_UNREACHABLE = 3
+
+
+_NO_CONTROLLER = (
+    "no controller is active, so that no leader is elected and no topic changes; the rest is as brokers last "
+    "heard of it: start `hightide-controller`, or look into the log of the one that should run"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +39,70 @@ class Holdings:
 
 @common_options
 @click.command()
+@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--until-healthy", is_flag=True, help="Look again and again until all is well; Ctrl-C gives it up."
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds from look to look.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1, max=600),
+    default=5.0,
+    show_default=True,
+    help="Seconds to wait for an answer at each look.",
+)
 @click.pass_context
-def health(ctx: click.Context) -> None:
-    """Say whether all is well; exit code 0 if so, 1 if not."""
-    from hightide_cli.connections import open_admin
+def health(ctx: click.Context, watch: bool, until_healthy: bool, interval_s: float, timeout_s: float) -> None:
+    """Say whether all is well.
 
-    with open_admin(ctx) as admin:
-        described = admin.describe_cluster()
-        holdings = _holdings(admin, _arriving(admin) if described.reassignment_count else 0)
-    problems = problems_of(described, holdings)
+    \b
+    exit code 0  all is well
+              1  something is not: a partition without a leader or with too few replicas in sync, no
+                 controller, no coordinator, a dead broker, a failed log directory, a complaint
+              2  the command line is wrong
+              3  nobody can be reached
+
+    Watching ends with the code of the last look.
+    """
+    from hightide_cli.health_look import look
+    from hightide_cli.health_watch import watch_health
+
+    timeout_ms = round(timeout_s * 1000)
+    if watch or until_healthy:
+        ctx.exit(watch_health(ctx, interval_s, timeout_ms, is_over_when_well=until_healthy))
+    described, holdings = look(ctx, timeout_ms)
     if wants_document(ctx):
         emit(ctx, health_document(described, holdings))
     else:
-        click.echo("\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy")
-        click.echo()
-        click.echo(properties(_figures(described, holdings)))
-        if described.complaints:
-            click.echo()
-            rows = [(each.subject, each.message) for each in described.complaints]
-            click.echo(table(["subject", "complaint"], rows))
-    if problems:
+        click.echo(health_text(described, holdings))
+    if problems_of(described, holdings):
         ctx.exit(EXIT_NOT_HEALTHY)
+
+
+def health_text(described: "ClusterDescription", holdings: Holdings) -> str:
+    """All of one look, for people."""
+    problems = problems_of(described, holdings)
+    parts = [
+        "\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy",
+        properties(_figures(described, holdings)),
+    ]
+    if described.complaints:
+        rows = [(each.subject, each.message) for each in described.complaints]
+        parts.append(table(["subject", "complaint"], rows))
+    return "\n\n".join(parts)
+
+
+def has_controller(described: "ClusterDescription") -> bool:
+    """Whether a controller described it, and not a broker that was asked in its place."""
+    return described.controller_id >= 0
 
 
 def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str]:
@@ -63,7 +112,8 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
         (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
         (_under_replicated(described, holdings), "with a replica that is not in sync"),
     ]
-    problems = [
+    problems = [] if has_controller(described) else [_NO_CONTROLLER]
+    problems += [
         f"{count} of {described.partition_count} partitions {what}" for count, what in counted if count
     ]
     problems += [f"broker {each.broker_id} is not alive" for each in described.brokers if not each.alive]
@@ -94,6 +144,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> dict
     return {
         "healthy": not problems,
         "problems": problems,
+        "controller": described.controller_id if has_controller(described) else None,
         "brokers": len(described.brokers),
         "dead_brokers": [each.broker_id for each in described.brokers if not each.alive],
         "silent_brokers": sorted(holdings.silent_brokers),
@@ -115,7 +166,9 @@ def _figures(described: "ClusterDescription", holdings: Holdings) -> list[tuple[
     alive = sum(each.alive for each in described.brokers)
     throttle = described.reassignment_throttle_bytes_per_s
     speed = f", at most {size_text(throttle)}/s from each broker" if throttle else ""
+    active = f"{described.controller_id} at {described.controller_address}"
     return [
+        ("controller", active if has_controller(described) else "none"),
         ("brokers alive", f"{alive} of {len(described.brokers)}"),
         ("partitions", described.partition_count),
         ("  offline", described.offline_partition_count),
@@ -152,24 +205,3 @@ def coordinators_text(coordinators: Sequence[str | None]) -> str:
 
 def _under_replicated(described: "ClusterDescription", holdings: Holdings) -> int:
     return max(0, described.under_replicated_partition_count - holdings.arriving)
-
-
-def _arriving(admin: "Admin") -> int:
-    moves = admin.list_reassignments().reassignments
-    return sum(
-        set(move.original) <= set(move.isr) and not set(move.replicas) <= set(move.isr) for move in moves
-    )
-
-
-def _holdings(admin: "Admin", arriving: int) -> Holdings:
-    from hightide.errors import HightideError
-
-    try:
-        listing = admin.describe_replicas()
-    except HightideError as error:
-        # The controller has answered; that no broker does is what is to be told.
-        alive = [each.broker_id for each in admin.describe_cluster().brokers if each.alive]
-        return Holdings(silent_brokers=dict.fromkeys(alive, str(error)), arriving=arriving)
-    coordinators = admin.coordinators()
-    failed = Counter((each.broker_id, each.log_directory) for each in listing.replicas if each.storage_failed)
-    return Holdings(dict(failed), dict(listing.silent_brokers), arriving, coordinators)
