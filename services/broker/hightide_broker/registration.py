@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from hightide_runtime.addresses import HostPort
@@ -58,6 +59,9 @@ class Registration:
         self._on_event = on_event
         self._broker_id = broker_id
         self._znode = znode
+        self._content = znode.encode()
+        self._registrations = 0
+        """How often this life has registered: each has another broker epoch, and its loss another trace."""
         self._known = asyncio.Event()
         self._version = 0
         self._stood_since = -LASTING_S
@@ -127,6 +131,7 @@ class Registration:
                 registered = None
             if registered is not None:
                 self.broker_epoch = registered.czxid
+                self._registrations += 1
                 self._version = registered.version
                 self._stood_since = loop.time()
                 self._known.set()
@@ -196,13 +201,15 @@ class Registration:
             return
         log.warning("the registration of broker %d was changed by a hand: it is mended", self._broker_id)
         try:
-            self._version = await self._session.set(self.path, self._znode.encode(), found.version)
+            self._version = await self._session.set(self.path, self._content, found.version)
         except (NoNode, BadVersion, ZooKeeperRefused) as error:
             log.warning("it is not mended: %s", error)
 
     async def _try_register(self) -> Znode | None:
         """One attempt; None where another registration stands in the way."""
-        path, data = self.path, self._znode.encode()
+        told = replace(self._znode, incarnation=self.incarnation, registered_before=self._registrations)
+        self._content = told.encode()
+        path, data = self.path, self._content
         try:
             return await self._session.create(path, data, ephemeral=True)
         except NodeExists:

@@ -23,6 +23,7 @@ from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry import Telemetry
 
+from hightide_controller.control_trace import sample_of
 from hightide_controller.convert import reason_of_failure
 from hightide_controller.core.effects import (
     Decision,
@@ -160,7 +161,8 @@ class BrokerLink:
                 if span is not None:
                     span.set("broker_id", self.broker.broker_id)
                     span.set("broker_epoch", self.broker.broker_epoch)
-                    span.set("partition_count", len(delivery.decisions))
+                    span.set("partition_count", len(delivery.decisions) or len(delivery.stops))
+                    span.set("partition_sample", sample_of(delivery.decisions))
                 return await self._deliver(delivery)
         except grpc.aio.AioRpcError as error:
             self._explain(error)

@@ -1,7 +1,7 @@
 """One failover as one trace: the steps of V3's "End-to-end latency during a broker failure" as spans.
 
-The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `inform_broker`, whose
-context travels in gRPC metadata, and in the znodes. The root carries the durations that people ask for:
+The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `inform_broker`, whose context
+travels in gRPC metadata, and in the znodes. The root carries the durations that people ask for:
 
     detect_ms     from the break until the core was told
     elect_ms      from there until the last new decision stood in ZooKeeper
@@ -14,20 +14,17 @@ context travels in gRPC metadata, and in the znodes. The root carries the durati
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
-from hightide_runtime import telemetry
+from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 
-from hightide_controller.core.effects import Decision, StoreLeaderAndIsr
-from hightide_controller.core.events import StoreCommitted
+from hightide_controller.control_trace import ControlTrace
+from hightide_controller.core.effects import Decision
 from hightide_controller.core.partition import TopicPartition
 
-__all__ = ["FailoverTrace", "Loss"]
-
-_SAMPLE: Final = 10
+__all__ = ["FailoverTrace", "Loss", "TakeoverTrace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,192 +32,178 @@ class Loss:
     """What a failover begins with. Times are wall-clock, in us."""
 
     reason: str
-    """process_died, session_ended, bounced, controlled_shutdown or controller_failover."""
+    """process_died, session_ended, controlled_shutdown or controller_failover."""
     brokers: tuple[tuple[int, int], ...]
     """(broker id, broker epoch) of each broker lost; of the controller, where it is one."""
     broke_at_us: int
     noticed_at_us: int
+    incarnation: int = -1
+    """Which life of the broker's process it was; -1: not told."""
 
 
-@dataclass(slots=True)
-class FailoverTrace:
-    """The spans of one failover, from detection until every live broker has acknowledged."""
+class _TimedTrace(ControlTrace):
+    """A trace that knows how long it took to elect, and how much of that ZooKeeper did."""
 
-    cause: str
-    clock: Clock
-    telemetry: Telemetry
-    loss: Loss
-    root: Span
-    leadership: Span | None = None
-    elect_began_us: int = 0
-    elected_at_us: int = 0
-    stored_at_us: int = 0
-    informed_at_us: int = 0
-    fan_out_began_us: int = 0
-    leaderless: set[TopicPartition] = field(default_factory=set)
-    """What the lost brokers led, until a new leader has acknowledged that it leads it."""
-    led_at_us: int = 0
-    zookeeper_us: int = 0
-    zookeeper_since_us: int = 0
-    """Since when a request to ZooKeeper is under way; 0 while none is."""
-    partitions: int = 0
-    sample: list[str] = field(default_factory=list)
-    multis: dict[int, Span] = field(default_factory=dict)
-    untaken: set[int] = field(default_factory=set)
-    """Multis whose fate the core has not taken yet: until then, nobody can say what follows."""
-    awaited: dict[int, int] = field(default_factory=dict)
-    """Broker id to the sequence whose acknowledgement ends its part."""
-    reads: int = 0
-    is_finished: bool = False
+    def __init__(
+        self,
+        kind: str,
+        traceparent: str,
+        loss: Loss,
+        telemetry: Telemetry,
+        clock: Clock,
+        *,
+        carried_on: bool = False,
+    ) -> None:
+        super().__init__(kind, traceparent, loss.broke_at_us, telemetry, clock, carried_on=carried_on)
+        self._loss = loss
+        self._is_carried_on = carried_on
+        self._root.set("reason", loss.reason)
+        self._elect_began_us = clock.wall_us()
+        self._elected_at_us = 0
+        self._zookeeper_us = 0
+        self._zookeeper_since_us = 0
+        """Since when a request to ZooKeeper is under way; 0 while none is."""
+
+    def decided(self) -> None:
+        """The core has said what it wants; from here on ZooKeeper works."""
+        self._elected_at_us = self._elected_at_us or self._clock.wall_us()
+
+    def _zookeeper_works(self) -> None:
+        self._zookeeper_since_us = self._zookeeper_since_us or self._clock.wall_us()
+
+    def _zookeeper_rests(self) -> None:
+        if not self._multis and not self._reads and self._zookeeper_since_us:
+            self._zookeeper_us += self._clock.wall_us() - self._zookeeper_since_us
+            self._zookeeper_since_us = 0
+
+    @property
+    def _all_stored_us(self) -> int:
+        return self._stored_at_us or self._elected_at_us or self._elect_began_us
+
+    def _finishing(self, root: Span) -> int:
+        stored_us = self._all_stored_us
+        # Brokers hear of the first multi while later ones are still under way.
+        began_us = self._fan_out_began_us or stored_us
+        informed_us = max(self._informed_at_us, began_us)
+        root.set("zookeeper_ms", self._zookeeper_us / 1000)
+        root.set("fan_out_ms", (informed_us - began_us) / 1000)
+        if not self._is_carried_on:
+            # What the one that was lost knows better, its own root says, if it came to that.
+            root.set("detect_ms", (self._elect_began_us - self._loss.broke_at_us) / 1000)
+            root.set("elect_ms", (stored_us - self._elect_began_us) / 1000)
+        return max(informed_us, stored_us)
+
+
+class FailoverTrace(_TimedTrace):
+    """The spans of one failover of a broker, from detection until every live broker has acknowledged."""
 
     @classmethod
     def begin(
         cls,
-        cause: str,
+        traceparent: str,
         loss: Loss,
         controller_epoch: int,
-        telemetry_: Telemetry,
+        telemetry: Telemetry,
         clock: Clock,
         leaderless: Iterable[TopicPartition] = (),
     ) -> FailoverTrace:
         """Open the root where the loss began, with steps 1 and 2 behind it already."""
-        takeover = loss.reason == "controller_failover"
-        name = telemetry.CONTROLLER_FAILOVER if takeover else telemetry.FAILOVER
-        root = telemetry_.span(name, parent="", start_time_us=loss.broke_at_us)
-        root.set("reason", loss.reason)
-        root.set("controller_epoch", controller_epoch)
-        root.set("broker_ids", ",".join(str(broker_id) for broker_id, _ in loss.brokers))
-        root.set("broker_epochs", ",".join(str(broker_epoch) for _, broker_epoch in loss.brokers))
-        now_us = clock.wall_us()
-        for step, began_us, ended_us in (
-            (telemetry.BROKER_DOWN, loss.broke_at_us, loss.noticed_at_us),
-            (telemetry.BROKER_WATCHER_TRIGGERED, loss.noticed_at_us, now_us),
-        ):
-            span = telemetry_.span(step, parent=root.traceparent, start_time_us=began_us)
-            span.end(ended_us)
-        trace = cls(cause, clock, telemetry_, loss, root, elect_began_us=now_us)
-        if takeover:
-            # It was elected, and has read everything, before there was a state to begin a trace with.
-            trace.elect_began_us, trace.zookeeper_us = loss.noticed_at_us, now_us - loss.noticed_at_us
-        elif telemetry_.enabled:
-            trace.leaderless.update(leaderless)
-        trace.leadership = telemetry_.span(telemetry.LEADERSHIP_CHANGE, parent=root.traceparent)
+        trace = cls(span_kinds.FAILOVER, traceparent, loss, telemetry, clock)
+        trace._open(controller_epoch, leaderless)
+        noticed_us, now_us = loss.noticed_at_us, trace._elect_began_us
+        trace.span(span_kinds.BROKER_DOWN, loss.broke_at_us, noticed_us, reason=loss.reason)
+        trace.span(span_kinds.BROKER_WATCHER_TRIGGERED, noticed_us, now_us)
         return trace
 
-    @property
-    def traceparent(self) -> str:
-        """The leadership change, as it stands in the znodes."""
-        return self.root.traceparent if self.leadership is None else self.leadership.traceparent
+    @classmethod
+    def carry_on(
+        cls,
+        traceparent: str,
+        loss: Loss,
+        controller_epoch: int,
+        telemetry: Telemetry,
+        clock: Clock,
+        leaderless: Iterable[TopicPartition] = (),
+    ) -> FailoverTrace:
+        """Join the trace of a failover that the controller before had in hand, or had yet to begin.
 
-    def decided(self) -> None:
-        """The core has said what it wants; from here on ZooKeeper works."""
-        self.elected_at_us = self.elected_at_us or self.clock.wall_us()
+        `loss`: of the broker, at the times of the controller's own.
+        """
+        trace = cls(span_kinds.FAILOVER, traceparent, loss, telemetry, clock, carried_on=True)
+        trace._open(controller_epoch, leaderless)
+        trace.span(span_kinds.CONTROLLER_REPLACED, loss.broke_at_us, trace._elect_began_us)
+        return trace
 
-    def multi_submitted(self, effect: StoreLeaderAndIsr) -> None:
-        """A multi is on its way."""
-        span = self.telemetry.span(telemetry.ZOOKEEPER_MULTI, parent=self.traceparent)
-        span.set("partition_count", len(effect.changes))
-        self.multis[effect.store_id] = span
-        self._zookeeper_works()
-
-    def multi_answered(self, effect: StoreLeaderAndIsr, outcome: str) -> None:
-        """The fate of a multi; what came back is written again, in another one."""
-        span = self.multis.pop(effect.store_id)
-        self.untaken.add(effect.store_id)
-        span.set("outcome", outcome)
-        span.end()
-        self.stored_at_us = self.clock.wall_us()
-        self._zookeeper_rests()
-        if outcome == StoreCommitted.__name__:
-            self._count(effect)
-
-    def read_begun(self) -> None:
-        """A read of ZooKeeper is on its way."""
-        self.reads += 1
-        self._zookeeper_works()
-
-    def read_ended(self) -> None:
-        """The core takes what was read, or nobody needs it any more."""
-        self.reads -= 1
-        self._zookeeper_rests()
-
-    def _zookeeper_works(self) -> None:
-        self.zookeeper_since_us = self.zookeeper_since_us or self.clock.wall_us()
-
-    def _zookeeper_rests(self) -> None:
-        if not self.multis and not self.reads and self.zookeeper_since_us:
-            self.zookeeper_us += self.clock.wall_us() - self.zookeeper_since_us
-            self.zookeeper_since_us = 0
-
-    def _count(self, effect: StoreLeaderAndIsr) -> None:
-        self.partitions += len(effect.changes)
-        for change in effect.changes[: max(0, _SAMPLE - len(self.sample))]:
-            decided = change.decided
-            self.sample.append(
-                f"{change.name.topic}-{change.name.partition} leader {decided.leader} "
-                f"epoch {decided.leader_epoch}"
-            )
-
-    def multi_taken(self, store_id: int) -> None:
-        """The core is about to take the fate of a multi; what follows from it is seen before the end is."""
-        self.untaken.discard(store_id)
-
-    def informing(self, broker_id: int, sequence: int) -> None:
-        """A decision waits to be sent to a broker."""
-        self.fan_out_began_us = self.fan_out_began_us or self.clock.wall_us()
-        self.awaited[broker_id] = sequence
-
-    def acknowledged(self, broker_id: int, sequence: int) -> None:
-        """A broker has everything up to a sequence."""
-        if self.awaited.get(broker_id, sequence + 1) <= sequence:
-            del self.awaited[broker_id]
-            self.informed_at_us = self.clock.wall_us()
+    def _open(self, controller_epoch: int, leaderless: Iterable[TopicPartition]) -> None:
+        self._root.set("controller_epoch", controller_epoch)
+        self.set_brokers(self._loss.brokers)
+        if self._loss.incarnation >= 0:
+            self._root.set("incarnation", self._loss.incarnation)
+        self._leaderless = set(leaderless) if self._telemetry.enabled else set[TopicPartition]()
+        """What the lost brokers led, until a new leader has acknowledged that it leads it."""
+        self._led_at_us = 0
+        self._leadership = self._telemetry.span(span_kinds.LEADERSHIP_CHANGE, parent=self.traceparent)
+        self._leadership.set("controller_epoch", controller_epoch)
 
     def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
         """A broker has acknowledged these decisions; those that it leads by are led now."""
-        if not self.leaderless:
+        if not self._leaderless:
             return
-        left = len(self.leaderless)
-        self.leaderless.difference_update(
+        left = len(self._leaderless)
+        self._leaderless.difference_update(
             TopicPartition(each.topic, each.partition) for each in decisions if each.leader == broker_id
         )
-        if len(self.leaderless) < left:
-            self.led_at_us = self.clock.wall_us()
+        if len(self._leaderless) < left:
+            self._led_at_us = self._clock.wall_us()
 
-    def broker_gone(self, broker_id: int) -> None:
-        """Nobody waits for this one any more."""
-        self.awaited.pop(broker_id, None)
+    def _finishing(self, root: Span) -> int:
+        self._leadership.set("partition_count", self._partitions)
+        self._leadership.end(self._all_stored_us)
+        if self._led_at_us:
+            root.set("all_led_ms", (self._led_at_us - self._elect_began_us) / 1000)
+        return super()._finishing(root)
 
-    def finish_if_done(self) -> bool:
-        """End the root once nothing is under way for it."""
-        if self.multis or self.untaken or self.awaited or self.reads:
-            return False
-        self.finish()
-        return True
 
-    def finish(self) -> None:
-        """End the root, with the durations that people ask for."""
-        if self.is_finished:
-            return
-        self.is_finished = True
-        for span in self.multis.values():
-            span.end()
-        stored_at = self.stored_at_us or self.elected_at_us or self.elect_began_us
-        began = self.fan_out_began_us or stored_at
-        informed_at = max(self.informed_at_us, began)
-        if self.leadership is not None:
-            self.leadership.set("partition_count", self.partitions)
-            self.leadership.end(stored_at)
-        root = self.root
-        root.set("partition_count", self.partitions)
-        root.set("partition_sample", "; ".join(self.sample))
-        root.set("detect_ms", (self.elect_began_us - self.loss.broke_at_us) / 1000)
-        root.set("elect_ms", (stored_at - self.elect_began_us) / 1000)
-        root.set("zookeeper_ms", self.zookeeper_us / 1000)
-        # Brokers hear of the first multi while later ones are still under way.
-        root.set("fan_out_ms", (informed_at - began) / 1000)
-        if self.led_at_us:
-            root.set("all_led_ms", (self.led_at_us - self.elect_began_us) / 1000)
-        if self.loss.reason == "controller_failover":
-            root.set("takeover_ms", (informed_at - self.elect_began_us) / 1000)
-        root.end(max(informed_at, stored_at))
+class TakeoverTrace(_TimedTrace):
+    """The spans of one takeover by this controller, until every live broker has acknowledged."""
+
+    @classmethod
+    def begin(
+        cls,
+        traceparent: str,
+        loss: Loss,
+        controller_id: int,
+        controller_epoch: int,
+        telemetry: Telemetry,
+        clock: Clock,
+        elected_at_us: int = 0,
+    ) -> TakeoverTrace:
+        """Open the root where the loss began: it was elected, and has read everything, before there was a
+        state to begin a trace with."""
+        trace = cls(span_kinds.CONTROLLER_FAILOVER, traceparent, loss, telemetry, clock)
+        root, now_us, noticed_us = trace._root, trace._elect_began_us, loss.noticed_at_us
+        root.set("controller_id", controller_id)
+        root.set("controller_epoch", controller_epoch)
+        for lost_id, lost_epoch in loss.brokers:
+            root.set("lost_controller_id", lost_id)
+            root.set("lost_controller_epoch", lost_epoch)
+        elected_us = min(max(elected_at_us or now_us, noticed_us), now_us)
+        trace.span(span_kinds.CONTROLLER_DETECTION, loss.broke_at_us, noticed_us)
+        trace.span(span_kinds.CONTROLLER_ELECTION, noticed_us, elected_us)
+        trace.span(span_kinds.CONTROLLER_LOAD, elected_us, now_us)
+        trace._loaded_at_us = now_us
+        trace._elect_began_us, trace._zookeeper_us = noticed_us, now_us - noticed_us
+        return trace
+
+    _loaded_at_us = 0
+
+    def _finishing(self, root: Span) -> int:
+        stored_us = max(self._all_stored_us, self._loaded_at_us)
+        self.span(
+            span_kinds.CONTROLLER_ADOPT, self._loaded_at_us, stored_us, partition_count=self._partitions
+        )
+        began_us = self._fan_out_began_us or stored_us
+        informed_us = max(self._informed_at_us, began_us)
+        self.span(span_kinds.CONTROLLER_FAN_OUT, began_us, informed_us)
+        root.set("takeover_ms", (informed_us - self._elect_began_us) / 1000)
+        return super()._finishing(root)

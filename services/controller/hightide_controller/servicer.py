@@ -72,7 +72,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.DeleteTopicResponse:
         """Delete a topic and its data, and wait until its name is free."""
         event = convert_requests.delete_topic_in(request, self._shell.take_request_id())
-        answer = await self._shell.ask(event, AnswerTopic)
+        answer = await self._shell.delete_topic(event)
         topic = convert_requests.topic_out(self._shell.state, answer.topic)
         return controller_pb2.DeleteTopicResponse(topic=topic, absent_brokers=answer.absent_brokers)
 

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.election import Holder
@@ -37,6 +38,7 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
 from hightide_controller.core.outbox import Delivery
 from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.requests import DeleteTopicRequested
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
@@ -90,7 +92,7 @@ class Shell:
         self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
-        self._traces = FailoverTraces(telemetry, clock)
+        self._traces = FailoverTraces(identity.cluster_id, settings.controller_id, telemetry, clock)
         self._fleet = Fleet(
             LinkDuties(
                 leader_and_isr=self._leader_and_isr,
@@ -295,7 +297,10 @@ class Shell:
             case ef.SendLeaderAndIsr():
                 self._traces.informing(effect)
                 self._fleet.put(effect)
-            case ef.SendUpdateMetadata() | ef.SendStopReplica():
+            case ef.SendStopReplica():
+                self._traces.informing(effect)
+                self._fleet.put(effect)
+            case ef.SendUpdateMetadata():
                 self._fleet.put(effect)
             case StoreWrites():
                 self._spawn(self._store_writes(effect))
@@ -360,7 +365,9 @@ class Shell:
         self._traces.read_given_up(effect.cause)
 
     async def _store_writes(self, effect: StoreWrites) -> None:
+        self._traces.writes_submitted(effect)
         event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
+        self._traces.writes_answered(effect, type(event).__name__)
         self._inbox.put_nowait(event)
         await self.store.tidy(effect.writes, event)
 
@@ -384,12 +391,14 @@ class Shell:
             return
 
     async def _store_topic(self, effect: ef.StoreTopic) -> None:
+        self._traces.storing_topic(effect)
         try:
             event = await self.store.store_topic(effect)
         except Exception:  # noqa: BLE001 - the top of a task
             # One request that cannot be carried out stops no other, nor one controller after the other.
             _log.exception("topic %s cannot be created", effect.topic.name)
             event = ev.TopicStoreRefused(effect.request_id, exists=False)
+        self._traces.topic_stored(effect, type(event).__name__)
         self._inbox.put_nowait(event)
 
     async def _campaign(self, effect: ef.Campaign) -> None:
@@ -432,7 +441,9 @@ class Shell:
         epoch = await self.store.elect(candidate, effect.stale_controller_epoch)
         if epoch is None:
             return None
+        elected_at_us = self._clock.wall_us()
         snapshot = await self.store.read_snapshot(self.admin_reader)
+        await self._traces.elected(effect.cause, elected_at_us, snapshot, self.store)
         return ev.Elected(epoch.epoch, epoch.version, snapshot, effect.cause)
 
     def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
@@ -454,7 +465,20 @@ class Shell:
     async def create_topic(self, request: Any) -> ef.AnswerCreateTopic:
         """CreateTopic, from the servicer. Raises ServiceError."""
         event = convert.create_topic_in(request, self.take_request_id(), uuid.uuid4().hex)
-        return await self.ask(event, ef.AnswerCreateTopic, self._settings.create_topic_timeout_ms)
+        cause = self._traces.request(span_kinds.TOPIC_CREATION, "CreateTopic")
+        event = replace(event, cause=cause)
+        try:
+            return await self.ask(event, ef.AnswerCreateTopic, self._settings.create_topic_timeout_ms)
+        finally:
+            self._traces.answered(cause)
+
+    async def delete_topic(self, event: DeleteTopicRequested) -> ef.AnswerTopic:
+        """DeleteTopic, from the servicer. Raises ServiceError."""
+        cause = self._traces.request(span_kinds.TOPIC_DELETION, "DeleteTopic")
+        try:
+            return await self.ask(replace(event, cause=cause), ef.AnswerTopic)
+        finally:
+            self._traces.answered(cause)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> int:
         """ControlledShutdown: how many partitions the broker still leads. Raises ServiceError."""

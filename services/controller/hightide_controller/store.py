@@ -18,6 +18,7 @@ from hightide_runtime import znodes
 from hightide_runtime.election import Election, Epoch, Holder, Seat
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
+    BrokerIncarnationZnode,
     BrokerZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -65,6 +66,7 @@ from hightide_controller.core.events import (
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.topic_rules import layout_fault
 from hightide_controller.core.writes import PartitionRemoved, StoreWrites, Write
+from hightide_controller.unfinished_work import LastWrite
 from hightide_controller.write_operations import change_operations, operations_of, topic_znode
 
 __all__ = ["ActiveController", "ControllerStore"]
@@ -106,6 +108,9 @@ class ControllerStore:
         self._complaints: dict[str, str | None] = {}
         self._unreadable_topics: set[str] = set()
         """Paths of topic znodes that could not be understood when they were last read."""
+        self.last_writes: dict[str, LastWrite] = {}
+        """By traceparent, as of the last snapshot: who wrote leaders down for what, and when last."""
+        self._notes_writes = False
         self._unreadable_states: set[TopicPartition] = set()
         """Whose leaderAndISR could not be understood when it was last read."""
 
@@ -142,7 +147,12 @@ class ControllerStore:
             for topic in topics
             for partition in range(len(topic.assignment))
         ]
-        states = await self.read_states(names)
+        self.last_writes.clear()
+        self._notes_writes = True
+        try:
+            states = await self.read_states(names)
+        finally:
+            self._notes_writes = False
         unreadable = {name.topic for name in names if name not in states}
         return Snapshot(
             brokers,
@@ -198,9 +208,21 @@ class ControllerStore:
                     znode.port,
                     external_host=znode.external_host,
                     external_port=znode.external_port,
+                    incarnation=znode.incarnation,
+                    registered_before=znode.registered_before,
                 )
             )
         return tuple(brokers)
+
+    async def read_incarnations(self) -> dict[int, int]:
+        """How many lives each broker has had that ever was, also of those that are not registered."""
+        paths: dict[str, int] = {}
+        for name in await self._session.children(znodes.BROKER_INCARNATIONS):
+            with contextlib.suppress(ZnodeGarbage):
+                broker_id = BrokerZnode.broker_id_of(name)
+                paths[BrokerIncarnationZnode.path(broker_id)] = broker_id
+        found = await self._session.multi_read(paths)
+        return {paths[path]: znode.version for path, znode in found.items()}
 
     async def topic_names(self) -> list[str]:
         """The children of /brokers/topics, legal or not."""
@@ -345,7 +367,7 @@ class ControllerStore:
         for path, name in paths.items():
             znode = found.get(path)
             try:
-                states[name] = None if znode is None else _state_of(znode)
+                states[name] = None if znode is None else self._state_of(znode)
             except ZnodeGarbage as error:
                 self._complain(path, error.reason, _PRECIOUS)
                 self._unreadable_states.add(name)
@@ -354,6 +376,17 @@ class ControllerStore:
                     self._unreadable_states.discard(name)
                     self._complaints[path] = None
         return states
+
+    def _state_of(self, found: Znode) -> LeaderAndIsr:
+        znode = LeaderAndIsrZnode.decode(found.data)
+        if znode.traceparent and self._notes_writes:
+            last = self.last_writes.get(znode.traceparent)
+            if last is None or last.written_at_ms < found.written_at_ms:
+                write = LastWrite(znode.traceparent, znode.controller_epoch, found.written_at_ms)
+                self.last_writes[znode.traceparent] = write
+        return LeaderAndIsr(
+            znode.leader, znode.leader_epoch, znode.isr, znode.controller_epoch, found.version
+        )
 
     def submit(self, effect: StoreLeaderAndIsr, traceparent: str) -> asyncio.Future[Event]:
         """Send the multi now; the future has the event that follows from its fate, and never an error."""
@@ -522,8 +555,3 @@ def _event_of(store_id: int, error: BaseException | None) -> Event:
             # Also for errors that should not be: whatever happened, reading again tells what holds.
             _log.warning("the outcome of a multi is unknown: %s", error)
             return StoreUnknown(store_id)
-
-
-def _state_of(found: Znode) -> LeaderAndIsr:
-    znode = LeaderAndIsrZnode.decode(found.data)
-    return LeaderAndIsr(znode.leader, znode.leader_epoch, znode.isr, znode.controller_epoch, found.version)

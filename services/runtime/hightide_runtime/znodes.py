@@ -13,6 +13,7 @@ from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.trace_context import is_traceparent
 from hightide_runtime.znode_content import (
     EPOCH_MAX,
+    INT32_MAX,
     INT64_MAX,
     Fields,
     ZnodeGarbage,
@@ -143,7 +144,11 @@ class ControllerEpochZnode:
 
 @dataclass(frozen=True, slots=True)
 class BrokerZnode:
-    """/brokers/ids/[id], ephemeral: a live broker. Its czxid is the broker epoch."""
+    """/brokers/ids/[id], ephemeral: a live broker. Its czxid is the broker epoch.
+
+    `incarnation` (-1: not told) and how often this life of its process has `registered_before` name the
+    trace of what happens when it is lost: unlike the epoch, whoever looks for a dead broker can read them.
+    """
 
     host: str
     port: int
@@ -151,6 +156,8 @@ class BrokerZnode:
     boot_id: str = ""
     external_host: str = ""
     external_port: int = 0
+    incarnation: int = -1
+    registered_before: int = 0
 
     @staticmethod
     def path(broker_id: int) -> str:
@@ -171,6 +178,8 @@ class BrokerZnode:
                 "started_at_ms": self.started_at_ms,
                 **({"boot_id": self.boot_id} if self.boot_id else {}),
                 **external_fields(self.external_host, self.external_port),
+                **({"incarnation": self.incarnation} if self.incarnation >= 0 else {}),
+                **({"registered_before": self.registered_before} if self.registered_before else {}),
             }
         )
 
@@ -184,6 +193,8 @@ class BrokerZnode:
             fields.integer("started_at_ms", maximum=INT64_MAX),
             fields.optional_text("boot_id"),
             *fields.optional_address("external_host", "external_port"),
+            _count_in(fields, "incarnation", -1),
+            _count_in(fields, "registered_before", 0),
         )
 
 
@@ -448,3 +459,9 @@ class ProducerIdsZnode:
 def partition_of(name: str) -> int:
     """The partition of a child of /brokers/topics/[topic]; raises ZnodeGarbage where it is no number."""
     return number_from_name(f"{TOPICS}/…", name)
+
+
+def _count_in(fields: Fields, name: str, otherwise: int) -> int:
+    """A number that decides nothing: where a hand wrote something else, it is as if it were not told."""
+    value = fields.all().get(name)
+    return value if type(value) is int and 0 <= value <= INT32_MAX else otherwise

@@ -140,7 +140,7 @@ ZooKeeperEvent: TypeAlias = SessionStateChanged | WatchFired | TreeChanged
 class Znode:
     """A znode as read. `czxid` is the transaction that created it, `version` its zkVersion.
 
-    `children_count` is told by `multi_read` alone.
+    `children_count` and `written_at_ms` (the clock of ZooKeeper's leader) are told by `multi_read` alone.
     """
 
     path: str
@@ -149,6 +149,7 @@ class Znode:
     czxid: int
     ephemeral_owner: int = 0
     children_count: int = 0
+    written_at_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -346,6 +347,7 @@ class ZooKeeperSession:
                 result.czxid,
                 result.ephemeral_owner,
                 result.children_count,
+                result.written_at_ms,
             )
         return found
 

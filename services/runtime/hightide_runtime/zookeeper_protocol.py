@@ -105,6 +105,8 @@ class ReadResult:
     czxid: int
     ephemeral_owner: int
     children_count: int
+    written_at_ms: int = 0
+    """When it was last written, by the clock of ZooKeeper's leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,9 @@ class MultiReadRequest:
                 offset += _INT.size
                 data = bytes(buffer[offset : offset + length])
                 offset += length
-                czxid, _, _, _, version, _, _, owner, _, children, _ = _STAT.unpack_from(buffer, offset)
+                czxid, _, _, mtime, version, _, _, owner, _, children, _ = _STAT.unpack_from(buffer, offset)
                 offset += _STAT.size
-                results.append(ReadResult(data, version, czxid, owner, children))
+                results.append(ReadResult(data, version, czxid, owner, children, mtime))
             else:
                 results.append(OperationFailed(_INT.unpack_from(buffer, offset)[0]))
                 offset += _INT.size

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.failover_trace import FailoverTrace, Loss
+from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrace
 from hightide_local.traces import FailoverSummary, failovers, summarise_failover
 from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, Telemetry
+from hightide_runtime.trace_context import root_traceparent
 
+ROOT = root_traceparent("failover", "cluster", 1, 0, 0)
 LED = [TopicPartition("t", number) for number in range(3)]
 
 
@@ -48,7 +50,7 @@ def telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Telem
 def begin(clock: HandClock, telemetry: Telemetry, reason: str = "process_died") -> FailoverTrace:
     """A process that broke at 0 ms and was noticed at 2 ms; the core is told now."""
     loss = Loss(reason, ((1, 10),), 1_000_000, 1_002_000)
-    return FailoverTrace.begin("cause", loss, 7, telemetry, clock, LED)
+    return FailoverTrace.begin(ROOT, loss, 7, telemetry, clock, LED)
 
 
 def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
@@ -120,7 +122,8 @@ def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
     clock.at_ms(102)
-    trace = begin(clock, telemetry, "controller_failover")
+    loss = Loss("controller_failover", ((1, 10),), 1_000_000, 1_002_000)
+    trace = TakeoverTrace.begin(ROOT, loss, 2, 11, telemetry, clock)
     trace.informing(2, sequence=1)
     clock.at_ms(152)
     trace.acknowledged(2, sequence=1)
