@@ -14,6 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hightide_runtime.errors import StartupError
+from hightide_runtime.metrics import Metrics
+from hightide_runtime.process_figures import report_process
+from hightide_runtime.rpc_figures import report_rpcs
 from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Server, serve
 from hightide_runtime.system_clock import SystemClock
@@ -21,6 +24,7 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
+from hightide_broker.figures import FIGURES
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.parts import Parts
 from hightide_broker.servicer import services
@@ -37,9 +41,10 @@ REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
 class Broker:
     """One life of one broker process. `run` is all that `main` calls."""
 
-    def __init__(self, settings: BrokerSettings, telemetry: Telemetry) -> None:
+    def __init__(self, settings: BrokerSettings, telemetry: Telemetry, metrics: Metrics) -> None:
         self._settings = settings
         self._telemetry = telemetry
+        self._metrics = metrics
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -50,6 +55,7 @@ class Broker:
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
         )
+        report_process(self._metrics, session)
         try:
             await self._with_session(session, stopping)
         except ZooKeeperError as error:
@@ -70,6 +76,7 @@ class Broker:
             parts = Parts(
                 settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker
             )
+            self._metrics.report(FIGURES, parts.measure)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))
                 await self._serve(session, parts, stopping)
@@ -91,6 +98,7 @@ class Broker:
         server = await serve(
             settings.listen, [*services(*parts.rpcs()), identity], external=settings.external_listen
         )
+        report_rpcs(self._metrics, server.timings)
         patience_s = _patience_s(settings)
         watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:

@@ -25,6 +25,7 @@ from hightide_broker.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX, Budg
 from hightide_broker.metadata import MetadataCache
 from hightide_broker.parking import ParkedFetch
 from hightide_broker.storage import StorageError
+from hightide_broker.tallies import OTHER_TOPICS, Tallies
 
 NOT_READ: Final[Sequence[Buffer]] = ()
 
@@ -39,18 +40,32 @@ class Fetching:
         metadata: MetadataCache,
         parked_max: int,
         reads: Executor,
+        tallies: Tallies | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
         self._parked = Budget(parked_max)
         self._reads = reads
+        self._tallies = tallies or Tallies()
         self._waiting: set[ParkedFetch] = set()
         self._closed = False
+
+    @property
+    def waiting_count(self) -> int:
+        """How many fetches wait; asked on any thread."""
+        return self._parked.taken
 
     async def fetch(self, call: FetchCall) -> list[Read]:
         """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
         _check(call)
+        answer = await self._read_or_wait(call)
+        for each in answer:
+            replica = self._replicas.get(each.key)
+            self._tallies.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
+        return answer
+
+    async def _read_or_wait(self, call: FetchCall) -> list[Read]:
         read, size_bytes = await self._read(call)
         wait_ms = bounded_wait_ms(call.max_wait_ms)
         if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):

@@ -107,6 +107,15 @@ class Fetchers:
         """The partitions that are not copied at present, for reports about this broker."""
         return {key: each for fetcher in self._by_leader.values() for key, each in fetcher.failed.items()}
 
+    def count_failed(self) -> int:
+        """How many those are; asked on any thread."""
+        return sum(len(fetcher.failed) for fetcher in tuple(self._by_leader.values()))
+
+    @property
+    def leader_count(self) -> int:
+        """How many leaders there are fetchers for; asked on any thread."""
+        return len(self._by_leader)
+
     def stop(self, replica: HostedReplica) -> None:
         """Fetch the partition no more."""
         if (fetcher := self._where.pop(replica.key, None)) is not None:

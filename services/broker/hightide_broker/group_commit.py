@@ -10,7 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Generic, Protocol, TypeVar
+
+from hightide_runtime.figures import Distribution
 
 from hightide_broker.storage import LogClosed, StorageError
 
@@ -36,18 +40,28 @@ class FsyncRounds(Protocol[L_contra]):
         ...
 
 
-def _flush_all(logs: list[L]) -> list[tuple[L, StorageError | None]]:
+@dataclass(frozen=True, slots=True)
+class _Flushed(Generic[L]):
+    """What became of one log in a round."""
+
+    log: L
+    took_s: float
+    error: StorageError | None = None
+
+
+def _flush_all(logs: list[L]) -> list[_Flushed[L]]:
     """Flush each log; one that fails does not keep the others from their turn."""
-    outcome: list[tuple[L, StorageError | None]] = []
+    outcome: list[_Flushed[L]] = []
     for each in logs:
+        began = perf_counter()
         try:
             each.flush()
         except LogClosed:
             continue  # Its replica was stopped meanwhile: nobody waits for it, and no disk has failed.
         except StorageError as error:
-            outcome.append((each, error))
+            outcome.append(_Flushed(each, perf_counter() - began, error))
         else:
-            outcome.append((each, None))
+            outcome.append(_Flushed(each, perf_counter() - began))
     return outcome
 
 
@@ -59,7 +73,10 @@ class GroupCommit(Generic[L]):
         executor: Executor,
         on_flushed: Callable[[L], None],
         on_failed: Callable[[StorageError], None],
+        fsync_s: Distribution | None = None,
     ) -> None:
+        """`fsync_s` counts how long the flush of each log took."""
+        self._fsync_s = fsync_s or Distribution()
         self._executor = executor
         self._on_flushed = on_flushed
         self._on_failed = on_failed
@@ -95,19 +112,20 @@ class GroupCommit(Generic[L]):
         self,
         loop: asyncio.AbstractEventLoop,
         covered: asyncio.Future[None],
-        done: asyncio.Future[list[tuple[L, StorageError | None]]],
+        done: asyncio.Future[list[_Flushed[L]]],
     ) -> None:
         self._running = False
         failed: StorageError | None = None
-        for flushed, error in done.result():
-            if error is not None:
-                failed = error
+        for flushed in done.result():
+            self._fsync_s.record(flushed.took_s)
+            if flushed.error is not None:
+                failed = flushed.error
                 continue
             try:
-                self._on_flushed(flushed)
+                self._on_flushed(flushed.log)
             except Exception:
                 # The top of a callback: the other logs of the round must hear that they are on disk.
-                log.exception("after a flush of %s", flushed)
+                log.exception("after a flush of %s", flushed.log)
         if failed is not None:
             self._on_failed(failed)
         if not covered.done():

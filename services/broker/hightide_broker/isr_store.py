@@ -115,6 +115,9 @@ class IsrStore:
         self._troubled: dict[HostedReplica, _Trouble] = {}
         self._markers: dict[bytes, _Marker] = {}
         """By topic id; forgotten when ZooKeeper has another version."""
+        self.shrinks = 0
+        self.expansions = 0
+        """ISRs that were stored and are smaller, or larger, than before."""
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="isr-store")
 
@@ -236,9 +239,18 @@ class IsrStore:
     ) -> None:
         for operation, version in zip(operations, versions, strict=True):
             if isinstance(operation, SetData):
-                replica = by_path[operation.path].replica
+                change = by_path[operation.path]
+                replica = change.replica
                 self._troubled.pop(replica, None)
+                self._count(change)
                 self._feed(replica, IsrStored(version))
+
+    def _count(self, change: _Change) -> None:
+        leading = change.replica.state.leading
+        if leading is not None:
+            before, after = set(leading.isr.isr), set(change.effect.isr)
+            self.shrinks += bool(before - after)
+            self.expansions += bool(after - before)
 
     def _tell_failure(self, written: Sequence[_Change], failure: BaseException) -> None:
         if not isinstance(failure, ZooKeeperError):

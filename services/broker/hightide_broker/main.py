@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import NoReturn
 
 from hightide_runtime.logs import set_up_logging
+from hightide_runtime.metrics import Metrics
 from hightide_runtime.running import end_process, run_service
 from hightide_runtime.telemetry import Telemetry
 
@@ -21,12 +23,18 @@ def main() -> NoReturn:
     # Ten thousand replicas are a million objects that live for ever; the collector need not look at them
     # with every 700 new ones. What the data path allocates is freed by reference counts.
     gc.set_threshold(100_000, 50, 100)
-    telemetry = Telemetry.set_up("broker", str(settings.broker_id))
+    end_process(run_service("hightide-broker", lambda stopping: _serve(settings, stopping)))
+
+
+async def _serve(settings: BrokerSettings, stopping: asyncio.Event) -> None:
+    instance = str(settings.broker_id)
+    telemetry = Telemetry.set_up("broker", instance)
+    metrics = Metrics.set_up("broker", instance, settings.prometheus_listen)
     try:
-        code = run_service("hightide-broker", Broker(settings, telemetry).run)
+        await Broker(settings, telemetry, metrics).run(stopping)
     finally:
         telemetry.shut_down()
-    end_process(code)
+        metrics.shut_down()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from hightide_broker.describe_producers import ProducerDescriptions
 from hightide_broker.failed_replicas import FailedReplicas
 from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
+from hightide_broker.figures import Measured, broker_readings
 from hightide_broker.group_commit import GroupCommit, GroupCommits
 from hightide_broker.hosted import HostedReplicas
 from hightide_broker.isr_store import IsrStore
@@ -89,7 +90,9 @@ class Parts:
         self._shell = ReplicaShell(clock, sessions, telemetry, self.storage_failed)
         self._shell.group_commit = GroupCommits(
             {
-                path: GroupCommit(each.executor, self._shell.flushed, self.storage_failed)
+                path: GroupCommit(
+                    each.executor, self._shell.flushed, self.storage_failed, self._shell.tallies.fsync_s
+                )
                 for path, each in directories.by_path.items()
             },
             lambda replica: replica.log.data_directory,
@@ -119,8 +122,9 @@ class Parts:
         self._producing = Producing(broker_id, clock, self._replicas, self._metadata, self._shell, in_flight)
         self._reads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="reads")
         self._fetching = Fetching(
-            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads
-        )
+            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
+            self._shell.tallies,
+        )  # fmt: skip
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
         self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
@@ -131,6 +135,13 @@ class Parts:
         self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
         self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
         directories.tell_of_failures(self._went_offline)
+        self.measure = broker_readings(
+            Measured(
+                self._replicas, directories, self._shell, self._isr_store, self._fetchers, self._fetching,
+                sessions, in_flight,
+            )
+        )  # fmt: skip
+        """The figures of this broker, as `Metrics.report` takes them."""
 
     def _upkeep(self, clock: Clock, directory: LogDirectory) -> Upkeep:
         settings = self._settings

@@ -64,6 +64,7 @@ class Producing:
                 await parked.wait(bounded_wait_ms(request.timeout_ms))
                 for index, code in parked.failures.items():
                     outcomes[index] = self._not_acknowledged(request.partitions[index], code)
+            self._shell.tallies.produced(outcomes)
             return outcomes
         finally:
             self._in_flight.give_back(size_bytes)

@@ -300,6 +300,7 @@ class ReplicaServer:
         if cold is not None:
             cold.sent(session, replica.key)
         size_bytes = sum(map(len, batches))
+        self._shell.tallies.replicated_out_bytes += size_bytes
         if is_limited:
             self._moves.spend(session, size_bytes)
         return size_bytes

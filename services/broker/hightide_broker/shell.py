@@ -33,6 +33,7 @@ from hightide_broker.hosted import HostedReplica
 from hightide_broker.parking import ParkedFetch
 from hightide_broker.storage import AppendInfo, StorageError
 from hightide_broker.storage import StorageFailed as LogFailed
+from hightide_broker.tallies import Tallies
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class ReplicaShell:
         self._deadlines = Deadlines(clock, self._tick)
         self.parked_rounds: dict[LeaderSession[PartitionKey], ParkedFetch] = {}
         """The fetch sessions of followers that wait for an append. Kept by `replica_server`."""
+        self.tallies = Tallies()
         # Built after the shell, because they feed it.
         self.fetching: Fetching
         self.isr: IsrKeeping
@@ -156,6 +158,7 @@ class ReplicaShell:
         if state.is_leader:
             self._deadlines.note(replica)
             if state.leader_epoch != before.leader_epoch:
+                self.tallies.leaderships_begun += 1
                 self._touch_followers(replica, wake=True)
         elif before.is_leader:
             self._leads_no_more(replica)
@@ -188,6 +191,7 @@ class ReplicaShell:
         self.feed(replica, Ticked(self._clock.monotonic_ms()))
 
     def _leads_no_more(self, replica: HostedReplica) -> None:
+        self.tallies.leaderships_lost += 1
         if replica.first_commit is not None:
             replica.first_commit.give_up()
             replica.first_commit = None
@@ -205,6 +209,7 @@ class ReplicaShell:
 
     def _truncate_to(self, replica: HostedReplica, effect: fx.TruncateTo, _: Payload | None) -> None:
         end_offset = replica.log.log_end_offset
+        self.tallies.truncated(end_offset - effect.offset)
         if effect.lost_committed:
             log.error(
                 "%s: cutting the log from %d to %d goes below the high watermark %d: committed records go",
@@ -231,6 +236,7 @@ class ReplicaShell:
         assert payload is not None
         appended = replica.log.append_as_leader(payload.batches, payload.headers, effect.leader_epoch)
         assert (appended.base_offset, appended.end_offset) == (effect.base_offset, effect.end_offset), replica
+        self.tallies.append(replica.topic, len(payload.batches), effect.end_offset - effect.base_offset)
         self._touch_followers(replica, wake=True)
         self._flush_after(replica, appended)
 
@@ -241,6 +247,7 @@ class ReplicaShell:
         batches = _from_offset(payload, effect.base_offset)
         appended = replica.log.append_as_follower(batches)
         assert appended.end_offset == effect.end_offset, replica
+        self.tallies.replicated_in.add(len(batches), effect.end_offset - effect.base_offset)
         self._flush_after(replica, appended)
 
     def _flush_after(self, replica: HostedReplica, appended: AppendInfo) -> None:

@@ -305,6 +305,9 @@ class LeaderSessions(Generic[K]):
         self._next_id = first_session_id
         self._by_replica: dict[int, LeaderSession[K]] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_replica)
+
     def open(self, replica_id: int, broker_epoch: int) -> LeaderSession[K]:
         """A new session; an older one of the same follower ends."""
         session: LeaderSession[K] = LeaderSession(self._next_id, replica_id, broker_epoch)
