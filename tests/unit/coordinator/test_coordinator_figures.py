@@ -1,0 +1,81 @@
+"""What a coordinator counts, and how far behind it says that groups are."""
+
+from __future__ import annotations
+
+import pytest
+from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.registration import Committed
+from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.figures import FIGURES
+from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX, chosen_offsets, lags_of
+from hightide_coordinator.tallies import REBALANCE_REASONS, Tallies, reason_kind
+
+TIDES = [TopicPartition("tides", number) for number in range(3)]
+
+
+def group(name: str, *offsets: int) -> Group:
+    """A group that has committed these, from partition 0 on."""
+    committed = {
+        TopicPartition("tides", number): Committed(offset, 0, b"t" * 16)
+        for number, offset in enumerate(offsets)
+    }
+    return Group(name, offsets=committed)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("this coordinator took over", "takeover"),
+        ("consumer kite joined", "joined"),
+        ("consumer kite left", "left"),
+        ("consumer kite was declared dead: it did not answer 3 Pings", "declared_dead"),
+        ("consumer kite subscribes to something else", "subscription"),
+        ("instance 3 has a new process, consumer kite", "new_process"),
+        ("topic tides was created", "topics"),
+        ("the partitions of topic tides changed from 3 to 4", "topics"),
+        ("ZooKeeper says otherwise than this coordinator thought", "zookeeper"),
+        ("", "other"),
+    ],
+)
+def test_the_sentence_that_says_why_is_one_of_few_kinds(reason: str, kind: str) -> None:
+    assert reason_kind(reason) == kind
+    assert kind in REBALANCE_REASONS
+
+
+def test_a_rebalance_that_failed_is_none() -> None:
+    tallies = Tallies()
+    done, failed = group("done"), group("failed")
+    done.reason, done.last_rebalance_ms = "consumer kite joined", 250
+    failed.failures = 2
+    tallies.rebalanced(done)
+    tallies.rebalanced(failed)
+    assert {reason: n for reason, n in tallies.rebalances.items() if n} == {"joined": 1}
+    assert (tallies.rebalance_failures, tallies.rebalance_s.total) == (1, 0.25)
+
+
+def test_the_lag_is_what_lies_between_the_commits_and_the_ends() -> None:
+    committed = chosen_offsets([group("ahead", 10, 20), group("behind", 1, 0)])
+    ends = {TIDES[0]: 10, TIDES[1]: 25}
+    assert lags_of(committed, ends) == {"ahead": 5, "behind": 34}
+
+
+def test_a_group_of_which_an_end_is_not_known_has_no_lag_rather_than_a_small_one() -> None:
+    committed = chosen_offsets([group("one", 10), group("two", 10, 20)])
+    assert lags_of(committed, {TIDES[0]: 12}) == {"one": 2}
+
+
+def test_a_commit_beyond_an_end_that_was_read_before_is_no_lag() -> None:
+    assert lags_of(chosen_offsets([group("one", 10)]), {TIDES[0]: 7}) == {"one": 0}
+
+
+def test_groups_and_partitions_that_are_looked_at_are_bounded() -> None:
+    many = [group(f"group-{number:03}", 1) for number in range(GROUPS_MAX + 20)]
+    assert len(chosen_offsets(many)) == GROUPS_MAX
+    wide = group("wide", *range(PARTITIONS_MAX + 1))
+    assert chosen_offsets([wide, group("zebra", 1), group("empty")]).keys() == {"zebra"}
+
+
+def test_names_begin_with_the_service_and_are_declared_once() -> None:
+    names = [figure.name for figure in FIGURES]
+    assert len(names) == len(set(names))
+    assert all(name.startswith("hightide.coordinator.") for name in names)
