@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from hightide_local.trace_accounts import account_of, is_wait
 from hightide_local.traces import SpanNode, SpanRecord, Trace
-from hightide_runtime.telemetry import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER
+from hightide_runtime import span_kinds
 
-from hightide_cli.failover_traces import root_of
 from hightide_cli.rendering import table
 
 BAR_WIDTH = 40
@@ -16,7 +16,8 @@ _MOMENT = "▏"
 
 
 def waterfall(trace: Trace) -> str:
-    """Return a heading and one line for each span, children below their parents, in order of start.
+    """Return a heading, one line for each span, children below their parents, in order of start, and what it
+    all amounts to.
 
     Called by `hightide trace show`.
     """
@@ -30,9 +31,10 @@ def waterfall(trace: Trace) -> str:
             _bar(span, trace.start_us, total_us),
             _details(span),
         )
-        for span, depth in _in_tree_order(trace.roots)
+        for span, depth in in_tree_order(trace.roots)
     ]
-    return f"{heading(trace)}\n\n" + table(["span", "process", "    at ms", "  took ms", "", ""], rows)
+    drawn = table(["span", "process", "    at ms", "  took ms", "", ""], rows)
+    return "\n\n".join(part for part in (heading(trace), drawn, conclusion(trace)) if part)
 
 
 def heading(trace: Trace) -> str:
@@ -41,15 +43,43 @@ def heading(trace: Trace) -> str:
     return f"{title(trace)} · {started_at(trace)} · {took_ms:.1f} ms · trace {trace.trace_id}"
 
 
+def conclusion(trace: Trace) -> str:
+    """Return where the time went, and who felt it; nothing where that cannot be told."""
+    account = account_of(trace)
+    lines = [] if account is None else [account.sentence]
+    waits = sorted((span for span in trace.spans if is_wait(span)), key=lambda span: -span.duration_us)
+    if waits:
+        longest = waits[0]
+        count = longest.attributes.get("partition_count", "?")
+        lines.append(
+            f"clients waited up to {longest.duration_us / 1000:.0f} ms: {longest.name}, "
+            f"{count} partition{'' if count == 1 else 's'}, {process_of(longest)}"
+        )
+    return "\n".join(lines)
+
+
 def title(trace: Trace) -> str:
     """Return what the trace is about, with whom it happened to and the reason where they are told."""
-    root = root_of(trace)
-    who, reason = root.attributes.get("broker_ids"), root.attributes.get("reason")
-    if root.name == CONTROLLER_FAILOVER:
-        return f"{root.name} after controller {who}" if who else root.name
-    if root.name == COORDINATOR_FAILOVER:
-        return f"{root.name} after coordinator {root.attributes.get('previous_coordinator', '?')}"
-    return root.name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
+    root = trace.root
+    attributes = root.attributes
+    who, reason = attributes.get("broker_ids"), attributes.get("reason")
+    match root.name:
+        case span_kinds.CONTROLLER_FAILOVER:
+            return f"{root.name} after controller {who}" if who else root.name
+        case span_kinds.COORDINATOR_FAILOVER:
+            return f"{root.name} after coordinator {attributes.get('previous_coordinator', '?')}"
+        case span_kinds.GROUP_REBALANCE:
+            return f"{root.name} of {attributes.get('group', '?')}" + (f" ({reason})" if reason else "")
+        case span_kinds.TOPIC_CREATION | span_kinds.TOPIC_DELETION:
+            return f"{root.name} of {attributes.get('topic', '?')}"
+        case span_kinds.REASSIGNMENT:
+            count = attributes.get("partition_count", "?")
+            return f"{root.name} of {count} partition{'' if count == 1 else 's'}"
+        case _ if trace.kind != root.name and trace.kind in span_kinds.TRACE_KINDS:
+            # Its root died with its process.
+            return f"{trace.kind} (unfinished)"
+        case _:
+            return root.name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
 
 
 def started_at(trace: Trace) -> str:
@@ -62,10 +92,11 @@ def process_of(span: SpanRecord) -> str:
     return f"{span.service.removeprefix('hightide-')}-{span.instance}"
 
 
-def _in_tree_order(nodes: tuple[SpanNode, ...], depth: int = 0) -> Iterator[tuple[SpanRecord, int]]:
+def in_tree_order(nodes: tuple[SpanNode, ...], depth: int = 0) -> Iterator[tuple[SpanRecord, int]]:
+    """Go through spans, parents before children, each with how deep it lies."""
     for node in nodes:
         yield node.span, depth
-        yield from _in_tree_order(node.children, depth + 1)
+        yield from in_tree_order(node.children, depth + 1)
 
 
 def _bar(span: SpanRecord, start_us: int, total_us: int) -> str:

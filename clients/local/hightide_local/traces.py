@@ -1,40 +1,31 @@
-"""Reading the spans that services write as JSON lines: `hightide trace show` renders what this finds."""
+"""Spans as traces: which belongs below which, what a trace is about, and what became of one failover."""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final
 
-from hightide_runtime import span_kinds, telemetry
+from hightide_runtime import span_kinds
 
-_FAILOVER_ROOTS = frozenset(
-    {telemetry.FAILOVER, telemetry.CONTROLLER_FAILOVER, telemetry.COORDINATOR_FAILOVER}
+from hightide_local.span_files import Attributes, SpanRecord, read_spans
+
+__all__ = [
+    "FailoverSummary",
+    "SpanNode",
+    "SpanRecord",
+    "Trace",
+    "failovers",
+    "read_spans",
+    "summarise_failover",
+    "traces_of",
+]
+
+FAILOVER_KINDS: Final = frozenset(
+    {span_kinds.FAILOVER, span_kinds.CONTROLLER_FAILOVER, span_kinds.COORDINATOR_FAILOVER}
 )
-_FAILOVER_STEPS = tuple(f"{root}." for root in sorted(_FAILOVER_ROOTS))
-Attributes: TypeAlias = dict[str, str | int | float | bool]
-
-
-@dataclass(frozen=True, slots=True)
-class SpanRecord:
-    """One span as written. Times are wall-clock microseconds."""
-
-    trace_id: str
-    span_id: str
-    parent_id: str
-    name: str
-    service: str
-    instance: str
-    start_us: int
-    end_us: int
-    ok: bool = True
-    attributes: dict[str, str | int | float | bool] = field(default_factory=dict)
-
-    @property
-    def duration_us(self) -> int:
-        """How long it took."""
-        return self.end_us - self.start_us
+_DEPTH_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +62,22 @@ class Trace:
         """When the last span ended."""
         return max(span.end_us for span in self.spans)
 
+    @property
+    def root(self) -> SpanRecord:
+        """The span that the trace is about: the one that names its kind, else the first."""
+        tops = [node.span for node in self.roots]
+        return next((span for span in tops if span.name in span_kinds.TRACE_KINDS), tops[0])
+
+    @property
+    def kind(self) -> str:
+        """One of `span_kinds.TRACE_KINDS`, also where the root died with its process and only steps are left;
+        else the first word of the root's name, as of a client that joined nothing."""
+        root = self.root
+        if root.name in span_kinds.TRACE_KINDS:
+            return root.name
+        steps = {span.name.partition(".")[0] for span in self.spans if "." in span.name}
+        return next((kind for kind in span_kinds.TRACE_KINDS if kind in steps), root.name.partition(" ")[0])
+
     def named(self, name: str) -> list[SpanRecord]:
         """The spans of one name, by start time."""
         return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_us)
@@ -98,20 +105,7 @@ class FailoverSummary:
     """Multis that a stale version rolled back, each with all of its partitions."""
 
 
-def read_spans(directory: Path) -> list[SpanRecord]:
-    """All spans in *.jsonl of a directory; a line that is none (a process was killed midway) is skipped."""
-    spans = []
-    for path in sorted(directory.glob("*.jsonl")):
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                try:
-                    spans.append(_span_of(json.loads(line)))
-                except (ValueError, KeyError, TypeError):
-                    continue
-    return spans
-
-
-def traces_of(spans: list[SpanRecord]) -> list[Trace]:
+def traces_of(spans: Iterable[SpanRecord]) -> list[Trace]:
     """Group spans into traces, the oldest first."""
     by_trace: dict[str, list[SpanRecord]] = defaultdict(list)
     for span in spans:
@@ -127,11 +121,7 @@ def failovers(directory: Path) -> list[Trace]:
     A trace counts as one where its root says so, also where the root died with its controller and only steps
     of a failover are left.
     """
-    return [
-        trace
-        for trace in traces_of(read_spans(directory))
-        if any(_is_of_failover(root.span.name) for root in trace.roots)
-    ]
+    return [trace for trace in traces_of(read_spans(directory)) if trace.kind in FAILOVER_KINDS]
 
 
 def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> FailoverSummary:
@@ -142,37 +132,30 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
     """
     origin_us = int(killed_at_s * 1_000_000) if killed_at_s is not None else trace.start_us
     root: Attributes = next(
-        (node.span.attributes for node in trace.roots if node.span.name in _FAILOVER_ROOTS), {}
+        (node.span.attributes for node in trace.roots if node.span.name in FAILOVER_KINDS), {}
     )
     noticed = (
-        trace.named(telemetry.BROKER_DOWN)
-        or trace.named(telemetry.BROKER_WATCHER_TRIGGERED)
+        trace.named(span_kinds.BROKER_DOWN)
+        or trace.named(span_kinds.BROKER_WATCHER_TRIGGERED)
         or trace.named(span_kinds.CONTROLLER_DETECTION)
         or trace.named(span_kinds.COORDINATOR_DETECTION)
     )
-    commits = trace.named(telemetry.FIRST_COMMIT)
+    commits = trace.named(span_kinds.FIRST_COMMIT)
     lost = str(root.get("broker_ids", "")).partition(",")[0]
+    multis = trace.named(span_kinds.ZOOKEEPER_MULTI)
     return FailoverSummary(
         trace_id=trace.trace_id,
         broker_id=int(lost) if lost.isdigit() else None,
         partitions=_whole(root.get("partition_count")),
         detect_ms=_ms(noticed, lambda found: found[0].end_us - origin_us),
-        elect_ms=_number(root.get("elect_ms")) or _ms(trace.named(telemetry.LEADERSHIP_CHANGE), _extent_us),
-        zookeeper_ms=_number(root.get("zookeeper_ms"))
-        or _ms(trace.named(telemetry.ZOOKEEPER_MULTI), _extent_us),
-        fan_out_ms=_number(root.get("fan_out_ms")) or _ms(trace.named(telemetry.INFORM_BROKER), _extent_us),
+        elect_ms=_number(root.get("elect_ms")) or _ms(trace.named(span_kinds.LEADERSHIP_CHANGE), _extent_us),
+        zookeeper_ms=_number(root.get("zookeeper_ms")) or _ms(multis, _extent_us),
+        fan_out_ms=_number(root.get("fan_out_ms")) or _ms(trace.named(span_kinds.INFORM_BROKER), _extent_us),
         first_commit_ms=_ms(commits, lambda found: min(span.end_us for span in found) - origin_us),
         all_led_ms=_number(root.get("all_led_ms")),
         takeover_ms=_number(root.get("takeover_ms")),
-        multis_refused=sum(
-            span.attributes.get("outcome") == "StoreRefused"
-            for span in trace.named(telemetry.ZOOKEEPER_MULTI)
-        ),
+        multis_refused=sum(span.attributes.get("outcome") == "StoreRefused" for span in multis),
     )
-
-
-def _is_of_failover(name: str) -> bool:
-    return name in _FAILOVER_ROOTS or name.startswith(_FAILOVER_STEPS)
 
 
 def _extent_us(spans: list[SpanRecord]) -> int:
@@ -200,11 +183,26 @@ def _walk(node: SpanNode) -> Iterator[SpanNode]:
         pending.extend(reversed(node.children))
 
 
+def _merged(spans: Iterable[SpanRecord]) -> SpanRecord:
+    """Who carries on what a dead process began writes its root again: together they are one span, with the
+    attributes of the later one where both have them."""
+
+    def merge(before: SpanRecord, after: SpanRecord) -> SpanRecord:
+        return replace(
+            after,
+            start_us=min(before.start_us, after.start_us),
+            ok=before.ok and after.ok,
+            attributes=before.attributes | after.attributes,
+        )
+
+    return reduce(merge, sorted(spans, key=lambda span: span.end_us))
+
+
 def _trees_of(spans: Iterable[SpanRecord]) -> tuple[SpanNode, ...]:
-    by_id: dict[str, SpanRecord] = {}
+    alike: dict[str, list[SpanRecord]] = defaultdict(list)
     for span in spans:
-        known = by_id.get(span.span_id)
-        by_id[span.span_id] = span if known is None else _merged(known, span)
+        alike[span.span_id].append(span)
+    by_id = {span_id: _merged(same) for span_id, same in alike.items()}
     root_ids = [span.span_id for span in by_id.values() if not span.parent_id]
     foster_id = root_ids[0] if len(root_ids) == 1 else ""
     children: dict[str, list[SpanRecord]] = defaultdict(list)
@@ -214,41 +212,14 @@ def _trees_of(spans: Iterable[SpanRecord]) -> tuple[SpanNode, ...]:
     return _forest("", children, frozenset())
 
 
-def _merged(one: SpanRecord, other: SpanRecord) -> SpanRecord:
-    """A span that was written twice: from the earlier start to the later end, who ended it later is right."""
-    earlier, later = sorted((one, other), key=lambda span: span.end_us)
-    return replace(
-        later,
-        start_us=min(one.start_us, other.start_us),
-        ok=one.ok and other.ok,
-        attributes={**earlier.attributes, **later.attributes},
-    )
-
-
 def _forest(
     parent_id: str, children: dict[str, list[SpanRecord]], above: frozenset[str]
 ) -> tuple[SpanNode, ...]:
+    if len(above) >= _DEPTH_MAX:
+        return ()
     ordered = sorted(children.get(parent_id, ()), key=lambda span: (span.start_us, span.end_us))
     return tuple(
         SpanNode(span, _forest(span.span_id, children, above | {span.span_id}))
         for span in ordered
         if span.span_id not in above
-    )
-
-
-def _span_of(fields: Any) -> SpanRecord:
-    if not isinstance(fields, dict):
-        raise TypeError("a span is a JSON object")
-    attributes = fields.get("attributes", {})
-    return SpanRecord(
-        trace_id=str(fields["trace_id"]),
-        span_id=str(fields["span_id"]),
-        parent_id=str(fields["parent_id"]),
-        name=str(fields["name"]),
-        service=str(fields["service"]),
-        instance=str(fields["instance"]),
-        start_us=int(fields["start_us"]),
-        end_us=int(fields["end_us"]),
-        ok=bool(fields.get("ok", True)),
-        attributes=attributes if isinstance(attributes, dict) else {},
     )

@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from hightide.leader_waits import Fact, LeaderWait
-
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import TracerProvider
+
+    from hightide.leader_waits import Fact
 
 log = logging.getLogger("hightide")
 
@@ -76,7 +76,7 @@ class Reporter:
         self._operation = operation
         self._client_id = client_id or ""
 
-    def report(self, facts: Iterable[Fact], now_ms: float) -> None:
+    def report(self, facts: "Iterable[Fact]", now_ms: float) -> None:
         """End a span for each fact. `now_ms` is the clock that the facts were told by, as of now. What goes
         wrong in OpenTelemetry costs a span and nothing else."""
         wall_ns = time.time_ns()
@@ -90,8 +90,10 @@ class Reporter:
             except Exception:
                 log.warning("a span was lost", exc_info=True)
 
-    def _end_span(self, fact: Fact, began_ns: int, ended_ns: int) -> None:
+    def _end_span(self, fact: "Fact", began_ns: int, ended_ns: int) -> None:
         from opentelemetry import trace
+
+        from hightide.leader_waits import LeaderWait
 
         provider = trace.get_tracer_provider() if _provide is None else _provide()
         attributes: dict[str, str | int | float] = {
@@ -104,7 +106,6 @@ class Reporter:
             kind = trace.SpanKind.PRODUCER if self._operation == "send" else trace.SpanKind.CONSUMER
             attributes |= {
                 "messaging.destination.name": fact.topic,
-                "messaging.operation.type": "send" if self._operation == "send" else "receive",
                 "partition_sample": ",".join(map(str, fact.partition_sample)),
                 "leader_epoch": fact.leader_epoch,
                 "waited_ms": round(fact.ended_ms - fact.began_ms, 1),

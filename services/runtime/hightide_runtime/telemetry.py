@@ -178,6 +178,11 @@ class Telemetry:
         """Whether spans go anywhere."""
         return self._tracer is not None
 
+    @property
+    def provider(self) -> "TracerProvider | None":
+        """OpenTelemetry's own, for the clients that a program has; None where the process does not trace."""
+        return self._provider
+
     def span(
         self,
         name: str,

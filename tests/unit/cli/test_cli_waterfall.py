@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
-from hightide_cli.waterfall import BAR_WIDTH, heading, waterfall
+import pytest
+from hightide_cli.trace import KINDS
+from hightide_cli.waterfall import BAR_WIDTH, heading, title, waterfall
 from hightide_local.traces import SpanRecord, traces_of
+from hightide_runtime import span_kinds
 
 
 def span(
@@ -26,14 +29,14 @@ FAILOVER = [
     span("failover", "", 0, 400),
     span("failover.broker_down", "failover", 0, 100),
     span("failover.leadership_change", "failover", 100, 200),
-    span("failover.zookeeper_multi", "failover.leadership_change", 120, 180),
-    span("failover.become_leader", "failover", 200, 400, "broker", "3"),
+    span("zookeeper_multi", "failover.leadership_change", 120, 180),
+    span("become_leader", "failover", 200, 300, "broker", "3"),
 ]
 
 
 def test_children_stand_below_their_parents_in_order_of_start() -> None:
     (trace,) = traces_of(FAILOVER)
-    lines = waterfall(trace).splitlines()[3:]
+    lines = waterfall(trace).split("\n\n")[1].splitlines()[1:]
     assert [line.split()[0] for line in lines] == [each.name for each in FAILOVER]
     indents = [len(line) - len(line.lstrip()) for line in lines]
     assert indents == [0, 2, 2, 4, 2]
@@ -41,11 +44,11 @@ def test_children_stand_below_their_parents_in_order_of_start() -> None:
 
 def test_a_bar_begins_and_ends_where_the_span_did() -> None:
     (trace,) = traces_of(FAILOVER)
-    rows = {line.split()[0]: line for line in waterfall(trace).splitlines()[3:]}
+    rows = {line.split()[0]: line for line in waterfall(trace).split("\n\n")[1].splitlines()[1:]}
     assert rows["failover"].count("█") == BAR_WIDTH
     assert rows["failover.broker_down"].count("█") == BAR_WIDTH // 4
-    assert rows["failover.become_leader"].count("█") == BAR_WIDTH // 2
-    assert rows["failover.become_leader"].index("█") - rows["failover"].index("█") == BAR_WIDTH // 2
+    assert rows["become_leader"].count("█") == BAR_WIDTH // 4
+    assert rows["become_leader"].index("█") - rows["failover"].index("█") == BAR_WIDTH // 2
 
 
 def test_every_line_names_its_process_and_the_heading_the_broker() -> None:
@@ -63,6 +66,43 @@ def test_a_takeover_by_another_coordinator_names_the_one_before() -> None:
 
 
 def test_a_span_whose_parent_was_not_written_is_drawn_all_the_same() -> None:
-    (trace,) = traces_of([span("failover.become_leader", "lost", 0, 0)])
-    assert "failover.become_leader" in waterfall(trace)
+    (trace,) = traces_of([span("become_leader", "lost", 0, 0)])
+    assert "become_leader" in waterfall(trace)
     assert "▏" in waterfall(trace)
+
+
+def test_below_it_stands_where_the_time_went_and_who_felt_it() -> None:
+    committed = [
+        span("first_commit", "become_leader", 350, 350, "broker", "3"),
+        replace(span("send flights", "failover", 1, 352, "client", "77"), attributes={"partition_count": 4}),
+        replace(span("poll flights", "failover", 1, 300, "client", "78"), attributes={"partition_count": 4}),
+    ]
+    (trace,) = traces_of([*FAILOVER, *committed])
+    assert waterfall(trace).splitlines()[-2:] == [
+        "unavailable 350 ms: detect 100, elect 100, fan-out 100, first commit 50",
+        "clients waited up to 351 ms: send flights, 4 partitions, client-77",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "expected"),
+    [
+        ("controller_failover", {"broker_ids": "1"}, "controller_failover after controller 1"),
+        (
+            "group_rebalance",
+            {"group": "readers", "reason": "c-1 joined"},
+            "group_rebalance of readers (c-1 joined)",
+        ),
+        ("topic_creation", {"topic": "flights"}, "topic_creation of flights"),
+        ("reassignment", {"partition_count": 3}, "reassignment of 3 partitions"),
+        ("failover.broker_down", {}, "failover (unfinished)"),
+        ("send flights", {}, "send flights"),
+    ],
+)
+def test_every_kind_of_trace_has_a_title(name: str, attributes: dict[str, str | int], expected: str) -> None:
+    (trace,) = traces_of([replace(span(name, "", 0, 1), attributes=dict(attributes))])
+    assert title(trace) == expected
+
+
+def test_the_commands_kinds_are_those_that_are_written() -> None:
+    assert KINDS == span_kinds.TRACE_KINDS

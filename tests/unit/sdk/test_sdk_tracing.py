@@ -38,7 +38,6 @@ def test_a_wait_of_a_producer_is_a_span_below_the_leader_change(written: InMemor
         "messaging.system": "hightide",
         "messaging.client.id": "loader",
         "messaging.destination.name": "flights",
-        "messaging.operation.type": "send",
         "partition_count": 12,
         "partition_sample": "0,1,2,3,4,5,6,7,8,9",
         "leader_epoch": 7,

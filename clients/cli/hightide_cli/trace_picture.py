@@ -1,0 +1,183 @@
+"""One trace laid out for drawing, in milliseconds from its beginning; the page and the PNG draw the same."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hightide_local.span_files import SpanRecord
+from hightide_local.trace_accounts import Account, account_of, is_wait
+from hightide_local.traces import Trace
+from hightide_runtime import span_kinds
+
+from hightide_cli.waterfall import in_tree_order, process_of, started_at, title
+
+#: More rows than this nobody reads; the ones left out are counted.
+ROWS_MAX: Final = 200
+_TICKS_MAX: Final = 8
+_LABEL_MAX: Final = 44
+_NOTE_MAX: Final = 1_200
+#: What is drawn ends a little after what matters; a span that goes on is cut there.
+_ROOM: Final = 1.03
+
+#: The steps of V3's "End-to-end latency during a broker failure".
+STEPS: Final[dict[str, int]] = {
+    span_kinds.BROKER_DOWN: 1,
+    span_kinds.BROKER_WATCHER_TRIGGERED: 2,
+    span_kinds.LEADERSHIP_CHANGE: 3,
+    span_kinds.INFORM_BROKER: 4,
+    span_kinds.FOLLOWERS_CONNECT: 5,
+    span_kinds.BECOME_FOLLOWER: 6,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One span. `step` is its number in V3, where it has one; `is_cut`: it goes on beyond the picture;
+    `is_point`: it stands for a moment, however long it took to write it down."""
+
+    label: str
+    step: int | None
+    depth: int
+    process: int
+    start_ms: float
+    took_ms: float
+    ok: bool
+    is_cut: bool
+    is_point: bool
+    note: str
+    """All that is known of it, a line a fact."""
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether it is a point in time, as a first commit is."""
+        return self.is_point or self.took_ms < 0.001
+
+    @property
+    def took(self) -> str:
+        """How long it took, for its bar."""
+        if self.is_moment:
+            return f"at {_duration(self.start_ms)}"
+        return _duration(self.took_ms) + (" →" if self.is_cut else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of the account, where it lies."""
+
+    name: str
+    start_ms: float
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All that is drawn."""
+
+    title: str
+    sentence: str
+    facts: str
+    processes: tuple[str, ...]
+    rows: tuple[Row, ...]
+    segments: tuple[Segment, ...]
+    end_ms: float
+    ticks: tuple[float, ...]
+    left_out: int
+
+
+def picture_of(trace: Trace) -> Picture:
+    """Lay a trace out. Called for `trace show --html` and `--png`."""
+    account = account_of(trace)
+    origin_us = min(trace.start_us, account.start_us) if account is not None else trace.start_us
+    end_us = _end_of_interest(trace, account)
+    end_ms = max((end_us - origin_us) / 1000 * _ROOM, 0.01)
+    spans = list(in_tree_order(trace.roots))
+    processes: dict[str, int] = {}
+    rows = []
+    for span, depth in spans[:ROWS_MAX]:
+        process = processes.setdefault(process_of(span), len(processes))
+        start_ms = (span.start_us - origin_us) / 1000
+        rows.append(
+            Row(
+                label=label_of(span, trace.kind)[:_LABEL_MAX],
+                step=STEPS.get(span.name),
+                depth=depth,
+                process=process,
+                start_ms=start_ms,
+                took_ms=span.duration_us / 1000,
+                ok=span.ok,
+                is_cut=start_ms + span.duration_us / 1000 > end_ms,
+                is_point=span.name == span_kinds.FIRST_COMMIT,
+                note=_note(span, start_ms),
+            )
+        )
+    count = f"{len(spans)} spans of {len({process_of(span) for span, _ in spans})} processes"
+    return Picture(
+        title=title(trace),
+        sentence="" if account is None else account.sentence,
+        facts=" · ".join([started_at(trace), count, f"trace {trace.trace_id}"]),
+        processes=tuple(processes),
+        rows=tuple(rows),
+        segments=() if account is None else tuple(_segments(account, origin_us)),
+        end_ms=end_ms,
+        ticks=_ticks(end_ms),
+        left_out=max(0, len(spans) - ROWS_MAX),
+    )
+
+
+def label_of(span: SpanRecord, kind: str) -> str:
+    """Return the name of a span as a person reads it, with what tells it from its neighbours."""
+    if span.service == span_kinds.CLIENT:
+        return span.name
+    name = span.name.removeprefix(f"{kind}.").replace("_", " ").replace(".", ": ")
+    attributes = span.attributes
+    if span.name == span_kinds.INFORM_BROKER and "broker_id" in attributes:
+        return f"{name} {attributes['broker_id']}"
+    if span.name == span_kinds.GROUP_REBALANCE and "group" in attributes:
+        return f"{name} of {attributes['group']}"
+    count = attributes.get("partition_count", attributes.get("partitions"))
+    if isinstance(count, int) and span.name not in span_kinds.TRACE_KINDS:
+        return f"{name} ({count} partition{'' if count == 1 else 's'})"
+    return name
+
+
+def _end_of_interest(trace: Trace, account: Account | None) -> int:
+    """Where the picture may end: a leader without traffic waits for its first commit for hours."""
+    if account is None:
+        return trace.end_us
+    felt = [span.end_us for span in trace.spans if is_wait(span)]
+    root = [trace.root.end_us] if trace.root.name == trace.kind else []
+    return max(account.end_us, *felt, *root, account.start_us + 1)
+
+
+def _segments(account: Account, origin_us: int) -> Iterator[Segment]:
+    at_ms = (account.start_us - origin_us) / 1000
+    for part in account.parts:
+        if part.ms is not None:
+            yield Segment(part.name, at_ms, part.ms)
+            at_ms += part.ms
+
+
+def _ticks(end_ms: float) -> tuple[float, ...]:
+    step = 10.0**-3
+    while True:
+        for factor in (1, 2, 5):
+            if end_ms / (step * factor) <= _TICKS_MAX:
+                count = int(end_ms / (step * factor))
+                return tuple(round(at * step * factor, 6) for at in range(count + 1))
+        step *= 10
+
+
+def _note(span: SpanRecord, start_ms: float) -> str:
+    facts = [
+        f"{span.name} · {process_of(span)}",
+        f"at {_duration(start_ms)}, took {_duration(span.duration_us / 1000)}",
+        *([] if span.ok else ["FAILED"]),
+        *(f"{name}: {value}" for name, value in span.attributes.items()),
+    ]
+    return "\n".join(facts)[:_NOTE_MAX]
+
+
+def _duration(ms: float) -> str:
+    if ms >= 10_000:
+        return f"{ms / 1000:,.1f} s"
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2f} ms"

@@ -1,0 +1,173 @@
+"""Where the time of one trace went, as one sentence:
+`unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177`.
+
+The parts follow one another and sum up to the whole: each ends where the last span of its step ended, and is
+what that added. A step that left no span is said to be unknown, and its time is the next part's; where the
+last one is unknown, the whole is no more than a lower bound.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hightide_runtime import span_kinds as kinds
+
+from hightide_local.span_files import SpanRecord
+from hightide_local.traces import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step, with what it added to the whole in milliseconds; None where it left no span."""
+
+    name: str
+    ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of one trace. `is_least`: it took at least so long, the end of it is not known."""
+
+    what: str
+    start_us: int
+    end_us: int
+    parts: tuple[Part, ...]
+    is_least: bool
+    waited_ms: float | None = None
+    """The longest that a client waited for it, where clients trace."""
+
+    @property
+    def took_ms(self) -> float:
+        """From the beginning to the end of the last part that is known."""
+        return (self.end_us - self.start_us) / 1000
+
+    @property
+    def sentence(self) -> str:
+        """All of it, in whole milliseconds that sum up."""
+        told, at_ms, shown_ms = [], 0.0, 0
+        for part in self.parts:
+            if part.ms is None:
+                told.append(f"{part.name} unknown")
+                continue
+            at_ms += part.ms
+            told.append(f"{part.name} {round(at_ms) - shown_ms}")
+            shown_ms = round(at_ms)
+        least = "at least " if self.is_least else ""
+        return f"{self.what} {least}{shown_ms} ms: {', '.join(told)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """How a kind of trace is told: the headline, and which spans end which part."""
+
+    what: str
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+_FAILOVER: Final = (
+    ("detect", (kinds.BROKER_DOWN, kinds.BROKER_WATCHER_TRIGGERED)),
+    ("elect", (kinds.LEADERSHIP_CHANGE,)),
+    ("fan-out", (kinds.BECOME_LEADER,)),
+    ("first commit", (kinds.FIRST_COMMIT,)),
+)
+_HANDOVER: Final = "handed over in"
+_STEPS: Final[dict[str, _Steps]] = {
+    kinds.FAILOVER: _Steps("unavailable", _FAILOVER),
+    kinds.CONTROLLER_FAILOVER: _Steps(
+        "without a controller for",
+        (
+            ("detect", (kinds.CONTROLLER_DETECTION,)),
+            ("elect", (kinds.CONTROLLER_ELECTION,)),
+            ("load", (kinds.CONTROLLER_LOAD,)),
+            ("adopt", (kinds.CONTROLLER_ADOPT,)),
+            ("fan-out", (kinds.CONTROLLER_FAN_OUT,)),
+        ),
+    ),
+    kinds.COORDINATOR_FAILOVER: _Steps(
+        "groups uncoordinated for",
+        (
+            ("detect", (kinds.COORDINATOR_DETECTION,)),
+            ("elect", (kinds.COORDINATOR_ELECTION,)),
+            ("load", (kinds.COORDINATOR_LOAD,)),
+            ("recover", (kinds.COORDINATOR_RECOVERY,)),
+        ),
+    ),
+    kinds.GROUP_REBALANCE: _Steps(
+        "rebalanced in",
+        (
+            ("stop", (kinds.REBALANCE_STOP,)),
+            ("commit", (kinds.REBALANCE_COMMIT,)),
+            ("owners", (kinds.REBALANCE_OWNERS,)),
+            ("start", (kinds.REBALANCE_START,)),
+        ),
+    ),
+    kinds.REASSIGNMENT: _Steps(
+        "moved in",
+        (
+            ("begin", (kinds.MOVE_BEGIN,)),
+            ("catch up", (kinds.MOVE_CATCH_UP,)),
+            ("switch", (kinds.MOVE_SWITCH,)),
+            ("stop old replicas", (kinds.MOVE_STOP,)),
+        ),
+    ),
+    kinds.TOPIC_CREATION: _Steps(
+        "created in",
+        (
+            ("znodes", (kinds.TOPIC_ZNODES,)),
+            ("elect", (kinds.ZOOKEEPER_MULTI,)),
+            ("fan-out", (kinds.INFORM_BROKER, kinds.BECOME_LEADER)),
+        ),
+    ),
+    kinds.TOPIC_DELETION: _Steps(
+        "deleted in",
+        (("znodes", (kinds.DELETION_ZNODES,)), ("stop replicas", (kinds.DELETION_STOP,))),
+    ),
+}
+# A broker that asks for it leads on until it is told, so that nothing is unavailable all that time.
+_ORDERLY: Final = "controlled_shutdown"
+# Steps without which nothing is amiss: nobody has to move, or nothing was there to be stopped.
+_OPTIONAL: Final = frozenset({"stop", "commit", "adopt"})
+
+
+def account_of(trace: Trace) -> Account | None:
+    """Account for a trace; None for a kind that has no steps, or where none of them has left a span."""
+    steps = _STEPS.get(trace.kind)
+    if steps is None:
+        return None
+    root = trace.root
+    is_orderly = root.attributes.get("reason") == _ORDERLY
+    start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
+    at_us, parts = start_us, []
+    for name, spans in steps.parts:
+        ended_us = _end_of(trace, spans)
+        if ended_us is None:
+            if name not in _OPTIONAL:
+                parts.append(Part(name, None))
+            continue
+        # Steps overlap where a later multi is under way while brokers hear of the first.
+        parts.append(Part(name, max(0, ended_us - at_us) / 1000))
+        at_us = max(at_us, ended_us)
+    if not any(part.ms is not None for part in parts):
+        return None
+    return Account(
+        what=_HANDOVER if is_orderly else steps.what,
+        start_us=start_us,
+        end_us=at_us,
+        parts=tuple(parts),
+        is_least=parts[-1].ms is None or parts[0].ms is None,
+        waited_ms=max((span.duration_us / 1000 for span in trace.spans if is_wait(span)), default=None),
+    )
+
+
+def is_wait(span: SpanRecord) -> bool:
+    """Whether a client ended this span because it had to wait for a leader change."""
+    return span.name.partition(" ")[0] in (kinds.SEND, kinds.POLL) and span.service == kinds.CLIENT
+
+
+def _first_of_services(trace: Trace) -> int:
+    """Where the root was not written: what clients felt may have begun before it was noticed."""
+    began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
+    return min(began, default=trace.start_us)
+
+
+def _end_of(trace: Trace, names: tuple[str, ...]) -> int | None:
+    return max((span.end_us for name in names for span in trace.named(name)), default=None)

@@ -1,0 +1,175 @@
+"""Where the time of a trace went: parts that follow one another and sum up, and no more than is known."""
+
+import pytest
+from hightide_local.span_files import SpanRecord
+from hightide_local.trace_accounts import Account, account_of
+from hightide_local.traces import traces_of
+from hightide_runtime import span_kinds as kinds
+
+
+def span(
+    name: str,
+    start_ms: float,
+    end_ms: float,
+    *,
+    below: str = "root",
+    service: str = "controller",
+    **attributes: str,
+) -> SpanRecord:
+    return SpanRecord(
+        "t",
+        f"{name}-{start_ms}-{end_ms}" if below else "root",
+        below,
+        name,
+        service,
+        "1",
+        int(start_ms * 1000),
+        int(end_ms * 1000),
+        attributes=dict(attributes),
+    )
+
+
+def account(*spans: SpanRecord) -> Account:
+    (trace,) = traces_of(spans)
+    found = account_of(trace)
+    assert found is not None
+    return found
+
+
+ROOT = span(kinds.FAILOVER, 1000, 1240, below="", reason="process_died", broker_ids="2")
+STEPS = (
+    span(kinds.BROKER_DOWN, 1000, 1179),
+    span(kinds.BROKER_WATCHER_TRIGGERED, 1179, 1180),
+    span(kinds.LEADERSHIP_CHANGE, 1180, 1215),
+    span(kinds.INFORM_BROKER, 1215, 1240),
+    span(kinds.BECOME_LEADER, 1220, 1230, service="broker"),
+    span(kinds.BECOME_LEADER, 1222, 1235, service="broker"),
+)
+COMMITS = (
+    span(kinds.FIRST_COMMIT, 1300, 1300, service="broker"),
+    span(kinds.FIRST_COMMIT, 1412, 1412, service="broker"),
+)
+
+
+def test_a_failover_is_told_in_one_sentence_whose_parts_sum_up() -> None:
+    told = account(ROOT, *STEPS, *COMMITS)
+    assert told.sentence == "unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177"
+    assert sum(part.ms or 0 for part in told.parts) == told.took_ms == 412
+
+
+def test_the_whole_milliseconds_sum_up_as_well() -> None:
+    root = span(kinds.FAILOVER, 0, 2, below="")
+    steps = (
+        span(kinds.BROKER_DOWN, 0, 0.6),
+        span(kinds.LEADERSHIP_CHANGE, 0.6, 1.2),
+        span(kinds.BECOME_LEADER, 1.2, 1.8),
+        span(kinds.FIRST_COMMIT, 2.4, 2.4),
+    )
+    assert account(root, *steps).sentence == "unavailable 2 ms: detect 1, elect 0, fan-out 1, first commit 0"
+
+
+def test_without_a_commit_it_is_a_lower_bound() -> None:
+    assert account(ROOT, *STEPS).sentence == (
+        "unavailable at least 235 ms: detect 180, elect 35, fan-out 20, first commit unknown"
+    )
+
+
+def test_where_detection_left_no_span_it_is_unknown() -> None:
+    told = account(*(each for each in STEPS[2:]), *COMMITS)
+    assert (
+        told.sentence == "unavailable at least 232 ms: detect unknown, elect 35, fan-out 20, first commit 177"
+    )
+
+
+def test_a_step_in_the_middle_that_is_missing_is_part_of_the_next() -> None:
+    told = account(ROOT, *STEPS[:2], *STEPS[4:], *COMMITS)
+    assert told.sentence == "unavailable 412 ms: detect 180, elect unknown, fan-out 55, first commit 177"
+
+
+def test_steps_that_overlap_are_not_counted_twice() -> None:
+    late = span(kinds.LEADERSHIP_CHANGE, 1180, 1350)
+    told = account(ROOT, *STEPS[:2], late, *STEPS[4:], *COMMITS)
+    assert told.sentence == "unavailable 412 ms: detect 180, elect 170, fan-out 0, first commit 62"
+
+
+def test_an_orderly_shutdown_is_not_called_unavailable() -> None:
+    root = span(kinds.FAILOVER, 1000, 1240, below="", reason="controlled_shutdown")
+    assert account(root, *STEPS, *COMMITS).sentence.startswith("handed over in 412 ms: detect 180")
+
+
+def test_what_clients_felt_does_not_move_the_beginning() -> None:
+    felt = span("send flights", 990, 1420, service="client")
+    told = account(ROOT, *STEPS, *COMMITS, felt)
+    assert (told.took_ms, told.waited_ms) == (412, 430)
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "sentence"),
+    [
+        (
+            kinds.CONTROLLER_FAILOVER,
+            (
+                kinds.CONTROLLER_DETECTION,
+                kinds.CONTROLLER_ELECTION,
+                kinds.CONTROLLER_LOAD,
+                kinds.CONTROLLER_ADOPT,
+                kinds.CONTROLLER_FAN_OUT,
+            ),
+            "without a controller for 50 ms: detect 10, elect 10, load 10, adopt 10, fan-out 10",
+        ),
+        (
+            kinds.COORDINATOR_FAILOVER,
+            (
+                kinds.COORDINATOR_DETECTION,
+                kinds.COORDINATOR_ELECTION,
+                kinds.COORDINATOR_LOAD,
+                kinds.COORDINATOR_RECOVERY,
+            ),
+            "groups uncoordinated for 40 ms: detect 10, elect 10, load 10, recover 10",
+        ),
+        (
+            kinds.GROUP_REBALANCE,
+            (kinds.REBALANCE_STOP, kinds.REBALANCE_COMMIT, kinds.REBALANCE_OWNERS, kinds.REBALANCE_START),
+            "rebalanced in 40 ms: stop 10, commit 10, owners 10, start 10",
+        ),
+        (
+            kinds.GROUP_REBALANCE,
+            (kinds.REBALANCE_OWNERS, kinds.REBALANCE_START),
+            "rebalanced in 20 ms: owners 10, start 10",
+        ),
+        (
+            kinds.REASSIGNMENT,
+            (kinds.MOVE_BEGIN, kinds.MOVE_CATCH_UP, kinds.MOVE_SWITCH, kinds.MOVE_STOP),
+            "moved in 40 ms: begin 10, catch up 10, switch 10, stop old replicas 10",
+        ),
+        (
+            kinds.TOPIC_CREATION,
+            (kinds.TOPIC_ZNODES, kinds.ZOOKEEPER_MULTI, kinds.INFORM_BROKER),
+            "created in 30 ms: znodes 10, elect 10, fan-out 10",
+        ),
+        (
+            kinds.TOPIC_DELETION,
+            (kinds.DELETION_ZNODES, kinds.DELETION_STOP),
+            "deleted in 20 ms: znodes 10, stop replicas 10",
+        ),
+    ],
+)
+def test_every_kind_has_its_sentence(kind: str, steps: tuple[str, ...], sentence: str) -> None:
+    spans = [span(name, at * 10, at * 10 + 10) for at, name in enumerate(steps)]
+    assert account(span(kind, 0, len(steps) * 10, below=""), *spans).sentence == sentence
+
+
+def test_every_kind_of_trace_is_accounted_for() -> None:
+    steps = {each.name for each in kinds.SPANS}
+    for kind in kinds.TRACE_KINDS:
+        spans = [span(name, 0, 1) for name in steps - set(kinds.TRACE_KINDS)]
+        assert account(span(kind, 0, 1, below=""), *spans).parts, kind
+
+
+def test_what_has_no_steps_is_not_accounted_for() -> None:
+    for alone in (
+        span("send flights", 0, 5, below="", service="client"),
+        span(kinds.FAILOVER, 0, 5, below=""),
+    ):
+        (trace,) = traces_of([alone])
+        assert account_of(trace) is None
