@@ -217,5 +217,8 @@ def _disks(directories: LogDirectories) -> Readings:
         with suppress(OSError):
             disk = os.statvfs(directory.path)
             free[directory.path,] = disk.f_bavail * disk.f_frsize
-    states = {("online",): len(directories.online), ("failed",): len(directories.offline)}
+    states: dict[tuple[str, ...], int] = {
+        ("online",): len(directories.online),
+        ("failed",): len(directories.offline),
+    }
     return {"log_directories": states, "log_directory.free": free}

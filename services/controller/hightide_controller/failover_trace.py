@@ -55,7 +55,7 @@ class _TimedTrace(ControlTrace):
         carried_on: bool = False,
     ) -> None:
         super().__init__(kind, traceparent, loss.broke_at_us, telemetry, clock, carried_on=carried_on)
-        self._loss = loss
+        self.loss = loss
         self._is_carried_on = carried_on
         self._root.set("reason", loss.reason)
         self._elect_began_us = clock.wall_us()
@@ -89,7 +89,7 @@ class _TimedTrace(ControlTrace):
         root.set("fan_out_ms", (informed_us - began_us) / 1000)
         if not self._is_carried_on:
             # What the one that was lost knows better, its own root says, if it came to that.
-            root.set("detect_ms", (self._elect_began_us - self._loss.broke_at_us) / 1000)
+            root.set("detect_ms", (self._elect_began_us - self.loss.broke_at_us) / 1000)
             root.set("elect_ms", (stored_us - self._elect_began_us) / 1000)
         return max(informed_us, stored_us)
 
@@ -136,9 +136,9 @@ class FailoverTrace(_TimedTrace):
 
     def _open(self, controller_epoch: int, leaderless: Iterable[TopicPartition]) -> None:
         self._root.set("controller_epoch", controller_epoch)
-        self.set_brokers(self._loss.brokers)
-        if self._loss.incarnation >= 0:
-            self._root.set("incarnation", self._loss.incarnation)
+        self.set_brokers(self.loss.brokers)
+        if self.loss.incarnation >= 0:
+            self._root.set("incarnation", self.loss.incarnation)
         self._leaderless = set(leaderless) if self._telemetry.enabled else set[TopicPartition]()
         """What the lost brokers led, until a new leader has acknowledged that it leads it."""
         self._led_at_us = 0

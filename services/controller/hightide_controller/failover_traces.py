@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from hightide_runtime import span_kinds
@@ -44,7 +44,16 @@ _OPEN_MAX: Final = 100
 class FailoverTraces:
     """One for each shell."""
 
-    def __init__(self, cluster_id: str, controller_id: int, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        controller_id: int,
+        telemetry: Telemetry,
+        clock: Clock,
+        on_failed_over: Callable[[str, float], None] = lambda _reason, _took_s: None,
+    ) -> None:
+        """`on_failed_over` is told of each failover that is over: why it was, and how long it took."""
+        self._on_failed_over = on_failed_over
         self._cluster_id = cluster_id
         self._controller_id = controller_id
         self._telemetry = telemetry
@@ -315,13 +324,21 @@ class FailoverTraces:
         """End the traces that nothing is under way for, and those that have lasted too long."""
         now_ms = self._clock.monotonic_ms()
         for cause, traces in list(self._open.items()):
-            left = [trace for trace in traces if not trace.finish_if_done()]
-            for trace in left:
-                if now_ms - trace.began_ms > trace.patience_ms:
+            for trace in traces:
+                was_finished = trace.is_finished
+                if trace.finish_if_done():
+                    if not was_finished:
+                        self._note_done(trace)
+                elif now_ms - trace.began_ms > trace.patience_ms:
                     trace.finish()
             # A trace that goes first stays in its place until all of the cause are done.
             if all(trace.is_finished for trace in traces):
                 del self._open[cause]
+
+    def _note_done(self, trace: ControlTrace) -> None:
+        if isinstance(trace, FailoverTrace | TakeoverTrace):
+            took_us = self._clock.wall_us() - trace.loss.broke_at_us
+            self._on_failed_over(trace.loss.reason, took_us / 1e6)
 
     def finish_all(self) -> None:
         """This controller is no longer active, or ends."""

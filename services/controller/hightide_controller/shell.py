@@ -92,7 +92,9 @@ class Shell:
         self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
-        self._traces = FailoverTraces(identity.cluster_id, settings.controller_id, telemetry, clock)
+        self._traces = FailoverTraces(
+            identity.cluster_id, settings.controller_id, telemetry, clock, self.tallies.failed_over
+        )
         self._fleet = Fleet(
             LinkDuties(
                 leader_and_isr=self._leader_and_isr,
