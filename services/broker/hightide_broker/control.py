@@ -25,6 +25,7 @@ from hightide_runtime.telemetry import (
     Telemetry,
     current_traceparent,
 )
+from hightide_runtime.trace_context import root_of
 
 from hightide_broker import convert
 from hightide_broker.core.decisions import refuse_decision
@@ -41,7 +42,7 @@ from hightide_broker.first_commit import FirstCommit
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.hosting import OK, Hosting
 from hightide_broker.log_directories import LogDirectories
-from hightide_broker.metadata import MetadataCache, MetadataUpdate, PartitionView
+from hightide_broker.metadata import LeaderChange, MetadataCache, MetadataUpdate, PartitionView
 from hightide_broker.registration import Registration
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import StorageError
@@ -52,8 +53,12 @@ from hightide_broker.turns import PartitionTurns, Turn
 log = logging.getLogger(__name__)
 
 REGISTRATION_WAIT_S: Final = 5.0
+CHANGE_TOLD_S: Final = 60.0
+"""How long clients that ask for metadata are told which trace began a leader epoch: they ask at once."""
 BREATHE_EVERY: Final = 200
 """Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
+SAMPLE: Final = 10
+"""Partitions that a span names; it counts the others."""
 STOPS_AT_ONCE: Final = 50
 """Stops that begin in one turn of the loop; each costs more than a decision."""
 OPENINGS_MAX: Final = 16
@@ -121,6 +126,7 @@ class Control:
         what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
         """
         spans = _Spans(self._telemetry, self._clock, is_live=controller_epoch is not None)
+        change = self._leader_change()
         orders = list(self._orders(controller_epoch, decisions))
         codes = [OK] * len(orders)
         at_once: list[_Order] = []
@@ -138,7 +144,8 @@ class Control:
                     await asyncio.sleep(0)
             turn.end()
             for topic in decisions.topics:
-                self._metadata.note_decisions(topic.topic, topic.topic_id, map(_view, topic.partitions))
+                views = map(_view, topic.partitions)
+                self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
                 if self._metadata.is_deleted(topic.topic_id):
                     # It came late; what it has begun is nobody's.
                     self.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
@@ -173,10 +180,19 @@ class Control:
     async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
         """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
         await self._fence(stamp)
-        forgotten = self._metadata.apply(update)
+        forgotten = self._metadata.apply(update, self._leader_change())
         if update.reassignment_throttle_bytes_per_s is not None:
             self.limit_moves(update.reassignment_throttle_bytes_per_s)
         self.suspect(self._suspects(update, forgotten))
+
+    def _leader_change(self) -> LeaderChange | None:
+        """What clients are told for a while of the trace in which this call came; None where it has none."""
+        caller = current_traceparent()
+        if not caller:
+            return None
+        change = LeaderChange(root_of(caller))
+        asyncio.get_running_loop().call_later(CHANGE_TOLD_S, setattr, change, "traceparent", "")
+        return change
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """The replica's core has stopped. Called by the shell."""
@@ -401,7 +417,11 @@ class _Spans:
             name,
             parent=self._traceparent,
             start_time_us=self._started_us,
-            attributes={"partitions": len(replicas), "first_partition": str(replicas[0])},
+            attributes={
+                "partition_count": len(replicas),
+                "partition_sample": ", ".join(map(str, replicas[:SAMPLE])),
+                "leader_epoch": max(replica.state.leader_epoch for replica in replicas),
+            },
         )
         span.end()
         for replica in replicas:

@@ -47,7 +47,6 @@ from hightide_broker.metadata import (
     TopicView,
 )
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
-from hightide_broker.replica_descriptions import DescribedReplica
 
 ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
 """What became of each decision: topic id, partition, and why it failed or ERROR_CODE_UNSPECIFIED."""
@@ -309,6 +308,7 @@ def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
                 replicas=each.replicas,
                 isr=each.isr,
                 partition_epoch=each.partition_epoch,
+                traceparent="" if each.change is None else each.change.traceparent,
             )
             for each in topic.partitions
         ],
@@ -360,22 +360,6 @@ def metadata_out(
 def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence[str]:
     """The topics that a DescribeReplicas names, each once; none means all."""
     return _topic_names(request.topics)
-
-
-def replicas_out(
-    broker_id: int, described: Iterable[DescribedReplica]
-) -> broker_pb2.DescribeReplicasResponse:
-    """The answer to DescribeReplicas."""
-    response = broker_pb2.DescribeReplicasResponse(broker_id=broker_id)
-    for each in described:
-        response.replicas.add(
-            topic=each.topic, topic_id=each.key[0], partition=each.key[1], is_leader=each.is_leader,
-            leader_epoch=each.leader_epoch, log_start_offset=each.log_start_offset,
-            log_end_offset=each.log_end_offset, high_watermark=each.high_watermark,
-            size_bytes=each.size_bytes, log_directory=each.log_directory,
-            error_code=ErrorCode.ERROR_CODE_STORAGE_FAILED if each.failed else None,
-        )  # fmt: skip
-    return response
 
 
 # --- the data path ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ class FirstCommit:
     def __init__(self, telemetry: Telemetry, parent: str, partitions: int) -> None:
         self._telemetry = telemetry
         self._span: Span = telemetry.span(
-            FOLLOWERS_CONNECT, parent=parent, attributes={"partitions": partitions}
+            FOLLOWERS_CONNECT, parent=parent, attributes={"partition_count": partitions}
         )
         self._open = True
 

@@ -33,6 +33,14 @@ class EndpointView:
         return HostPort(self.host, self.port)
 
 
+@dataclass(slots=True, eq=False)
+class LeaderChange:
+    """The trace of what gave partitions their leaders: one for all that it changed together. Clients that
+    waited for it join that trace. Who made it clears it after a while."""
+
+    traceparent: str
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """Who leads and who holds one partition, as last heard of."""
@@ -43,6 +51,8 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
+    change: LeaderChange | None = field(default=None, compare=False)
+    """What began this leader epoch, where that was traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +89,18 @@ class MetadataUpdate:
     """The speed limit of moves, 0: none. None where it is not told (at startup): it stays as it is."""
 
 
-def _newer(known: PartitionView | None, heard: PartitionView) -> PartitionView:
-    """Keep what is newer: news can arrive behind what a takeover or ZooKeeper told already."""
-    if known is None:
-        return heard
-    if (heard.leader_epoch, heard.partition_epoch) >= (known.leader_epoch, known.partition_epoch):
-        return heard
-    return known
+def _newer(known: PartitionView | None, heard: PartitionView, change: LeaderChange | None) -> PartitionView:
+    """Keep what is newer: news can arrive behind what a takeover or ZooKeeper told already.
+
+    `change` is what the news comes with. It began the leader epoch only where that is new: a takeover tells
+    everything once more.
+    """
+    if known is not None:
+        if (heard.leader_epoch, heard.partition_epoch) < (known.leader_epoch, known.partition_epoch):
+            return known
+        if heard.leader_epoch == known.leader_epoch:
+            change = known.change
+    return heard if change is None else replace(heard, change=change)
 
 
 @dataclass(slots=True)
@@ -103,9 +118,9 @@ class MetadataCache:
     _deleted: dict[bytes, str] = field(default_factory=dict)
     """Topics that were deleted not long ago, and how they were called; the oldest first."""
 
-    def apply(self, update: MetadataUpdate) -> tuple[bytes, ...]:
+    def apply(self, update: MetadataUpdate, change: LeaderChange | None = None) -> tuple[bytes, ...]:
         """Take over what the controller says; the ids of the topics that were forgotten over it. The caller
-        has fenced older controller epochs.
+        has fenced older controller epochs. `change`: what the news comes with.
 
         A full update replaces all topics; another one merges partitions into them, and takes away those that
         it names as removed. A topic name that comes with another id was deleted and created again: the old
@@ -128,7 +143,7 @@ class MetadataCache:
             self._remove(removed)
         for topic in update.topics:
             self._deleted.pop(topic.topic_id, None)
-            forgotten += self._merge(topic, whole=update.full)
+            forgotten += self._merge(topic, change, whole=update.full)
         return tuple(forgotten)
 
     def topic(self, name: str) -> TopicView | None:
@@ -161,12 +176,25 @@ class MetadataCache:
             return topic.partitions[partition]
         return next((view for view in topic.partitions if view.partition == partition), None)
 
-    def note_decisions(self, topic: str, topic_id: bytes, decisions: Iterable[PartitionView]) -> None:
+    def note_decisions(
+        self,
+        topic: str,
+        topic_id: bytes,
+        decisions: Iterable[PartitionView],
+        change: LeaderChange | None = None,
+    ) -> None:
         """Learn from LeaderAndISR, which can be ahead of UpdateMetadata, or behind the end of a topic."""
         if not self.is_deleted(topic_id):
-            self._merge(TopicView(topic, topic_id, tuple(decisions), {}), keep_configs=True)
+            self._merge(TopicView(topic, topic_id, tuple(decisions), {}), change, keep_configs=True)
 
-    def _merge(self, heard: TopicView, *, keep_configs: bool = False, whole: bool = False) -> list[bytes]:
+    def _merge(
+        self,
+        heard: TopicView,
+        change: LeaderChange | None,
+        *,
+        keep_configs: bool = False,
+        whole: bool = False,
+    ) -> list[bytes]:
         forgotten = []
         known = self._by_name.get(heard.topic)
         if known is not None and known.topic_id != heard.topic_id:
@@ -175,7 +203,7 @@ class MetadataCache:
         before = {view.partition: view for view in known.partitions} if known is not None else {}
         partitions = {} if whole else dict(before)
         for view in heard.partitions:
-            partitions[view.partition] = _newer(before.get(view.partition), view)
+            partitions[view.partition] = _newer(before.get(view.partition), view, change)
         merged = replace(heard, partitions=tuple(partitions[number] for number in sorted(partitions)))
         if keep_configs and known is not None:
             merged = replace(merged, configs=known.configs)

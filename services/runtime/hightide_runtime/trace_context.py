@@ -47,6 +47,11 @@ def is_root(traceparent: str) -> bool:
     return is_traceparent(traceparent) and _root_of(traceparent[3:35])[36:52] == traceparent[36:52]
 
 
+def root_of(traceparent: str) -> str:
+    """The root of the trace that a span of the control plane is in."""
+    return _root_of(traceparent[3:35])
+
+
 def trace_id_of(traceparent: str) -> str:
     """The trace id, 32 hexadecimal digits; empty where there is none."""
     return traceparent[3:35]

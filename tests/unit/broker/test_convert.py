@@ -12,7 +12,13 @@ from hightide_broker import convert
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.metadata import EndpointView, MetadataCache, RemovedPartitions
+from hightide_broker.metadata import (
+    EndpointView,
+    LeaderChange,
+    MetadataCache,
+    PartitionView,
+    RemovedPartitions,
+)
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_runtime.errors import ServiceError
 
@@ -244,6 +250,18 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
     assert response.controller == update.controller
     assert response.topics[0].error_code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
     assert response.topics[1] == update.topics[0]
+
+
+def test_clients_are_told_the_trace_of_a_leader_change_until_it_is_forgotten() -> None:
+    change = LeaderChange("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    cache = MetadataCache("the-cluster")
+    decided = PartitionView(0, 1, 2, (1, 2), (1,), 5)
+    cache.note_decisions("flights", TOPIC_ID, [decided], change)
+    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    assert topic.partitions[0].traceparent == change.traceparent
+    change.traceparent = ""
+    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    assert topic.partitions[0].traceparent == ""
 
 
 def test_metadata_tells_the_coordinator_of_each_shard_in_order_and_a_gap_where_there_is_none() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hightide_broker.metadata import (
     DELETED_IDS_MAX,
     EndpointView,
+    LeaderChange,
     MetadataCache,
     MetadataUpdate,
     PartitionView,
@@ -126,3 +127,36 @@ def test_so_many_deleted_topics_are_remembered_and_no_more() -> None:
     known.apply(update(deleted=((7).to_bytes(16, "big"),)))
     assert known.name_of_deleted((7).to_bytes(16, "big")) == "flights"
     assert known.name_of_deleted((0).to_bytes(16, "big")) == ""
+
+
+def change_of(known: MetadataCache) -> LeaderChange | None:
+    view = known.partition(ONE, 0)
+    assert view is not None
+    return view.change
+
+
+def test_a_partition_remembers_what_began_its_leader_epoch() -> None:
+    failover = LeaderChange("failover")
+    known = cache(update(topic(partition(epoch=4))))
+    known.note_decisions("flights", ONE, [partition(epoch=5)], failover)
+    assert change_of(known) is failover
+    known.apply(update(topic(partition(epoch=5, version=1))), failover)
+    assert change_of(known) is failover
+
+
+def test_a_takeover_that_tells_everything_again_wipes_nothing_and_claims_nothing() -> None:
+    failover, takeover = LeaderChange("failover"), LeaderChange("takeover")
+    known = cache(update(topic(partition(epoch=4), partition(1, epoch=0))))
+    known.note_decisions("flights", ONE, [partition(epoch=5)], failover)
+    known.apply(update(topic(partition(epoch=5), partition(1, epoch=0)), full=True), takeover)
+    assert change_of(known) is failover
+    other = known.partition(ONE, 1)
+    assert other is not None
+    assert other.change is None
+
+
+def test_a_later_change_that_nobody_traced_is_not_the_earlier_one() -> None:
+    known = cache(update(topic(partition(epoch=4))))
+    known.note_decisions("flights", ONE, [partition(epoch=5)], LeaderChange("failover"))
+    known.apply(update(topic(partition(epoch=6))))
+    assert change_of(known) is None
