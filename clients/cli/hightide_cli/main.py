@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import click
 
@@ -28,8 +29,12 @@ COMMANDS = {
     "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
     "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
+    "rpc": LazyCommand("hightide_cli.rpc", "rpc", "Call any method of any server; list and describe them."),
     "version": LazyCommand("hightide_cli.version", "version", "Versions of this command and the servers."),
     "completion": LazyCommand("hightide_cli.completion", "completion", "Let a shell complete commands."),
+    "dump-index": LazyCommand(
+        "hightide_cli.dump_index", "dump_index", "Print what lies beside a log on disk: indexes, epochs."
+    ),
     "dump-log": LazyCommand("hightide_cli.dump_log", "dump_log", "Print the batches of a log on disk."),
 }
 
@@ -70,13 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for a fault of this program, or for all failures where HIGHTIDE_DEBUG is set.
     """
     chosen = Choices()
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = cli.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="hightide",
-            standalone_mode=False,
-            obj=chosen,
-        )
+        with _traced(words):
+            result = cli.main(args=words, prog_name="hightide", standalone_mode=False, obj=chosen)
     except click.exceptions.NoArgsIsHelpError as help_shown:
         click.echo(help_shown.format_message(), err=True)
         return EXIT_USAGE
@@ -97,6 +99,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(sentence, EXIT_FAILED)
     return result if isinstance(result, int) else 0
+
+
+def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
+    """Where the environment says that this is traced, the command is a span, and what the cluster does for it
+    names that. Nothing is imported otherwise."""
+    if not any(name == "HIGHTIDE_TRACE_DIR" or name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
+        return nullcontext()
+    from hightide_local.client_traces import command_span
+
+    return command_span([word for word in words if word in COMMANDS][:1] or ["?"])
 
 
 def _fail(sentence: str, exit_code: int) -> int:

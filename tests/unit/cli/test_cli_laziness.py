@@ -50,6 +50,8 @@ def modules_after(*arguments: str) -> set[str]:
         ("controller", "resign", "--help"),
         ("config", "set", "--help"),
         ("version", "--help"),
+        ("rpc", "--help"),
+        ("rpc", "call", "--help"),
         ("completion", "--help"),
         ("dev", "--help"),
         ("bench", "produce", "--help"),
