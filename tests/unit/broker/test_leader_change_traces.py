@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from control_rig import TOPIC_ID, Rig, decision, run
+from control_rig import TOPIC_ID, Rig, decision, run, until_settled
 from hightide_broker import control
 from hightide_runtime.span_kinds import FAILOVER
 from hightide_runtime.trace_context import CURRENT, root_traceparent
@@ -42,7 +42,7 @@ def test_it_is_forgotten_after_a_while(tmp_path: Path, monkeypatch: pytest.Monke
         token = CURRENT.set(CALLER)
         await rig.decide(decision(epoch=1))
         CURRENT.reset(token)
-        await rig.decide(decision(1, epoch=1))
+        await until_settled()
         assert told(rig) == ""
 
     run(tmp_path, scenario)
