@@ -2,7 +2,7 @@
 
 Every member listens on a port that only this process connects to, and advertises another one, on which this
 process listens. So a link between two members can be cut and mended without root, on any system, while each
-goes on to reach everybody else. Who connects is found out by the port that it comes from.
+goes on to reach everybody else. Who connected is found out when a link is cut, by the port that it came from.
 
 A cut link is silent, as a broken cable is: what is sent waits in the buffers of the sockets, nothing is
 refused or reset, and a connection made meanwhile is answered by nobody. After `heal` what waited arrives.
@@ -17,15 +17,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-import psutil
 import uvloop
 
 from hightide_local.network import CLIENTS
 from hightide_local.ports import HOST
+from hightide_local.socket_owners import owners_of
 
 _LOOK_AGAIN_S: Final = 0.02
 _LINE_BYTES_MAX: Final = 1 << 20
@@ -40,6 +40,7 @@ class _Member:
     target_port: int
     pid: int = 0
     listener: asyncio.Server | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaiting: asyncio.Task[None] | None = None
 
 
@@ -55,30 +56,27 @@ class _Network:
     """Set, and replaced by another one, when links are cut or mended."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def name_at(self, port: int) -> str:
-        """Who has a connection that begins at this port. Called in a thread: it reads /proc."""
-        for member in list(self.members.values()):
-            if not member.pid:
-                continue
-            try:
-                found = psutil.Process(member.pid).net_connections("tcp")
-            except psutil.Error:
-                continue  # It has ended; what it sent is nobody's.
-            if any(each.laddr and each.laddr.port == port for each in found):
-                return member.name
-        return CLIENTS
-
     def is_cut(self, source: str, target: str) -> bool:
         """Whether nothing gets from one to the other."""
         return (source, target) in self.cuts
 
-    def cut(self, cuts: Iterable[tuple[str, str]]) -> None:
+    async def cut(self, cuts: Iterable[tuple[str, str]]) -> None:
         """Let exactly these links be cut from now on."""
         self.cuts = frozenset(cuts)
+        if self.cuts:
+            await self.identify([each for each in self.connections if not each.source])
         self.changed.set()
         self.changed = asyncio.Event()
         for connection in tuple(self.connections):
             connection.obey_cuts()
+
+    async def identify(self, connections: Sequence[_Connection]) -> None:
+        """Find out from whom connections come."""
+        pids = {member.name: member.pid for member in self.members.values() if member.pid}
+        ports = [connection.port for connection in connections]
+        owners = await asyncio.to_thread(owners_of, ports, pids)
+        for connection in connections:
+            connection.source = owners.get(connection.port, CLIENTS)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that belongs to the network and is not lost to the garbage collector."""
@@ -88,17 +86,17 @@ class _Network:
         return task
 
     async def listen(self, member: _Member) -> None:
-        """Listen before a member."""
-        loop = asyncio.get_running_loop()
-        member.listener = await loop.create_server(
-            lambda: _Connection(self, member).near, HOST, member.port, reuse_address=True
-        )
+        """Listen before a member; nothing happens where that is so already."""
+        async with member.opening:
+            if member.listener is None:
+                member.listener = await asyncio.get_running_loop().create_server(
+                    lambda: _Connection(self, member).near, HOST, member.port, reuse_address=True
+                )
 
     async def look(self, member: _Member) -> None:
         """Listen before a member as long as somebody listens behind it; else wait until somebody does."""
         if await _is_listening(member.target_port):
-            if member.listener is None:
-                await self.listen(member)
+            await self.listen(member)
             return
         if member.listener is not None:
             member.listener.close()
@@ -120,18 +118,22 @@ class _Connection:
     def __init__(self, network: _Network, member: _Member) -> None:
         self.network = network
         self.member = member
-        self.source = CLIENTS
-        self.is_known = False
+        self.port = 0
+        """Where it begins."""
+        self.source = ""
+        """Who connected; nobody asks while no link is cut."""
         self.near = _End(self)
         self.far = _End(self)
         self.near.other, self.far.other = self.far, self.near
         network.connections.add(self)
 
-    async def establish(self, port: int) -> None:
-        """Find out who connects, wait while the link is cut, then connect to the member."""
-        self.source = await asyncio.to_thread(self.network.name_at, port)
-        self.is_known = True
-        while self._is_cut_anywhere():
+    async def establish(self) -> None:
+        """Connect to the member, once the link is not cut."""
+        while self.network.cuts:
+            if not self.source:
+                await self.network.identify([self])
+            if not self._is_cut_anywhere():
+                break
             await self.network.changed.wait()
         loop = asyncio.get_running_loop()
         try:
@@ -144,7 +146,7 @@ class _Connection:
 
     def obey_cuts(self) -> None:
         """Read from each side only what may reach the other one."""
-        if not self.is_known or self.far.transport is None:
+        if self.far.transport is None:
             return
         self.near.hold("cut", self.network.is_cut(self.source, self.member.name))
         self.far.hold("cut", self.network.is_cut(self.member.name, self.source))
@@ -153,7 +155,8 @@ class _Connection:
         """Somebody connected."""
         transport = self.near.transport
         assert transport is not None
-        self.network.start(self.establish(transport.get_extra_info("peername")[1]))
+        self.port = transport.get_extra_info("peername")[1]
+        self.network.start(self.establish())
 
     def reached(self) -> None:
         """The other end stands."""
@@ -274,7 +277,7 @@ async def _obey(network: _Network, order: dict[str, Any]) -> None:
     for name, pid in order.get("pids", {}).items():
         network.members[name].pid = pid
     if "cuts" in order:
-        network.cut((source, target) for source, target in order["cuts"])
+        await network.cut((source, target) for source, target in order["cuts"])
 
 
 async def _run() -> None:
