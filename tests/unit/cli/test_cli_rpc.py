@@ -2,7 +2,7 @@
 
 import pytest
 from google.protobuf import descriptor_pb2
-from hightide.v1 import broker_service_pb2, errors_pb2
+from hightide.v1 import broker_service_pb2, errors_pb2, metadata_pb2
 from hightide_cli.descriptor_text import (
     comments_of,
     enum_text,
@@ -74,11 +74,12 @@ def test_types_are_spelled_as_in_proto_files() -> None:
     fields = broker_service_pb2.PlainRecord.DESCRIPTOR.fields_by_name
     types = {name: field_type(field) for name, field in fields.items()}
     assert types["key"] == "optional bytes"
-    topic = broker_service_pb2.GetMetadataResponse.DESCRIPTOR.fields_by_name["topics"].message_type
+    topic = metadata_pb2.TopicMetadata.DESCRIPTOR
     assert field_type(topic.fields_by_name["configs"]) == "map<string, string>"
     assert field_type(topic.fields_by_name["error_code"]) == "hightide.v1.ErrorCode"
-    document = message_document(topic, {"hightide.v1.TopicMetadata.topic": "Its name."})
-    assert document["fields"][0] == {"name": "topic", "number": 1, "type": "string", "comment": "Its name."}  # type: ignore[index,call-overload]
+    fields_told = message_document(topic, {"hightide.v1.TopicMetadata.topic": "Its name."})["fields"]
+    assert isinstance(fields_told, list)
+    assert fields_told[0] == {"name": "topic", "number": 1, "type": "string", "comment": "Its name."}
     assert "  ERROR_CODE_UNSPECIFIED = 0;" in enum_text(errors_pb2.ErrorCode.DESCRIPTOR, {})
 
 
