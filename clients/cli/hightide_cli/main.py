@@ -108,7 +108,8 @@ def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
         return nullcontext()
     from hightide_local.client_traces import command_span
 
-    return command_span([word for word in words if word in COMMANDS][:1] or ["?"])
+    command = next((word for word in words if word in COMMANDS), "")
+    return command_span(f"hightide {command}".rstrip())
 
 
 def _fail(sentence: str, exit_code: int) -> int:

@@ -24,6 +24,10 @@ def resolve(chosen: Choices) -> Target:
         return _of(selected, f"that of the selected context {selected.name}")
     running = the_running_one()
     if running is not None:
+        from hightide_local.client_traces import trace_clients
+
+        # What its clients wait for belongs into the traces that `trace show` finds there.
+        trace_clients(running.trace_directory)
         return Target(
             running.bootstrap, "that of the cluster of `hightide dev up`", zookeeper=running.zookeeper
         )

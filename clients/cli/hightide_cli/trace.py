@@ -91,7 +91,7 @@ def show(
     from hightide_local.traces import FAILOVER_KINDS
 
     wanted = None if trace_id is not None else kinds or FAILOVER_KINDS
-    chosen = _choose(_traces(directories, wanted), trace_id)
+    chosen = _choose(_traces(directories, wanted), trace_id, kinds)
     written = _write(chosen, html, png)
     if wants_document(ctx):
         emit(ctx, {**_summary(chosen), "spans": [_span(each) for each in chosen.spans]})
@@ -128,12 +128,13 @@ def _write(chosen: "Trace", html: Path | None, png: Path | None) -> list[str]:
     return [f"written to {path}" for path in (html, png) if path is not None]
 
 
-def _choose(found: "list[Trace]", trace_id: str | None) -> "Trace":
+def _choose(found: "list[Trace]", trace_id: str | None, kinds: tuple[str, ...]) -> "Trace":
     if trace_id is None:
         if not found:
             raise click.ClickException(
-                "nothing of this kind was traced yet; `hightide demo` makes two failovers, "
-                "and `hightide trace ls` lists what there is"
+                f"no {' or '.join(kinds)} was traced yet; `hightide trace ls` lists what there is"
+                if kinds
+                else "no failover was traced yet; `hightide demo` makes two"
             )
         return found[-1]
     matching = [each for each in found if each.trace_id.startswith(trace_id)]

@@ -5,10 +5,12 @@ OpenTelemetry as they please; see `hightide.tracing`.
 """
 
 import atexit
+import importlib.util
 import os
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hightide import tracing
 from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
@@ -16,7 +18,12 @@ from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-_COLLECTOR_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_SDK: Final = "opentelemetry.sdk"
+_VARIABLES: Final = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    TRACE_DIRECTORY_VARIABLE,
+)
 
 
 def trace_clients(directory: Path | None = None, *, at_once: bool = False) -> bool:
@@ -24,28 +31,67 @@ def trace_clients(directory: Path | None = None, *, at_once: bool = False) -> bo
     (what a local cluster calls its trace directory). Returns whether they go anywhere.
 
     OpenTelemetry is imported for the first span, or `at_once` by who measures: the import takes half a
-    second. Processes that this one starts with its environment do the same, by this function.
+    second. Where it is not installed there are no spans.
     """
-    if directory is not None and not _is_set():
-        os.environ[TRACE_DIRECTORY_VARIABLE] = str(directory)
-    if not _is_set():
+    provider = _provider_for(directory)
+    if provider is None:
         return False
-    tracing.use(_provider)
+    tracing.use(provider)
     if at_once:
-        _provider()
+        provider()
     return True
 
 
-def _is_set() -> bool:
-    return any(os.environ.get(name) for name in (*_COLLECTOR_VARIABLES, TRACE_DIRECTORY_VARIABLE))
+@contextmanager
+def command_span(name: str) -> Iterator[None]:
+    """A span around what a command does, which the RPCs that it makes carry along. Called by the command's
+    main, where the environment says that it is traced."""
+    provider = _provider_for(None)
+    if provider is None:
+        yield
+        return
+    tracing.use(provider)
+    with provider().get_tracer("hightide").start_as_current_span(name, record_exception=False):
+        yield
 
 
-@cache
-def _provider() -> "TracerProvider":
-    """One for the process. Raises StartupError where the OTEL_* variables ask for what there is not."""
-    from hightide_runtime.telemetry import Telemetry
-    from opentelemetry.trace import NoOpTracerProvider
+def export_trace_directory(directory: Path) -> None:
+    """Let the processes that this one starts call `trace_clients` to the same end, unless the environment says
+    something else already. Called by programs that start a cluster and loads of their own."""
+    if not any(os.environ.get(name) for name in _VARIABLES):
+        os.environ[TRACE_DIRECTORY_VARIABLE] = str(directory)
 
-    telemetry = Telemetry.set_up("client", str(os.getpid()))
-    atexit.register(telemetry.shut_down)
-    return telemetry.provider or NoOpTracerProvider()
+
+def _provider_for(directory: Path | None) -> "_Provider | None":
+    is_off = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    is_said = any(os.environ.get(name) for name in _VARIABLES)
+    if is_off or not (is_said or directory is not None) or not _is_installed():
+        return None
+    return _Provider(None if is_said else directory)
+
+
+def _is_installed() -> bool:
+    try:
+        return importlib.util.find_spec(_SDK) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class _Provider:
+    """Makes the process's TracerProvider when it is asked for the first time."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._made: TracerProvider | None = None
+
+    def __call__(self) -> "TracerProvider":
+        """Called by the SDK for each span. Raises StartupError where the OTEL_* variables ask for what there
+        is not."""
+        if self._made is None:
+            from hightide_runtime.telemetry import Telemetry
+            from opentelemetry.trace import NoOpTracerProvider
+
+            telemetry = Telemetry.set_up("client", str(os.getpid()), directory=self._directory)
+            atexit.register(telemetry.shut_down)
+            self._made = telemetry.provider or NoOpTracerProvider()
+        return self._made

@@ -62,6 +62,7 @@ SEND: Final = "send"
 POLL: Final = "poll"
 STOP_PARTITIONS: Final = "stop partitions"
 START_PARTITIONS: Final = "start partitions"
+COMMAND: Final = "hightide"
 
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
@@ -200,6 +201,12 @@ SPANS: Final[tuple[SpanKind, ...]] = (
     ),
     SpanKind(STOP_PARTITIONS, CLIENT, "A member of a group stops reading partitions, in a rebalance."),
     SpanKind(START_PARTITIONS, CLIENT, "A member of a group begins to read partitions, in a rebalance."),
+    SpanKind(
+        COMMAND,
+        CLIENT,
+        "Root. A command of an operator whose environment says that it is traced. "
+        "Its name ends with the command.",
+    ),
 )
 
 ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (

@@ -139,12 +139,13 @@ class Telemetry:
         self._tracer = provider.get_tracer("hightide") if provider is not None else None
 
     @classmethod
-    def set_up(cls, service: str, instance: str) -> "Telemetry":
-        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id.
+    def set_up(cls, service: str, instance: str, *, directory: Path | None = None) -> "Telemetry":
+        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id;
+        `directory`: where spans go instead.
 
         Raises StartupError where they ask for what there is not.
         """
-        target = export_target(_SIGNAL)
+        target = str(directory) if directory is not None else export_target(_SIGNAL)
         if target is None:
             return cls.off()
         from opentelemetry.sdk.trace import TracerProvider

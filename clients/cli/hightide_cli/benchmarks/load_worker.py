@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from hightide_local.client_traces import trace_clients
 from hightide_runtime.process_environment import service_environment
 
 READY = "ready"
@@ -101,6 +102,8 @@ def run_load(module: str, configuration: Mapping[str, object]) -> dict[str, Any]
 
 def load_main(run: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
     """Be the load process: read the configuration, run, print the result. Called by each load's main."""
+    # Before it is measured: what it waits for in a failover belongs into that one's trace.
+    trace_clients(at_once=True)
     print(json.dumps(run(json.loads(sys.argv[1]))), flush=True)
 
 

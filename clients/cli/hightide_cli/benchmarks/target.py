@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import click
 from hightide import Admin
+from hightide_local.client_traces import export_trace_directory
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
 
@@ -74,6 +75,7 @@ def own_cluster(
             coordinators=coordinators,
             coordinator_arguments=coordinator_arguments,
         ) as cluster:
+            export_trace_directory(cluster.trace_directory)
             yield cluster
     finally:
         for entry in directory.iterdir():

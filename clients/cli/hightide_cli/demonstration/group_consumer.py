@@ -15,6 +15,7 @@ from itertools import groupby
 from types import FrameType
 
 from hightide import Consumer, Record, TopicPartition
+from hightide_local.client_traces import trace_clients
 
 from hightide_cli.demonstration.group_reports import Given, GroupReport, HandedOut, Taken, report_line
 
@@ -122,4 +123,5 @@ def _now_ms() -> float:
 
 
 if __name__ == "__main__":
+    trace_clients(at_once=True)
     consume(ConsumerSettings(**json.loads(sys.argv[1])))

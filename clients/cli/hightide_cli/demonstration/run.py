@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from hightide import Admin, Consumer, Producer, TopicPartition
+from hightide_local.client_traces import export_trace_directory, trace_clients
 from hightide_local.cluster import LocalCluster
 from hightide_local.spark_java import spark_java_home
 from hightide_local.traces import summarise_failover
@@ -69,6 +70,8 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
             with console.status("starting ZooKeeper, 2 controllers, 2 coordinators, 3 brokers"):
                 began_s = time.monotonic()
                 cluster.start()
+                export_trace_directory(cluster.trace_directory)
+                trace_clients(at_once=True)
             took_s = time.monotonic() - began_s
             console.print(f"cluster ready in {took_s:.1f} s: {', '.join(sorted(cluster.running()))}")
             with console.status("reading the flights"):
