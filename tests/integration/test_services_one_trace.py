@@ -1,0 +1,216 @@
+"""A failover, a takeover, a topic that comes and goes: each is one trace with one root, on real processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from hightide import Admin, Producer
+from hightide.v1 import broker_service_pb2 as pb
+from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
+from hightide_local.cluster import LocalCluster
+from hightide_local.traces import SpanRecord, Trace, read_spans, traces_of
+from hightide_runtime import span_kinds as kinds
+from histories.waiting import wait_until
+from integration.crashing_controller import CRASH_PLAN
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
+HEALED_S = 30.0
+SESSION_MS = 2_500
+
+
+class Stage:
+    """A cluster of three brokers and two controllers that die where they are told to."""
+
+    def __init__(self, cluster: LocalCluster, plan: Path) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.admin = Admin(cluster.bootstrap)
+        self._seen: set[str] = set()
+
+    def create_topic(self, name: str) -> None:
+        """Three partitions on all brokers, all led by broker 1."""
+        self.admin.create_topic(name, assignment=[[1, 2, 3], [1, 3, 2], [1, 2, 3]])
+
+    def write(self, topic: str) -> None:
+        """One record into each partition, acknowledged by all in sync."""
+        with Producer(self.cluster.bootstrap) as producer:
+            for number in range(3):
+                producer.send(topic, b"x", partition=number)
+
+    def whole(self, topic: str) -> None:
+        """Wait until every replica of the topic is in sync."""
+
+        def is_whole() -> bool:
+            return all(len(each.isr) == 3 for each in self.admin.describe_topics([topic])[0].partitions)
+
+        wait_until(f"all replicas of {topic} are in sync", is_whole, HEALED_S)
+
+    def note(self) -> None:
+        """What is traced so far does not count."""
+        self._seen = {span.trace_id for span in self._spans()}
+
+    def new_trace(self, root: str, where: Callable[[SpanRecord], bool] = lambda _: True) -> Trace:
+        """The one trace with such a root, once its root is written; there is no other since `note`."""
+
+        def found() -> list[Trace]:
+            traces = traces_of([span for span in self._spans() if span.trace_id not in self._seen])
+            return [
+                t for t in traces if any(s.name == root and not s.parent_id and where(s) for s in t.spans)
+            ]
+
+        wait_until(f"a {root} is traced", lambda: bool(found()), HEALED_S)
+        (trace,) = found()
+        return trace
+
+    def settled(self, root: str, step: str) -> Trace:
+        """As `new_trace`, once a step of the brokers is written too."""
+        wait_until(f"{step} is traced", lambda: bool(self.new_trace(root).named(step)), HEALED_S)
+        return self.new_trace(root)
+
+    def _spans(self) -> list[SpanRecord]:
+        return read_spans(self.cluster.trace_directory)
+
+    def told_traceparent(self, broker_id: int, topic: str) -> str:
+        """What a broker answers to clients about partition 0."""
+        with grpc.insecure_channel(self.cluster.brokers[broker_id]) as channel:
+            request = pb.GetMetadataRequest(topics=[topic])
+            (told,) = BrokerServiceStub(channel).GetMetadata(request, timeout=10).topics
+        return str(told.partitions[0].traceparent)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("traces")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CRASH_PLAN, str(directory / "crash-plan"))
+        with LocalCluster(
+            directory / "cluster",
+            brokers=3,
+            coordinators=1,
+            session_timeout_ms=SESSION_MS,
+            controller_program=PROGRAM,
+        ) as cluster:
+            built = Stage(cluster, directory / "crash-plan")
+            yield built
+            built.admin.close()
+
+
+def one_root(trace: Trace) -> SpanRecord:
+    (root,) = trace.roots
+    return root.span
+
+
+def test_the_six_steps_of_a_failover_are_one_trace_and_clients_are_told_its_root(stage: Stage) -> None:
+    stage.create_topic("killed")
+    stage.write("killed")
+    stage.note()
+    killed_us = int(stage.cluster.kill("broker-1") * 1e6)
+    stage.write("killed")
+    trace = stage.settled(kinds.FAILOVER, kinds.FIRST_COMMIT)
+    root = one_root(trace)
+    assert root.attributes["reason"] == "process_died"
+    assert root.attributes["broker_ids"] == "1"
+    assert root.attributes["partition_count"] == 3
+    assert abs(root.start_us - killed_us) < 1_000_000
+    steps = [
+        trace.named(name)[0]
+        for name in (
+            kinds.BROKER_DOWN,
+            kinds.BROKER_WATCHER_TRIGGERED,
+            kinds.LEADERSHIP_CHANGE,
+            kinds.INFORM_BROKER,
+            kinds.BECOME_LEADER,
+            kinds.FOLLOWERS_CONNECT,
+            kinds.FIRST_COMMIT,
+        )
+    ]
+    assert steps == sorted(steps, key=lambda span: span.start_us)
+    assert steps[0].end_us <= steps[1].end_us <= steps[2].end_us
+    informed = {span.span_id: span for span in trace.named(kinds.INFORM_BROKER)}
+    for became in (*trace.named(kinds.BECOME_LEADER), *trace.named(kinds.BECOME_FOLLOWER)):
+        assert int(became.attributes["partition_count"]) > 0
+        assert str(informed[became.parent_id].attributes["broker_id"]) == became.instance
+    assert {span.instance for span in trace.named(kinds.BECOME_FOLLOWER)} <= {"2", "3"}
+    told = {stage.told_traceparent(broker_id, "killed") for broker_id in (2, 3)}
+    assert told == {f"00-{root.trace_id}-{root.span_id}-01"}
+    stage.cluster.restart("broker-1")
+    stage.whole("killed")
+
+
+def test_a_broker_that_stops_is_one_trace_and_so_is_one_that_stands_still(stage: Stage) -> None:
+    stage.create_topic("stopped")
+    stage.write("stopped")
+    stage.note()
+    stage.cluster.terminate("broker-1")
+    stage.write("stopped")
+    root = one_root(stage.settled(kinds.FAILOVER, kinds.FIRST_COMMIT))
+    assert root.attributes["reason"] == "controlled_shutdown"
+    stage.cluster.restart("broker-1")
+    stage.whole("stopped")
+    stage.create_topic("paused")
+    stage.note()
+    stage.cluster.pause("broker-1")
+    try:
+        stage.write("paused")
+        trace = stage.settled(kinds.FAILOVER, kinds.FIRST_COMMIT)
+    finally:
+        stage.cluster.resume("broker-1")
+    root = one_root(trace)
+    assert root.attributes["reason"] == "session_ended"
+    assert root.attributes["broker_ids"] == "1"
+    stage.whole("paused")
+
+
+@pytest.mark.parametrize("point", ["before StoreLeaderAndIsr 1", "before StoreCommitted 1"])
+def test_whoever_takes_over_joins_the_trace_of_the_failover_that_a_controller_died_of(
+    stage: Stage, point: str
+) -> None:
+    topic = f"twice-{point.split()[1].lower()}"
+    stage.create_topic(topic)
+    stage.write(topic)
+    lost = stage.cluster.active_controller()
+    stage.note()
+    stage.plan.write_text(point)
+    stage.cluster.kill("broker-1")
+    stage.write(topic)
+    trace = stage.settled(kinds.FAILOVER, kinds.FIRST_COMMIT)
+    one_root(trace)
+    controllers = {f"controller-{span.instance}" for span in trace.spans if span.service == "controller"}
+    assert controllers == {"controller-1", "controller-2"}
+    assert lost[-1] in {span.instance for span in trace.named(kinds.BROKER_DOWN)}
+    # Where nothing was written yet, the broker still looks alive in ZooKeeper, and is found dead once more.
+    is_written = "Committed" in point
+    assert len(trace.named(kinds.CONTROLLER_REPLACED)) == is_written
+    assert ("carried_on" in trace.roots[0].span.attributes) == is_written
+    assert {span.instance for span in trace.named(kinds.INFORM_BROKER)} == {"12".replace(lost[-1], "")}
+    takeover = stage.new_trace(kinds.CONTROLLER_FAILOVER)
+    assert [child.span.name for child in takeover.roots[0].children][:3] == [
+        kinds.CONTROLLER_DETECTION,
+        kinds.CONTROLLER_ELECTION,
+        kinds.CONTROLLER_LOAD,
+    ]
+    assert takeover.named(kinds.CONTROLLER_FAN_OUT)
+    stage.cluster.restart(lost)
+    stage.cluster.restart("broker-1")
+    stage.whole(topic)
+
+
+def test_a_topic_comes_and_goes_as_two_traces_that_its_id_names(stage: Stage) -> None:
+    stage.note()
+    stage.create_topic("short-lived")
+    created = stage.settled(kinds.TOPIC_CREATION, kinds.BECOME_LEADER)
+    root = one_root(created)
+    assert (root.attributes["topic"], root.attributes["partition_count"]) == ("short-lived", 3)
+    assert len(created.named(kinds.TOPIC_ZNODES)) == len(created.named(kinds.ZOOKEEPER_MULTI)) == 1
+    assert len(created.named(kinds.INFORM_BROKER)) >= 3
+    stage.admin.delete_topic("short-lived")
+    deleted = stage.new_trace(kinds.TOPIC_DELETION)
+    assert one_root(deleted).attributes["topic_id"] == root.attributes["topic_id"]
+    assert deleted.named(kinds.DELETION_ZNODES)
+    assert deleted.named(kinds.DELETION_STOP)
