@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -141,9 +142,15 @@ def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
 
 
 def figures_of(cluster: LocalCluster, name: str) -> dict[str, float]:
-    """The last figures of a process that has ended."""
-    lines = (cluster.trace_directory / f"{name}.metrics").read_text().splitlines()
-    return {line["name"]: line["value"] for line in map(json.loads, lines)}
+    """The last figures of a process that has ended; those with attributes are added up."""
+    text = (cluster.trace_directory / f"{name}.metrics").read_text()
+    exported = [json.loads(line) for line in text.splitlines()]
+    last_us = max(line["time_us"] for line in exported)
+    figures: Counter[str] = Counter()
+    for line in exported:
+        if line["time_us"] == last_us:
+            figures[line["name"]] += line.get("value", 0)
+    return figures
 
 
 def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_is(
