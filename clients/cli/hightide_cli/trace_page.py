@@ -106,7 +106,7 @@ def _segments(picture: Picture, height: int) -> list[str]:
 
 def _bar(picture: Picture, row: Row, top: int) -> str:
     start = _x(picture, row.start_ms)
-    end = min(_x(picture, row.start_ms + row.took_ms), _LABELS + _CHART)
+    end = _x(picture, row.start_ms + row.took_ms)
     middle = top + _ROW / 2
     indent = 26 + 12 * min(row.depth, 8)
     colour = f"c{row.process % len(_LIGHT)}"
@@ -151,8 +151,8 @@ def _table(picture: Picture) -> str:
 
 
 def _x(picture: Picture, ms: float) -> float:
-    return round(_LABELS + max(0.0, ms) / picture.end_ms * _CHART, 1)
+    return round(_LABELS + picture.share(ms) * _CHART, 1)
 
 
 def _tick(ms: float) -> str:
-    return f"{ms:,.0f}" if ms >= 10 or ms == int(ms) else f"{ms:g}"
+    return f"{ms:,.0f}" if abs(ms) >= 10 or ms == int(ms) else f"{ms:g}"

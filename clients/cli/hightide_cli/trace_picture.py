@@ -1,5 +1,10 @@
-"""One trace laid out for drawing, in milliseconds from its beginning; the page and the PNG draw the same."""
+"""One trace laid out for drawing; the page and the PNG draw the same.
 
+Milliseconds count from what the sentence counts from, the break of a failover; what clients felt may have
+begun before that was noticed.
+"""
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -79,17 +84,22 @@ class Picture:
     processes: tuple[str, ...]
     rows: tuple[Row, ...]
     segments: tuple[Segment, ...]
+    begin_ms: float
     end_ms: float
     ticks: tuple[float, ...]
     left_out: int
+
+    def share(self, ms: float) -> float:
+        """Where a moment lies, from 0 at the left to 1 at the right."""
+        return min(1.0, max(0.0, (ms - self.begin_ms) / (self.end_ms - self.begin_ms)))
 
 
 def picture_of(trace: Trace) -> Picture:
     """Lay a trace out. Called for `trace show --html` and `--png`."""
     account = account_of(trace)
-    origin_us = min(trace.start_us, account.start_us) if account is not None else trace.start_us
-    end_us = _end_of_interest(trace, account)
-    end_ms = max((end_us - origin_us) / 1000 * _ROOM, 0.01)
+    origin_us = trace.start_us if account is None else account.start_us
+    begin_ms = (min(trace.start_us, origin_us) - origin_us) / 1000
+    end_ms = begin_ms + max(((_end_of_interest(trace, account) - origin_us) / 1000 - begin_ms) * _ROOM, 0.01)
     spans = list(in_tree_order(trace.roots))
     processes: dict[str, int] = {}
     rows = []
@@ -117,9 +127,10 @@ def picture_of(trace: Trace) -> Picture:
         facts=" · ".join([started_at(trace), count, f"trace {trace.trace_id}"]),
         processes=tuple(processes),
         rows=tuple(rows),
-        segments=() if account is None else tuple(_segments(account, origin_us)),
+        segments=() if account is None else tuple(_segments(account)),
+        begin_ms=begin_ms,
         end_ms=end_ms,
-        ticks=_ticks(end_ms),
+        ticks=_ticks(begin_ms, end_ms),
         left_out=max(0, len(spans) - ROWS_MAX),
     )
 
@@ -149,22 +160,23 @@ def _end_of_interest(trace: Trace, account: Account | None) -> int:
     return max(account.end_us, *felt, *root, account.start_us + 1)
 
 
-def _segments(account: Account, origin_us: int) -> Iterator[Segment]:
-    at_ms = (account.start_us - origin_us) / 1000
+def _segments(account: Account) -> Iterator[Segment]:
+    at_ms = 0.0
     for part in account.parts:
         if part.ms is not None:
             yield Segment(part.name, at_ms, part.ms)
             at_ms += part.ms
 
 
-def _ticks(end_ms: float) -> tuple[float, ...]:
-    step = 10.0**-3
+def _ticks(begin_ms: float, end_ms: float) -> tuple[float, ...]:
+    """Round numbers, one of them 0."""
+    power = 10.0**-3
     while True:
-        for factor in (1, 2, 5):
-            if end_ms / (step * factor) <= _TICKS_MAX:
-                count = int(end_ms / (step * factor))
-                return tuple(round(at * step * factor, 6) for at in range(count + 1))
-        step *= 10
+        for step in (power, 2 * power, 5 * power):
+            if (end_ms - begin_ms) / step <= _TICKS_MAX:
+                first, last = math.ceil(begin_ms / step), math.floor(end_ms / step)
+                return tuple(round(at * step, 6) for at in range(first, last + 1))
+        power *= 10
 
 
 def _note(span: SpanRecord, start_ms: float) -> str:
@@ -178,6 +190,7 @@ def _note(span: SpanRecord, start_ms: float) -> str:
 
 
 def _duration(ms: float) -> str:
-    if ms >= 10_000:
+    size = abs(ms)
+    if size >= 10_000:
         return f"{ms / 1000:,.1f} s"
-    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 1 else f"{ms:.2f} ms"
+    return f"{ms:,.0f} ms" if size >= 100 else f"{ms:.1f} ms" if size >= 1 else f"{ms:.2f} ms"

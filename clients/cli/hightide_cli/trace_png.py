@@ -75,7 +75,7 @@ def _headings(figure: Any, picture: Picture, height_in: float) -> None:
 def _frame(axes: Any, picture: Picture) -> None:
     """Bands, ticks, and the parts of the sentence above them."""
     count = len(picture.rows)
-    axes.set_xlim(0, picture.end_ms)
+    axes.set_xlim(picture.begin_ms, picture.end_ms)
     axes.set_ylim(count, 0)
     axes.set_yticks([])
     axes.xaxis.tick_top()
@@ -103,7 +103,7 @@ def _frame(axes: Any, picture: Picture) -> None:
             [end_ms, end_ms], [above, count], color=_COLOURS[0], linewidth=0.9, linestyle=(0, (2, 3)),
             alpha=0.55, clip_on=False, zorder=1,
         )  # fmt: skip
-        if segment.took_ms / picture.end_ms > 0.011 * len(segment.name):
+        if segment.took_ms / (picture.end_ms - picture.begin_ms) > 0.011 * len(segment.name):
             middle_ms = segment.start_ms + segment.took_ms / 2
             axes.text(
                 middle_ms, above - 0.32, segment.name, ha="center", va="bottom", color=_SOFT, fontsize=8.5
@@ -132,7 +132,7 @@ def _draw(axes: Any, picture: Picture, row: Row, at: int) -> None:
     if row.is_moment:
         axes.plot([row.start_ms], [middle], marker="D", markersize=6, color=colour, clip_on=False, zorder=3)
     else:
-        least_ms = picture.end_ms * 0.0022
+        least_ms = (picture.end_ms - picture.begin_ms) * 0.0022
         axes.barh(
             middle, max(end_ms - row.start_ms, least_ms), left=row.start_ms, height=0.56, color=colour,
             edgecolor=_FAILED if not row.ok else "none", linewidth=1.6 if not row.ok else 0, zorder=2,

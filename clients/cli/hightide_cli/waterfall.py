@@ -17,16 +17,18 @@ _MOMENT = "▏"
 
 def waterfall(trace: Trace) -> str:
     """Return a heading, one line for each span, children below their parents, in order of start, and what it
-    all amounts to.
+    all amounts to. Times count from what that sentence counts from.
 
     Called by `hightide trace show`.
     """
     total_us = max(trace.end_us - trace.start_us, 1)
+    account = account_of(trace)
+    origin_us = trace.start_us if account is None else account.start_us
     rows = [
         (
             "  " * depth + span.name,
             process_of(span),
-            f"{(span.start_us - trace.start_us) / 1000:>9.1f}",
+            f"{(span.start_us - origin_us) / 1000:>9.1f}",
             f"{span.duration_us / 1000:>9.1f}",
             _bar(span, trace.start_us, total_us),
             _details(span),
@@ -93,8 +95,9 @@ def process_of(span: SpanRecord) -> str:
 
 
 def in_tree_order(nodes: tuple[SpanNode, ...], depth: int = 0) -> Iterator[tuple[SpanRecord, int]]:
-    """Go through spans, parents before children, each with how deep it lies."""
-    for node in nodes:
+    """Go through spans, parents before children, each with how deep it lies. What clients felt comes behind
+    what caused it, though it may have begun before anybody noticed the cause."""
+    for node in sorted(nodes, key=lambda node: node.span.service == span_kinds.CLIENT):
         yield node.span, depth
         yield from in_tree_order(node.children, depth + 1)
 

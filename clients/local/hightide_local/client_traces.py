@@ -56,8 +56,9 @@ def command_span(name: str) -> Iterator[None]:
 
 
 def export_trace_directory(directory: Path) -> None:
-    """Let the processes that this one starts call `trace_clients` to the same end, unless the environment says
-    something else already. Called by programs that start a cluster and loads of their own."""
+    """Let the processes that this one starts, which call `trace_clients`, write there as well, unless the
+    environment says something else already. Called by programs that start a cluster and loads of their
+    own."""
     if not any(os.environ.get(name) for name in _VARIABLES):
         os.environ[TRACE_DIRECTORY_VARIABLE] = str(directory)
 

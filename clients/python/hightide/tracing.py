@@ -98,15 +98,16 @@ class Reporter:
         provider = trace.get_tracer_provider() if _provide is None else _provide()
         attributes: dict[str, str | int | float] = {
             "messaging.system": "hightide",
-            "messaging.client.id": self._client_id,
             "partition_count": fact.partition_count,
         }
+        if self._client_id:
+            attributes["messaging.client.id"] = self._client_id
         if isinstance(fact, LeaderWait):
             name = f"{self._operation} {fact.topic}"
             kind = trace.SpanKind.PRODUCER if self._operation == "send" else trace.SpanKind.CONSUMER
             attributes |= {
                 "messaging.destination.name": fact.topic,
-                "partition_sample": ",".join(map(str, fact.partition_sample)),
+                "partition_sample": ", ".join(f"{fact.topic}-{each}" for each in fact.partition_sample),
                 "leader_epoch": fact.leader_epoch,
                 "waited_ms": round(fact.ended_ms - fact.began_ms, 1),
             }
@@ -115,7 +116,7 @@ class Reporter:
             kind = trace.SpanKind.INTERNAL
             attributes |= {
                 "messaging.consumer.group.name": fact.group,
-                "partition_sample": ",".join(fact.partition_sample),
+                "partition_sample": ", ".join(fact.partition_sample),
                 "generation": fact.generation,
             }
         span = provider.get_tracer(_INSTRUMENTATION).start_span(
