@@ -50,6 +50,7 @@ def modules_after(*arguments: str) -> set[str]:
         ("controller", "resign", "--help"),
         ("config", "set", "--help"),
         ("version", "--help"),
+        ("doctor", "--help"),
         ("rpc", "--help"),
         ("rpc", "call", "--help"),
         ("completion", "--help"),

@@ -1,0 +1,110 @@
+"""What a ZooKeeper server says of itself and which session timeouts it grants: two short conversations over a
+plain socket, both bounded in time and size. No client library: it would reconnect and wait."""
+
+import re
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import Final
+
+_ANSWER_BYTES_MAX: Final = 64 << 10
+# A ConnectRequest: protocol version, last zxid seen, timeout asked for, session id, password.
+_CONNECT = struct.Struct(">iiqiqi16s")
+_CONNECT_ANSWER = struct.Struct(">iiq")
+# closeSession, with xid 1 and opcode -11.
+_CLOSE: Final = struct.pack(">iii", 8, 1, -11)
+_FIELD = re.compile(r"^([A-Za-z ]+?)(?: version| min/avg/max)?:\s*(.*)$", re.MULTILINE)
+
+
+class ZooKeeperProbeError(Exception):
+    """It cannot be reached, or what answers is no ZooKeeper; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperFacts:
+    """One server. `version` and `mode` are None where it does not answer `srvr`; the session timeouts are the
+    least and the most that it grants, in milliseconds: two and twenty of its ticks unless configured."""
+
+    address: str
+    connect_ms: float
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    version: str | None = None
+    mode: str | None = None
+    latency_average_ms: float | None = None
+
+
+def servers_in(connection: str) -> list[str]:
+    """The host:port of each server of host:port[,host:port…][/chroot]; the port is 2181 unless said."""
+    hosts, _, _ = connection.partition("/")
+    named = [each.strip() for each in hosts.split(",") if each.strip()]
+    return [each if ":" in each else f"{each}:2181" for each in named][:20]
+
+
+def look_at(address: str, timeout_s: float) -> ZooKeeperFacts:
+    """Ask one server. Raises ZooKeeperProbeError."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ZooKeeperProbeError(f"{address!r} is not host:port")
+    where = (host.strip("[]"), int(port))
+    try:
+        begun_s = time.monotonic()
+        least_ms = _granted(where, 1, timeout_s)
+        connect_ms = (time.monotonic() - begun_s) * 1000
+        most_ms = _granted(where, 2**31 - 1, timeout_s)
+        told = _four_letters(where, timeout_s)
+    except OSError as error:
+        raise ZooKeeperProbeError(f"{address} cannot be reached: {error.strerror or error}") from error
+    except struct.error as error:
+        raise ZooKeeperProbeError(f"what answers at {address} is no ZooKeeper") from error
+    fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(told)}
+    version = re.match(r"[0-9.]+", fields.get("zookeeper", ""))
+    latency = re.fullmatch(r"[0-9.]+/([0-9.]+)/[0-9.]+", fields.get("latency", ""))
+    return ZooKeeperFacts(
+        address,
+        connect_ms,
+        least_ms,
+        most_ms,
+        version.group() if version else None,
+        fields.get("mode"),
+        float(latency.group(1)) if latency else None,
+    )
+
+
+def _granted(where: tuple[str, int], asked_ms: int, timeout_s: float) -> int:
+    """Open a session, close it, and tell the timeout that was granted. Raises OSError, struct.error."""
+    with socket.create_connection(where, timeout_s) as connection:
+        connection.settimeout(timeout_s)
+        connection.sendall(_CONNECT.pack(_CONNECT.size - 4, 0, 0, asked_ms, 0, 16, bytes(16)))
+        (length,) = struct.unpack(">i", _read(connection, 4))
+        if not _CONNECT_ANSWER.size <= length <= 1024:
+            raise struct.error("the answer to a connect request has some 40 bytes")
+        _, granted_ms, session_id = _CONNECT_ANSWER.unpack_from(_read(connection, length))
+        if not session_id or granted_ms <= 0:
+            raise struct.error("no session was granted")
+        connection.sendall(_CLOSE)
+        # Its answer: the session is gone, and lingers nowhere.
+        connection.recv(64)
+    return int(granted_ms)
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    read = b""
+    while len(read) < length:
+        chunk = connection.recv(length - len(read))
+        if not chunk:
+            raise struct.error("the connection ended early")
+        read += chunk
+    return read
+
+
+def _four_letters(where: tuple[str, int], timeout_s: float) -> str:
+    """The answer to `srvr`, which a server may not be willing to give."""
+    read = b""
+    with socket.create_connection(where, timeout_s) as connection:
+        connection.settimeout(timeout_s)
+        connection.sendall(b"srvr")
+        while len(read) < _ANSWER_BYTES_MAX and (chunk := connection.recv(4096)):
+            read += chunk
+    return read.decode(errors="replace")

@@ -1,0 +1,58 @@
+"""The doctor on a cluster that is well, on one that is half dead, and where there is none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.command_line import hightide
+from hightide_local.cluster import LocalCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(autouse=True)
+def no_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def examined(cluster: LocalCluster, exit_code: int, *arguments: str) -> dict[str, list[dict[str, Any]]]:
+    """What it found, by check."""
+    run = hightide(cluster, "doctor", "-o", "json", "--timeout", "2", *arguments)
+    assert run.returncode == exit_code, run.stderr.decode()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in json.loads(run.stdout)["findings"]:
+        found.setdefault(each["check"], []).append(each)
+    return found
+
+
+def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster) -> None:
+    cluster = hightide_cluster
+    well = examined(cluster, 0, "--zookeeper", cluster.zookeeper)
+    for check in ("bootstrap", "advertised addresses", "clocks", "versions", "session timeout", "zookeeper"):
+        assert [each["verdict"] for each in well[check]] == ["ok"] * len(well[check]), well[check]
+    assert "standalone" in well["zookeeper"][0]["message"]
+    # Its tick is 500 ms in local clusters.
+    assert "from 1000 to 120000 ms" in well["zookeeper"][1]["message"]
+    assert well["advertised addresses"][0]["message"].startswith("all 5 resolve")
+
+    cluster.pause("broker-3")
+    cluster.kill("controller-1")
+    cluster.kill("controller-2")
+    ill = examined(cluster, 1)
+    assert [each["verdict"] for each in ill["zookeeper"]] == ["skipped"]
+    assert [each["verdict"] for each in ill["bootstrap"]] == ["warn"]
+    silent = [each["message"] for each in ill["advertised addresses"]]
+    assert any(each.startswith("broker 3 advertises") and "nobody answers" in each for each in silent)
+    assert ill["clocks"][0]["verdict"] == "ok"
+
+
+def test_where_no_cluster_is_the_doctor_says_so_and_ends(hightide_cluster: LocalCluster) -> None:
+    nobody = ("--bootstrap", "127.0.0.1:1", "--zookeeper", "127.0.0.1:1")
+    found = examined(hightide_cluster, 1, *nobody)
+    assert [each["verdict"] for each in found["bootstrap"]] == ["fail"]
+    assert [each["verdict"] for each in found["zookeeper"]] == ["fail"]
+    assert "what --bootstrap says" in found["bootstrap"][0]["next_step"]
+    a_broker = next(iter(hightide_cluster.brokers.values()))
+    wrong = examined(hightide_cluster, 1, "--zookeeper", a_broker)
+    assert "is no ZooKeeper" in wrong["zookeeper"][0]["message"]
