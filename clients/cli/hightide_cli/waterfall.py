@@ -65,9 +65,10 @@ def title(trace: Trace) -> str:
     root = trace.root
     attributes = root.attributes
     who, reason = attributes.get("broker_ids"), attributes.get("reason")
+    lost = attributes.get("lost_controller_id")
     match root.name:
         case span_kinds.CONTROLLER_FAILOVER:
-            return f"{root.name} after controller {who}" if who else root.name
+            return root.name if lost is None else f"{root.name} after controller {lost}"
         case span_kinds.COORDINATOR_FAILOVER:
             return f"{root.name} after coordinator {attributes.get('previous_coordinator', '?')}"
         case span_kinds.GROUP_REBALANCE:

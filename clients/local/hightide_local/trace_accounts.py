@@ -3,7 +3,11 @@
 
 The parts follow one another and sum up to the whole: each ends where the last span of its step ended, and is
 what that added. A step that left no span is said to be unknown, and its time is the next part's; where the
-last one is unknown, the whole is no more than a lower bound.
+first or the last one is unknown, the whole is no more than a lower bound.
+
+A failover begins with the break as the controller knows it, or as a producer felt it before: one that waited
+for an acknowledgement of a broker that stood still knows when that was, of which the end of the broker's
+session says nothing. Clocks of several machines are taken for one.
 """
 
 from dataclasses import dataclass
@@ -73,7 +77,7 @@ _HANDOVER: Final = "handed over in"
 _STEPS: Final[dict[str, _Steps]] = {
     kinds.FAILOVER: _Steps("unavailable", _FAILOVER),
     kinds.CONTROLLER_FAILOVER: _Steps(
-        "without a controller for",
+        "controller took over in",
         (
             ("detect", (kinds.CONTROLLER_DETECTION,)),
             ("elect", (kinds.CONTROLLER_ELECTION,)),
@@ -83,7 +87,7 @@ _STEPS: Final[dict[str, _Steps]] = {
         ),
     ),
     kinds.COORDINATOR_FAILOVER: _Steps(
-        "groups uncoordinated for",
+        "coordinator took over in",
         (
             ("detect", (kinds.COORDINATOR_DETECTION,)),
             ("elect", (kinds.COORDINATOR_ELECTION,)),
@@ -124,6 +128,9 @@ _STEPS: Final[dict[str, _Steps]] = {
 }
 # A broker that asks for it leads on until it is told, so that nothing is unavailable all that time.
 _ORDERLY: Final = "controlled_shutdown"
+# Until its session ended the broker was silent for nobody knows how long.
+_SILENT: Final = "session_ended"
+_FELT_WITHIN_US: Final = 120_000_000
 # Steps without which nothing is amiss: nobody has to move, or nothing was there to be stopped.
 _OPTIONAL: Final = frozenset({"stop", "commit", "adopt"})
 
@@ -136,9 +143,16 @@ def account_of(trace: Trace) -> Account | None:
     root = trace.root
     is_orderly = root.attributes.get("reason") == _ORDERLY
     start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
-    at_us, parts = start_us, []
+    felt_us = _first_felt(trace, start_us) if trace.kind == kinds.FAILOVER else start_us
+    is_break_known = root.attributes.get("reason") != _SILENT or felt_us < start_us
+    start_us = at_us = min(start_us, felt_us)
+    parts = []
     for name, spans in steps.parts:
         ended_us = _end_of(trace, spans)
+        if ended_us is not None and name == "detect" and not is_break_known:
+            parts.append(Part(name, None))
+            start_us = at_us = ended_us
+            continue
         if ended_us is None:
             if name not in _OPTIONAL:
                 parts.append(Part(name, None))
@@ -167,6 +181,13 @@ def _first_of_services(trace: Trace) -> int:
     """Where the root was not written: what clients felt may have begun before it was noticed."""
     began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
     return min(began, default=trace.start_us)
+
+
+def _first_felt(trace: Trace, start_us: int) -> int:
+    """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
+    sent = (span for span in trace.spans if is_wait(span) and span.name.startswith(kinds.SEND))
+    felt = (span.start_us for span in sent if span.start_us > start_us - _FELT_WITHIN_US)
+    return min(felt, default=start_us)
 
 
 def _end_of(trace: Trace, names: tuple[str, ...]) -> int | None:

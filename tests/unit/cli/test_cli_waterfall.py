@@ -87,7 +87,7 @@ def test_below_it_stands_where_the_time_went_and_who_felt_it() -> None:
 @pytest.mark.parametrize(
     ("name", "attributes", "expected"),
     [
-        ("controller_failover", {"broker_ids": "1"}, "controller_failover after controller 1"),
+        ("controller_failover", {"lost_controller_id": 1}, "controller_failover after controller 1"),
         (
             "group_rebalance",
             {"group": "readers", "reason": "c-1 joined"},

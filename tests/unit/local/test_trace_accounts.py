@@ -97,10 +97,26 @@ def test_an_orderly_shutdown_is_not_called_unavailable() -> None:
     assert account(root, *STEPS, *COMMITS).sentence.startswith("handed over in 412 ms: detect 180")
 
 
-def test_what_clients_felt_does_not_move_the_beginning() -> None:
+def test_a_producer_that_felt_it_before_the_controller_knows_when_it_began() -> None:
     felt = span("send flights", 990, 1420, service="client")
     told = account(ROOT, *STEPS, *COMMITS, felt)
-    assert (told.took_ms, told.waited_ms) == (412, 430)
+    assert told.sentence == "unavailable 422 ms: detect 190, elect 35, fan-out 20, first commit 177"
+    assert told.waited_ms == 430
+
+
+def test_a_consumers_long_poll_does_not_move_the_beginning() -> None:
+    polled = span("poll flights", 700, 1420, service="client")
+    assert account(ROOT, *STEPS, *COMMITS, polled).took_ms == 412
+
+
+def test_how_long_a_broker_was_silent_before_its_session_ended_is_not_known() -> None:
+    silent = span(kinds.FAILOVER, 1000, 1240, below="", reason="session_ended")
+    told = account(silent, *STEPS, *COMMITS)
+    parts = "elect 35, fan-out 20, first commit 177"
+    assert told.sentence == f"unavailable at least 232 ms: detect unknown, {parts}"
+    felt = span("send flights", 200, 1420, service="client")
+    told = account(silent, *STEPS, *COMMITS, felt)
+    assert told.sentence == f"unavailable 1212 ms: detect 980, {parts}"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +131,7 @@ def test_what_clients_felt_does_not_move_the_beginning() -> None:
                 kinds.CONTROLLER_ADOPT,
                 kinds.CONTROLLER_FAN_OUT,
             ),
-            "without a controller for 50 ms: detect 10, elect 10, load 10, adopt 10, fan-out 10",
+            "controller took over in 50 ms: detect 10, elect 10, load 10, adopt 10, fan-out 10",
         ),
         (
             kinds.COORDINATOR_FAILOVER,
@@ -125,7 +141,7 @@ def test_what_clients_felt_does_not_move_the_beginning() -> None:
                 kinds.COORDINATOR_LOAD,
                 kinds.COORDINATOR_RECOVERY,
             ),
-            "groups uncoordinated for 40 ms: detect 10, elect 10, load 10, recover 10",
+            "coordinator took over in 40 ms: detect 10, elect 10, load 10, recover 10",
         ),
         (
             kinds.GROUP_REBALANCE,
