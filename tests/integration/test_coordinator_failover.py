@@ -16,9 +16,9 @@ from hightide.v1 import broker_service_pb2
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from hightide_coordinator import takeover_traces as tt
 from hightide_local.cluster import LocalCluster
-from hightide_local.traces import SpanRecord, read_spans
+from hightide_local.traces import SpanRecord, read_spans, traces_of
+from hightide_runtime import span_kinds as kinds
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from integration.controller_harness import until
@@ -138,7 +138,7 @@ def with_group(cluster: LocalCluster, name: str, test: Callable[[Group], Awaitab
 
 
 def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
-    return [span for span in read_spans(cluster.trace_directory) if span.name == tt.COORDINATOR_FAILOVER]
+    return [span for span in read_spans(cluster.trace_directory) if span.name == kinds.COORDINATOR_FAILOVER]
 
 
 def figures_of(cluster: LocalCluster, name: str) -> dict[str, float]:
@@ -175,7 +175,13 @@ def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_i
             for span in read_spans(cluster.trace_directory)
             if span.trace_id == traced[-1].trace_id
         }
-        assert set(steps) == {tt.COORDINATOR_FAILOVER, tt.DETECTION, tt.ELECTION, tt.LOAD, tt.RECOVERY}
+        assert set(steps) == {
+            kinds.COORDINATOR_FAILOVER,
+            kinds.COORDINATOR_DETECTION,
+            kinds.COORDINATOR_ELECTION,
+            kinds.COORDINATOR_LOAD,
+            kinds.COORDINATOR_RECOVERY,
+        }
         assert traced[-1].attributes["cause"] == "process_died"
         await group.leave()
 
@@ -225,9 +231,11 @@ def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(
     cluster: LocalCluster,
 ) -> None:
     async def test(group: Group) -> None:
+        known = len(takeovers(cluster))
         await asyncio.to_thread(cluster.kill, cluster.active_coordinator())
         for consumer in group.consumers:
             await consumer.ended()
+            consumer.orders.clear()
         lost = group.consumers.pop()
         assert lost.owned
         await group.come_back()
@@ -236,6 +244,27 @@ def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(
             return set().union(*(set(consumer.owned) for consumer in group.consumers)) == ALL
 
         await until(is_shared_out, "the others have what it had")
+
+        async def is_traced() -> bool:
+            return len(takeovers(cluster)) == known + 1
+
+        await until(is_traced, "the takeover is traced, with the rebalance that it caused")
+        spans = [
+            s for s in read_spans(cluster.trace_directory) if s.trace_id == takeovers(cluster)[-1].trace_id
+        ]
+        (root,) = traces_of(spans)[0].roots
+        assert root.span.name == kinds.COORDINATOR_FAILOVER
+        (rebalance,) = [child for child in root.children if child.span.name == kinds.GROUP_REBALANCE]
+        assert rebalance.span.attributes["group"] == "orphans"
+        assert [step.span.name for step in rebalance.children] == [
+            kinds.REBALANCE_COMMIT,
+            kinds.REBALANCE_OWNERS,
+            kinds.REBALANCE_START,
+        ], "nobody had to stop, since nobody read what it had"
+        orders = [order for consumer in group.consumers for order in consumer.orders]
+        assert {order.traceparent for order in orders if order.HasField("start_fetcher")} == {
+            f"00-{rebalance.span.trace_id}-{rebalance.span.span_id}-01"
+        }
         await group.leave()
 
     with_group(cluster, "orphans", test)

@@ -157,15 +157,17 @@ def registered_out(effect: ef.SendRegistered) -> bytes:
     )
 
 
-def stop_fetcher_out(effect: ef.SendStopFetcher) -> bytes:
-    """The order to stop some partitions."""
-    return _response(
-        effect, effect.sequence, stop_fetcher=pb.StopFetcher(partitions=owned_out(effect.partitions))
-    )
+def stop_fetcher_out(effect: ef.SendStopFetcher, traceparent: str = "") -> bytes:
+    """The order to stop some partitions; with the trace of the rebalance that gives it."""
+    order = pb.StopFetcher(partitions=owned_out(effect.partitions))
+    return _response(effect, effect.sequence, traceparent, stop_fetcher=order)
 
 
-def start_fetcher_out(effect: ef.SendStartFetcher, listener: Listener = Listener.INTERNAL) -> bytes:
-    """The order to read more partitions, by stream; to a consumer that came in through this listener."""
+def start_fetcher_out(
+    effect: ef.SendStartFetcher, listener: Listener = Listener.INTERNAL, traceparent: str = ""
+) -> bytes:
+    """The order to read more partitions, by stream; to a consumer that came in through this listener. With
+    the trace of the rebalance that gives it."""
     streams: dict[int, list[pb.StartPartition]] = {}
     for start in effect.partitions:
         streams.setdefault(start.stream, []).append(
@@ -182,7 +184,7 @@ def start_fetcher_out(effect: ef.SendStartFetcher, listener: Listener = Listener
         streams=[pb.ConsumerStream(stream=stream, partitions=streams[stream]) for stream in sorted(streams)],
         brokers=[endpoint_out(broker, listener) for broker in effect.brokers],
     )
-    return _response(effect, effect.sequence, start_fetcher=order)
+    return _response(effect, effect.sequence, traceparent, start_fetcher=order)
 
 
 def owned_out(partitions: Iterable[Owned]) -> list[pb.OwnedPartition]:
@@ -203,6 +205,7 @@ def endpoint_out(endpoint: ev.Endpoint, listener: Listener | None = None) -> met
 def _response(
     effect: ef.SendRegistered | ef.SendStopFetcher | ef.SendStartFetcher,
     sequence: int,
+    traceparent: str = "",
     *,
     registered: pb.ConsumerRegistered | None = None,
     stop_fetcher: pb.StopFetcher | None = None,
@@ -215,6 +218,7 @@ def _response(
         registered=registered,
         stop_fetcher=stop_fetcher,
         start_fetcher=start_fetcher,
+        traceparent=traceparent,
     ).SerializeToString()
 
 

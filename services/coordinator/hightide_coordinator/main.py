@@ -66,7 +66,7 @@ async def _serve_with(
     metrics: Metrics,
     stopping: asyncio.Event,
 ) -> None:
-    await session.ensure_cluster_id()
+    telemetry.cluster_id = await session.ensure_cluster_id()
     await fix_shard_count(session, settings.shards)
     advertised = settings.advertised
     outside = settings.external_advertised

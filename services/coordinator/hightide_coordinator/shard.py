@@ -142,7 +142,7 @@ class Shard:
         for effect in step(self.state, event, self._clock.monotonic_ms()):
             self._perform(effect, event)
         self.unread_streams.tell()
-        self._traces.settle()
+        self._traces.settle(self.state)
 
     def elected(self, elected: ev.Elected, takeover: Takeover) -> None:
         """This process coordinates the shard from now on."""
@@ -253,13 +253,18 @@ class Shard:
             case ef.SendRegistered():
                 self._send(effect.connection_id, convert.registered_out(effect))
             case ef.SendStopFetcher():
-                self._send(effect.connection_id, convert.stop_fetcher_out(effect))
+                traceparent = self._traces.rebalances.stopping(self._group_of(effect.connection_id))
+                self._send(effect.connection_id, convert.stop_fetcher_out(effect, traceparent))
             case ef.SendStartFetcher():
                 if (stream := self._streams.get(effect.connection_id)) is not None:
-                    self._send(effect.connection_id, convert.start_fetcher_out(effect, stream.listener))
+                    traceparent = self._traces.rebalances.starting(self._group_of(effect.connection_id))
+                    order = convert.start_fetcher_out(effect, stream.listener, traceparent)
+                    self._send(effect.connection_id, order)
             case ef.CloseConnection():
                 self._close(effect)
             case ef.StoreGroup():
+                if effect.owners:
+                    self._traces.rebalances.storing(effect.group, effect.store_id)
                 self._feed_back(self._store.store_group(effect))
             case ef.ReadGroup():
                 self._feed_back(self._store.read_group(effect.group))
@@ -277,8 +282,14 @@ class Shard:
             case ef.Report():
                 self._report(effect)
 
+    def _group_of(self, connection_id: int) -> str:
+        member = self.state.connections.get(connection_id)
+        return "" if member is None else member.group
+
     def _report(self, effect: ef.Report) -> None:
         _log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.message)
+        if begun := self.state.groups.get(effect.begun_group):
+            self._traces.begun(begun)
         group = self.state.groups.get(effect.rebalanced_group)
         if group is None:
             return

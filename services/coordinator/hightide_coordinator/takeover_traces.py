@@ -1,33 +1,25 @@
-"""One trace a takeover of a shard: detection, election, load, recovery (consumer coordinator §10).
-
-And one span a rebalance (§9)."""
+"""One trace a takeover of a shard: detection, election, load, recovery (consumer coordinator §10), and the
+rebalances that it caused. One trace for each other rebalance (§9)."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import COORDINATOR_FAILOVER, Span, Telemetry
+from hightide_runtime.span_kinds import (
+    COORDINATOR_DETECTION,
+    COORDINATOR_ELECTION,
+    COORDINATOR_FAILOVER,
+    COORDINATOR_LOAD,
+    COORDINATOR_RECOVERY,
+)
+from hightide_runtime.telemetry import Span, Telemetry
+from hightide_runtime.trace_context import root_traceparent
 
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.election import Takeover
+from hightide_coordinator.rebalance_traces import RebalanceTraces
 
-__all__ = [
-    "COORDINATOR_FAILOVER",
-    "DETECTION",
-    "ELECTION",
-    "LOAD",
-    "REBALANCE",
-    "RECOVERY",
-    "ShardTraces",
-]
-
-DETECTION: Final = f"{COORDINATOR_FAILOVER}.detection"
-ELECTION: Final = f"{COORDINATOR_FAILOVER}.election"
-LOAD: Final = f"{COORDINATOR_FAILOVER}.load"
-RECOVERY: Final = f"{COORDINATOR_FAILOVER}.recovery"
-REBALANCE: Final = "group_rebalance"
+__all__ = ["ShardTraces"]
 
 
 class ShardTraces:
@@ -36,7 +28,9 @@ class ShardTraces:
     def __init__(self, shard: int, telemetry: Telemetry, clock: Clock) -> None:
         self._shard = shard
         self._telemetry = telemetry
-        self._clock = clock
+        self.rebalances = RebalanceTraces(telemetry.cluster_id, telemetry, clock)
+        self._caused: set[str] = set()
+        """Groups whose rebalance the takeover has caused, and that are not done with it."""
         self._root: Span | None = None
         self._recovery: Span | None = None
         self._recovering: list[Group] = []
@@ -45,13 +39,15 @@ class ShardTraces:
     def taken_over(self, takeover: Takeover, state: ShardState) -> None:
         """The core has taken Elected: everything up to here has happened, what follows is the recovery. The
         first election of a shard takes nothing over."""
-        self.resigned()
+        self._end_takeover()
         if not self._telemetry.enabled or takeover.previous is None:
             return
         previous = takeover.previous
-        self._root = self._telemetry.span(
+        # Epochs grow by one with each election, so that the one that was lost is known.
+        lost_epoch = state.coordinator_epoch - 1
+        self._root = self._telemetry.root(
             COORDINATOR_FAILOVER,
-            parent="",
+            root_traceparent(COORDINATOR_FAILOVER, self._telemetry.cluster_id, self._shard, lost_epoch),
             start_time_us=takeover.broke_at_us,
             attributes={
                 "shard": self._shard,
@@ -60,18 +56,18 @@ class ShardTraces:
                 "coordinator_epoch": state.coordinator_epoch,
             },
         )
-        self._step(DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
-        self._step(ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
-        self._step(LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
+        self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
+        self._step(COORDINATOR_ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
+        self._step(COORDINATOR_LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
         self._recovering = [group for group in state.groups.values() if group.state is GroupState.RECOVERING]
         members = sum(len(group.missing) for group in self._recovering)
         self._recovery = self._telemetry.span(
-            RECOVERY,
+            COORDINATOR_RECOVERY,
             parent=self._root.traceparent,
             start_time_us=takeover.loaded_at_us,
             attributes={"groups": len(self._recovering), "members": members},
         )
-        self.settle()
+        self._settle_recovery()
 
     def _step(self, name: str, from_us: int, to_us: int, **attributes: int) -> None:
         assert self._root is not None
@@ -80,40 +76,48 @@ class ShardTraces:
         )
         span.end(to_us)
 
-    def settle(self) -> None:
-        """The core has taken an event: end the recovery where no group waits any more."""
-        if self._recovery is None:
+    def settle(self, state: ShardState) -> None:
+        """The core has taken an event: end the recovery where no group waits any more, and the takeover where
+        no rebalance of its is under way."""
+        self.rebalances.settle(state)
+        self._settle_recovery()
+
+    def _settle_recovery(self) -> None:
+        if self._root is None:
             return
         while self._recovering and self._recovering[-1].state is not GroupState.RECOVERING:
             self._recovering.pop()
-        if not self._recovering:
-            self.resigned()
+        if self._recovering:
+            return
+        if self._recovery is not None:
+            self._recovery.end()
+            self._recovery = None
+        self._caused = {name for name in self._caused if name in self.rebalances}
+        if not self._caused:
+            self._root.end()
+            self._root = None
+
+    def begun(self, group: Group) -> None:
+        """An attempt to rebalance the group begins."""
+        parent = ""
+        if self._root is not None and any(group is each for each in self._recovering):
+            parent = self._root.traceparent
+            self._caused.add(group.name)
+        self.rebalances.begun(group, parent)
 
     def rebalanced(self, group: Group) -> None:
         """A rebalance of the group, or an attempt at one, has ended."""
-        if not self._telemetry.enabled:
-            return
-        now_us = self._clock.wall_us()
-        is_done = group.failures == 0
-        span = self._telemetry.span(
-            REBALANCE,
-            parent="",
-            start_time_us=now_us - (group.last_rebalance_ms * 1000 if is_done else 0),
-            attributes={
-                "group": group.name,
-                "generation": group.generation,
-                "members": len(group.members),
-                "reason": group.reason,
-                "state": group.state.name,
-                "failures": group.failures,
-            },
-        )
-        span.end(now_us)
+        self.rebalances.ended(group)
 
     def resigned(self) -> None:
         """The shard is coordinated elsewhere, or this process ends: what is open ends here."""
+        self.rebalances.resigned()
+        self._end_takeover()
+
+    def _end_takeover(self) -> None:
         for span in (self._recovery, self._root):
             if span is not None:
                 span.end()
         self._root = self._recovery = None
         self._recovering = []
+        self._caused = set()

@@ -219,6 +219,8 @@ class Report:
 
     message: str
     is_warning: bool = False
+    begun_group: str = ""
+    """The group of which this says that an attempt to rebalance it begins."""
     rebalanced_group: str = ""
     """The group whose rebalance, or attempt at one, this says has ended: it is counted, and traced."""
 

@@ -104,7 +104,8 @@ def _open_attempt(state: ShardState, group: Group) -> None:
     group.generation += 1
     group.gives_not_before_ms = state.now_ms + state.limits.join_window_ms
     message = f"group {group.name}: generation {group.generation}, {len(group.steps)} partitions move: "
-    state.do(Report(message + (group.reason or "they were not where they should be")))
+    message += group.reason or "they were not where they should be"
+    state.do(Report(message, begun_group=group.name))
 
 
 def _finish(state: ShardState, group: Group) -> None:
