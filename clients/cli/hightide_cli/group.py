@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.confirmation import confirm
+from hightide_cli.group_offsets import commit, delete_offsets
 from hightide_cli.group_reset import reset_offsets
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -20,7 +21,8 @@ def group() -> None:
 
 
 common_options(group)
-group.add_command(reset_offsets)
+for _command in (reset_offsets, commit, delete_offsets):
+    group.add_command(_command)
 
 
 @common_options

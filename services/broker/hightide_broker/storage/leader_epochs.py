@@ -20,7 +20,7 @@ from hightide_broker.storage.errors import CorruptFile, DiskFull
 from hightide_broker.storage.files import Files
 from hightide_broker.storage.sealed_file import read_file, write_new, write_whole
 
-__all__ = ["EpochEnd", "EpochStart", "LeaderEpochs"]
+__all__ = ["EpochEnd", "EpochStart", "LeaderEpochs", "decode"]
 
 _MAGIC: Final = b"HTLE\x01\x00\x00\x00"
 _ENTRY: Final = struct.Struct("<iq")
@@ -126,25 +126,11 @@ class LeaderEpochs:
             data = read_file(self._files, self._path)
         except FileNotFoundError as error:
             raise CorruptFile("the leader epochs' file is missing") from error
-        if data[: len(_MAGIC)] != _MAGIC:
-            raise CorruptFile("the leader epochs' file does not start as one")
-        entries: list[EpochStart] = []
-        whole = (len(data) - len(_MAGIC)) // _ENTRY_SIZE_BYTES
-        for place in range(whole):
-            at = _position(place)
-            entry = EpochStart(*_ENTRY.unpack_from(data, at))
-            (crc,) = _CRC.unpack_from(data, at + _ENTRY.size)
-            if crc != crc32c(data[at : at + _ENTRY.size]):
-                raise CorruptFile("an entry of the leader epochs' file has another CRC")
-            if entries and not (
-                entry.epoch > entries[-1].epoch and entry.start_offset > entries[-1].start_offset
-            ):
-                raise CorruptFile("the entries of the leader epochs' file do not rise")
-            entries.append(entry)
-        self._entries = tuple(entries)
+        self._entries, is_torn = decode(data)
+        whole = len(self._entries)
         self._written = whole
         self._damaged = False
-        if len(data) != _position(whole):
+        if is_torn:
             # A crash tore the last entry; no batch of its epoch was written, since the entry goes first.
             self._written = whole + 1
             self._change_end(self._entries, ())
@@ -204,6 +190,26 @@ class LeaderEpochs:
             self._written = len(entries)
             self._unsynced = self._damaged = False
         self._entries = entries
+
+
+def decode(data: bytes) -> tuple[tuple[EpochStart, ...], bool]:
+    """The entries of a file, and whether a crash tore one more behind them. Raises CorruptFile."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise CorruptFile("the leader epochs' file does not start as one")
+    entries: list[EpochStart] = []
+    whole = (len(data) - len(_MAGIC)) // _ENTRY_SIZE_BYTES
+    for place in range(whole):
+        at = _position(place)
+        entry = EpochStart(*_ENTRY.unpack_from(data, at))
+        (crc,) = _CRC.unpack_from(data, at + _ENTRY.size)
+        if crc != crc32c(data[at : at + _ENTRY.size]):
+            raise CorruptFile("an entry of the leader epochs' file has another CRC")
+        if entries and not (
+            entry.epoch > entries[-1].epoch and entry.start_offset > entries[-1].start_offset
+        ):
+            raise CorruptFile("the entries of the leader epochs' file do not rise")
+        entries.append(entry)
+    return tuple(entries), len(data) != _position(whole)
 
 
 def _position(place: int) -> int:

@@ -35,6 +35,10 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def entries(self) -> list[tuple[int, int]]:
+        """All (relative offset, position), rising; for who looks into the file."""
+        return list(zip(self._offsets, self._positions, strict=True))
+
     def append(self, relative_offset: int, position: int) -> None:
         """Note that the batch at `position` starts at this offset; both rise."""
         assert not self._offsets or relative_offset > self._offsets[-1]

@@ -33,6 +33,10 @@ class TimeIndex:
         # No timestamp in the segment is later; -1 without batches.
         self.latest_us = -1
 
+    def entries(self) -> list[tuple[int, int]]:
+        """All (latest timestamp in front, position), rising; for who looks into the file."""
+        return list(zip(self._timestamps, self._positions, strict=True))
+
     def note(self, max_timestamp_us: int) -> None:
         """A batch was appended; called for each."""
         if max_timestamp_us > self.latest_us:
