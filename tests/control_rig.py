@@ -27,6 +27,7 @@ from hightide_broker.decisions import (
 from hightide_broker.group_commit import GroupCommit, GroupCommits
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.log_directories import LogDirectories
+from hightide_broker.log_starts import LogStarts
 from hightide_broker.metadata import MetadataCache
 from hightide_broker.registration import Registration
 from hightide_broker.shell import Payload, ReplicaShell
@@ -99,6 +100,7 @@ class Rig:
             10_000, 1,
         )  # fmt: skip
         self.shell.stopping = self.control
+        self.shell.log_starts = LogStarts(clock, self.shell, self.directories, self.failures.append)
         self.suspects: list[PartitionKey] = []
         self.control.suspect = self.suspects.extend
 

@@ -23,6 +23,7 @@ from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_controller.core.effects import Decision
 from sim.messages import (
+    GONE,
     KEY,
     ZOOKEEPER,
     AskEpoch,
@@ -78,6 +79,8 @@ class Surroundings(Protocol):
 
     def log_changed(self) -> None: ...
 
+    def deleting(self, before_offset: int) -> None: ...
+
 
 @dataclass
 class Disk:
@@ -87,6 +90,11 @@ class Disk:
     epochs: dict[int, int] = field(default_factory=dict)
     durable_end_offset: int = 0
     high_watermark_checkpoint: int = 0
+    first_offset: int = 0
+    """Where the first segment begins: nothing before is there."""
+    log_start: int = 0
+    log_start_written: int = 0
+    """As far as it is written down."""
     is_doubtful: bool = False
     """The power went, and with it records that others may count on."""
 
@@ -118,9 +126,13 @@ class SimBroker:
         self.alive = True
         self.lives += 1
         disk = self.disk
+        disk.log_start = max(disk.first_offset, disk.log_start_written)
+        if len(disk.log) < disk.log_start:
+            self._begin_at(disk.log_start)
         disk.durable_end_offset = len(disk.log)
         self.state = Replica.opened(
             self.settings,
+            log_start_offset=disk.log_start,
             log_end_offset=len(disk.log),
             high_watermark=disk.high_watermark_checkpoint,
             epochs=tuple(sorted(disk.epochs.items())),
@@ -316,10 +328,25 @@ class SimBroker:
                     self.fetch_call = 0
                 self.refused = False
                 self._place()
-            case fx.TruncateAndStartAt() | fx.ReplicaStopped():
-                raise AssertionError("nothing is deleted in these schedules")
+            case fx.TruncateAndStartAt(offset, _):
+                self._begin_at(offset)
+            case fx.MoveLogStart(offset):
+                disk.log_start = offset
+                if self.state.is_leader:
+                    self.world.deleting(offset)
+                    self._touch(wake=True)
+            case fx.ReplicaStopped():
+                raise AssertionError("nothing is stopped in these schedules")
             case fx.Refuse() | fx.AnswerEpochEnd():
                 pass  # Whoever fed the event answers.
+
+    def _begin_at(self, offset: int) -> None:
+        disk = self.disk
+        disk.log = [GONE] * offset
+        disk.epochs = {}
+        disk.first_offset = disk.log_start = disk.durable_end_offset = offset
+        disk.log_start_written = min(disk.log_start_written, offset)
+        self.world.log_changed()
 
     # --- following -------------------------------------------------------------------------------
 
@@ -358,7 +385,7 @@ class SimBroker:
             session_key_known = KEY in session.positions
             if session_key_known:
                 session.place(KEY, session.positions[KEY])
-            self.feed(ev.FetchRefused(leader, asked_under, body.refusal, 0))
+            self.feed(ev.FetchRefused(leader, asked_under, body.refusal, body.log_start_offset))
         elif body.found:
             self._batches(leader, body)
         if session is self.fetcher:
@@ -368,7 +395,9 @@ class SimBroker:
         spans = tuple(
             ev.Span(body.base_offset + index, 1, epoch) for index, (epoch, _) in enumerate(body.records)
         )
-        answer = ev.BatchesReceived(leader, body.leader_epoch, spans, body.high_watermark, 0)
+        answer = ev.BatchesReceived(
+            leader, body.leader_epoch, spans, body.high_watermark, body.log_start_offset
+        )
         self._batches_told(answer, body.records)
 
     def _batches_told(self, answer: ev.BatchesReceived, records: tuple[Record, ...]) -> None:
@@ -415,6 +444,7 @@ class SimBroker:
                 leader_epoch=state.leader_epoch if state.is_leader else -2,
                 log_end_offset=state.log_end_offset,
                 high_watermark=state.high_watermark,
+                log_start_offset=state.log_start_offset,
             )
             if answer is None:
                 continue
@@ -422,8 +452,11 @@ class SimBroker:
             if fenced or not state.is_leader:
                 session.drop(key)
                 refusal = Refusal.FENCED_LEADER_EPOCH if state.is_leader else Refusal.NOT_LEADER
-                return FetchAnswer(session.session_id, refusal=refusal)
-            session.told(answer, state.high_watermark)
+                return self._refused(session, refusal)
+            if answer.has_batches and answer.fetch_offset < state.log_start_offset:
+                session.drop(key)
+                return self._refused(session, Refusal.OFFSET_OUT_OF_RANGE)
+            session.told(answer, state.high_watermark, state.log_start_offset)
             records = tuple(self.disk.log[answer.fetch_offset :]) if answer.has_batches else ()
             return FetchAnswer(
                 session.session_id,
@@ -432,8 +465,13 @@ class SimBroker:
                 high_watermark=state.high_watermark,
                 base_offset=answer.fetch_offset,
                 records=records,
+                log_start_offset=state.log_start_offset,
             )
         return None
+
+    def _refused(self, session: LeaderSession[str], refusal: Refusal) -> FetchAnswer:
+        start = self.state.log_start_offset
+        return FetchAnswer(session.session_id, refusal=refusal, log_start_offset=start)
 
     def _serve_fetch(self, envelope: Envelope, fetch: Fetch) -> None:
         request = fetch.request
@@ -461,7 +499,7 @@ class SimBroker:
             for effect in effects:
                 if isinstance(effect, fx.Refuse):
                     session.drop(key)
-                    self.world.answer(envelope, FetchAnswer(session.session_id, refusal=effect.refusal))
+                    self.world.answer(envelope, self._refused(session, effect.refusal))
                     return
         answer = self._collect(session)
         if answer is None:
@@ -549,6 +587,18 @@ class SimBroker:
             ev.ProduceArrived(1, acks_all, -1, self.world.now_ms), ((self.state.leader_epoch, value),)
         )
         return any(isinstance(effect, fx.Append) for effect in effects)
+
+    def delete(self, before_offset: int) -> int | None:
+        """An operator lets go of records: where the log begins then, durably; None where it is refused."""
+        effects = self.feed(ev.DeleteRecordsArrived(before_offset))
+        if any(isinstance(effect, fx.Refuse) for effect in effects):
+            return None
+        self.write_log_start()
+        return self.state.log_start_offset
+
+    def write_log_start(self) -> None:
+        """Write down where the log begins; a follower does so soon after it has heard."""
+        self.disk.log_start_written = self.disk.log_start
 
     def fsync(self) -> None:
         """The log is put on disk to its end; a follower may then say so."""

@@ -14,6 +14,8 @@ KEY = "tide-0"
 
 Record = tuple[int, int]
 """(leader epoch, value): one record, and one batch. Its offset is its place in the log."""
+GONE: Record = (-1, 0)
+"""Holds the place of a record below the log start that is not on this disk."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class FetchAnswer:
     high_watermark: int = 0
     base_offset: int = 0
     records: tuple[Record, ...] = ()
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True)

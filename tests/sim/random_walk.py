@@ -82,6 +82,15 @@ class RandomWalk:
         if leaders and self.world.next_value <= PRODUCED_MAX:
             self.world.produce(self.rng.choice(leaders), acks_all=self.rng.random() < 0.9)
 
+    def _delete(self) -> None:
+        # Also of whoever only believes to lead, and more than is committed.
+        running = self._running()
+        if running:
+            broker = self.rng.choice(running)
+            high_watermark = broker.state.high_watermark
+            before = self.rng.choice((-1, high_watermark, self.rng.randint(0, high_watermark + 2)))
+            self.world.delete(broker.broker_id, before)
+
     def _advance(self) -> None:
         self.world.advance(self.rng.randint(1, LAG_TIME_MAX_MS // 4))
 
@@ -173,6 +182,7 @@ class RandomWalk:
             broker = self.rng.choice(running)
             self.world.fsync(broker.broker_id)
             broker.checkpoint_high_watermark()
+            broker.write_log_start()
             self._deaths.append((broker.broker_id, broker.broker_epoch))
             self.world.crash(broker.broker_id)
             self.world.expire(broker.broker_id)
@@ -225,6 +235,7 @@ class RandomWalk:
     def _checkpoint(self) -> None:
         for broker in self._running():
             broker.checkpoint_high_watermark()
+            broker.write_log_start()
 
     def _controller_crash(self) -> None:
         controller_id = self.rng.choice(CONTROLLERS)

@@ -22,6 +22,7 @@ class Orders:
     deliver: float
     settle: float
     produce: float
+    delete: float
     advance: float
     lag: float
     lose: float
@@ -59,6 +60,7 @@ class Orders:
             deliver=rng.choice((10.0, 20.0, 40.0)),
             settle=rng.choice((6.0, 10.0, 16.0)),
             produce=rng.choice((8.0, 16.0)),
+            delete=fault(1.0),
             advance=rng.choice((3.0, 6.0)),
             lag=fault(1.5),
             lose=fault(2.0),

@@ -66,6 +66,8 @@ class World(Network):
         """All that are in sync lost their power at once, and flush=replicated promises nothing then: nothing
         is checked any more."""
         self.logs_changed = True
+        self.deleted_before = 0
+        """As far as any leader was told to let go of records."""
         self.orphans: list[int] = []
         """ZooKeeper sessions of lives that are over."""
         base = ReplicaSettings(
@@ -107,6 +109,11 @@ class World(Network):
 
     def log_changed(self) -> None:
         """Some log is not what it was."""
+        self.logs_changed = True
+
+    def deleting(self, before_offset: int) -> None:
+        """A leader lets go of records."""
+        self.deleted_before = max(self.deleted_before, before_offset)
         self.logs_changed = True
 
     def _notify(self, node: int, path: str) -> None:
@@ -228,6 +235,13 @@ class World(Network):
         appended = self.brokers[broker_id].produce(value, acks_all)
         self.check()
         return value if appended else None
+
+    def delete(self, broker_id: int, before_offset: int) -> int | None:
+        """An operator asks a broker to let go of records; where its log begins then, None where refused."""
+        self.story.append(f"delete before {before_offset} at {broker_id}")
+        start = self.brokers[broker_id].delete(before_offset)
+        self.check()
+        return start
 
     def fsync(self, broker_id: int) -> None:
         """A broker's log reaches its disk."""

@@ -48,6 +48,14 @@ Outcome = Appended | Refused
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """Where one partition shall begin; -1: behind all that is committed."""
+
+    key: PartitionKey
+    before_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchFrom:
     """Where to read one partition from. `last_fetched_epoch` is the epoch of the record before it that the
     client has read, NO_EPOCH where it does not say."""

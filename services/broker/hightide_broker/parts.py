@@ -19,7 +19,9 @@ from hightide_broker.coordinators import Coordinators
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.delete_records import RecordDeletion
 from hightide_broker.describe_producers import ProducerDescriptions
+from hightide_broker.disk_space import DiskSpace
 from hightide_broker.failed_replicas import FailedReplicas
 from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
@@ -30,6 +32,7 @@ from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
 from hightide_broker.list_offsets import OffsetLookup
 from hightide_broker.log_directories import LogDirectories, LogDirectory
+from hightide_broker.log_starts import LogStarts
 from hightide_broker.metadata import MetadataCache
 from hightide_broker.plain_records import PlainRecords
 from hightide_broker.produce import Producing
@@ -116,6 +119,9 @@ class Parts:
             telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
         )  # fmt: skip
         self._shell.stopping = self._control
+        self._shell.log_starts = self._log_starts = LogStarts(
+            clock, self._shell, directories, self.storage_failed
+        )
         self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
         self._control.suspect = self._strays.suspect
         in_flight = Budget(settings.in_flight_produce_bytes_max)
@@ -160,6 +166,10 @@ class Parts:
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
             self._offsets, self._plain, ProducerIds(self._session),
             ReplicaDescriptions(self._replicas, self._metadata, self._directories), self._producers,
+            RecordDeletion(
+                self._settings.broker_id, self._replicas, self._metadata, self._shell, self._log_starts
+            ),
+            DiskSpace(self._directories),
         )  # fmt: skip
         return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
 
@@ -221,6 +231,7 @@ class Parts:
         await self._fetchers.close()
         await self._isr_store.close()
         await asyncio.gather(*(upkeep.close() for upkeep in self._upkeeps))
+        await self._log_starts.close()
         self._shell.close()
         await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
         self._reads.shutdown(cancel_futures=True)

@@ -262,7 +262,7 @@ class ReplicaServer:
         state = replica.state
         answer = session.examine(
             replica.key, leader_epoch=state.leader_epoch, log_end_offset=state.log_end_offset,
-            high_watermark=state.high_watermark,
+            high_watermark=state.high_watermark, log_start_offset=state.log_start_offset,
         )  # fmt: skip
         if answer is None or (answer.has_batches and room <= 0):
             return 0
@@ -296,7 +296,7 @@ class ReplicaServer:
                 state.log_start_offset, batches,
             )
         )  # fmt: skip
-        session.told(answer, state.high_watermark)
+        session.told(answer, state.high_watermark, state.log_start_offset)
         if cold is not None:
             cold.sent(session, replica.key)
         size_bytes = sum(map(len, batches))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
 from hightide.batch import wire
 from hightide.batch.header import Buffer
 from hightide.v1 import broker_control_service_pb2 as control_pb2
@@ -22,9 +21,13 @@ from hightide_runtime.serving import Service
 
 from hightide_broker import convert, refused
 from hightide_broker.control import Control
+from hightide_broker.convert_deletions import deletions_in, deletions_out
+from hightide_broker.convert_descriptions import replicas_out
 from hightide_broker.convert_producers import producers_in, producers_out
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.delete_records import RecordDeletion
 from hightide_broker.describe_producers import ProducerDescriptions
+from hightide_broker.disk_space import DiskSpace
 from hightide_broker.fetch import Fetching
 from hightide_broker.hosted import HostedReplicas
 from hightide_broker.limits import PRODUCE_TIMEOUT_MS_DEFAULT
@@ -66,6 +69,8 @@ class ClientRpcs(BrokerServiceServicer):
         producer_ids: ProducerIds,
         descriptions: ReplicaDescriptions,
         producers: ProducerDescriptions,
+        deletion: RecordDeletion,
+        disk_space: DiskSpace,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
@@ -77,6 +82,8 @@ class ClientRpcs(BrokerServiceServicer):
         self._producer_ids = producer_ids
         self._descriptions = descriptions
         self._producers = producers
+        self._deletion = deletion
+        self._disk_space = disk_space
 
     async def Produce(  # type: ignore[override]
         self, request: wire.ProduceRequest[memoryview], context: Context
@@ -139,7 +146,8 @@ class ClientRpcs(BrokerServiceServicer):
     ) -> broker_pb2.DescribeReplicasResponse:
         """Tell what is held here."""
         topics = convert.described_topics_in(request)
-        return convert.replicas_out(self._broker_id, await self._descriptions.describe(topics))
+        replicas = [] if request.log_directories_only else await self._descriptions.describe(topics)
+        return replicas_out(self._broker_id, replicas, await self._disk_space.describe())
 
     async def DescribeProducers(
         self, request: broker_pb2.DescribeProducersRequest, context: Context
@@ -152,7 +160,8 @@ class ClientRpcs(BrokerServiceServicer):
         self, request: broker_pb2.DeleteRecordsRequest, context: Context
     ) -> broker_pb2.DeleteRecordsResponse:
         """Let go of records at the beginning of partitions."""
-        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this broker cannot delete records yet")
+        asked = deletions_in(request)
+        return deletions_out(await self._deletion.delete(asked, validate_only=request.validate_only))
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key

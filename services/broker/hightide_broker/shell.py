@@ -37,7 +37,9 @@ from hightide_broker.tallies import Tallies
 
 log = logging.getLogger(__name__)
 
-_ON_THE_LOG: Final = (fx.PersistEpoch, fx.TruncateTo, fx.TruncateAndStartAt, fx.Append, fx.AppendFetched)
+_ON_THE_LOG: Final = (
+    fx.PersistEpoch, fx.TruncateTo, fx.TruncateAndStartAt, fx.Append, fx.AppendFetched, fx.MoveLogStart,
+)  # fmt: skip
 
 
 class Fetching(Protocol):
@@ -69,6 +71,14 @@ class IsrKeeping(Protocol):
 
     def read(self, replica: HostedReplica) -> None:
         """Read the znode; what it says is fed back."""
+        ...
+
+
+class LogStartKeeping(Protocol):
+    """Who writes down where logs begin (`log_starts.LogStarts`)."""
+
+    def moved(self, replica: HostedReplica) -> None:
+        """The log start has moved in memory: write it down soon."""
         ...
 
 
@@ -110,6 +120,7 @@ class ReplicaShell:
         self.fetching: Fetching
         self.isr: IsrKeeping
         self.stopping: Stopping
+        self.log_starts: LogStartKeeping
         self.group_commit: FsyncRounds[HostedReplica]
         self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
             fx.PersistEpoch: self._persist_epoch,
@@ -117,6 +128,7 @@ class ReplicaShell:
             fx.TruncateAndStartAt: self._truncate_and_start_at,
             fx.Append: self._append,
             fx.AppendFetched: self._append_fetched,
+            fx.MoveLogStart: self._move_log_start,
             fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
             fx.AwaitFetch: lambda replica, effect, _: sessions.want(effect.replica_id, replica.key),
             fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
@@ -229,7 +241,12 @@ class ReplicaShell:
     def _truncate_and_start_at(
         self, replica: HostedReplica, effect: fx.TruncateAndStartAt, _: Payload | None
     ) -> None:
-        log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
+        if effect.lost_committed:
+            log.error(
+                "%s: the leader's log is another one from %d on: committed records go", replica, effect.offset
+            )
+        else:
+            log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
         replica.log.truncate_and_start_at(effect.offset)
 
     def _append(self, replica: HostedReplica, effect: fx.Append, payload: Payload | None) -> None:
@@ -249,6 +266,12 @@ class ReplicaShell:
         assert appended.end_offset == effect.end_offset, replica
         self.tallies.replicated_in.add(len(batches), effect.end_offset - effect.base_offset)
         self._flush_after(replica, appended)
+
+    def _move_log_start(self, replica: HostedReplica, effect: fx.MoveLogStart, _: Payload | None) -> None:
+        replica.log.move_start(effect.offset)
+        self.log_starts.moved(replica)
+        if replica.state.is_leader:
+            self._touch_followers(replica, wake=True)
 
     def _flush_after(self, replica: HostedReplica, appended: AppendInfo) -> None:
         """Where nobody waits for the disk a closed segment is flushed all the same: recovery after a crash

@@ -12,9 +12,18 @@ from sim.checkers.checker import Checker, Violation
 from sim.checkers.committing_leader import CommittingLeader
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
+from sim.checkers.log_start import LogStart
 from sim.checkers.strong_isr import StrongIsr
 from sim.checkers.znodes import Znodes
 
 __all__ = ["ALL_CHECKERS", "Checker", "Violation"]
 
-ALL_CHECKERS: Final = (Acknowledged, StrongIsr, LogMatching, HighWatermark, CommittingLeader, Znodes)
+ALL_CHECKERS: Final = (
+    Acknowledged,
+    StrongIsr,
+    LogMatching,
+    LogStart,
+    HighWatermark,
+    CommittingLeader,
+    Znodes,
+)

@@ -1,4 +1,5 @@
-"""Acknowledged ⊆ the log of every ISR member: whoever may lead next has what producers were promised."""
+"""Acknowledged ⊆ the log of every ISR member: whoever may lead next has what producers were promised, but for
+what an operator has let go of."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ class Acknowledged(Checker):
         for member in world.isr:
             if not world.counts(member):
                 continue
-            log = world.brokers[member].disk.log
+            disk = world.brokers[member].disk
+            log = disk.log
             for offset, record in world.acked.items():
+                if offset < min(disk.log_start, world.deleted_before):
+                    continue
                 if offset >= len(log) or log[offset] != record:
                     held = log[offset] if offset < len(log) else "nothing"
                     self.violated(f"acknowledged {record} at {offset}; ISR member {member} has {held}")

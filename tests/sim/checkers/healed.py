@@ -32,8 +32,14 @@ class Healed(Checker):
                     f"{broker.broker_id} has HW {state.high_watermark}, LEO {state.log_end_offset}; "
                     f"the leader's log ends at {first.state.log_end_offset}"
                 )
-            if broker.disk.log != first.disk.log:
+            start = max(broker.disk.log_start, first.disk.log_start)
+            if broker.disk.log[start:] != first.disk.log[start:]:
                 self.violated(f"the logs of {broker.broker_id} and {leader} differ")
+            if state.log_start_offset < first.state.log_start_offset:
+                self.violated(
+                    f"{broker.broker_id} begins at {state.log_start_offset}, its leader at "
+                    f"{first.state.log_start_offset}"
+                )
 
     def check_progress(self) -> None:
         """One more record, and it is acknowledged."""

@@ -28,7 +28,8 @@ class HighWatermark(Checker):
             self._seen[key] = state.high_watermark
             if state.leading is not None:
                 self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
-                self._remember(broker.broker_id, broker.disk.log[: state.high_watermark])
+                log = broker.disk.log[: state.high_watermark]
+                self._remember(broker.broker_id, log, state.log_start_offset)
 
     def _check_leader(self, leader: int, isr: IsrState, high_watermark: int) -> None:
         for member in isr.maximal:
@@ -39,9 +40,9 @@ class HighWatermark(Checker):
                     f"{end_offset}"
                 )
 
-    def _remember(self, leader: int, committed: list[Record]) -> None:
+    def _remember(self, leader: int, committed: list[Record], start: int) -> None:
         common = min(len(committed), len(self._committed))
-        if committed[:common] != self._committed[:common]:
+        if committed[start:common] != self._committed[start:common]:
             self.violated(
                 f"leader {leader} shows {committed} to consumers; they were shown {self._committed}"
             )

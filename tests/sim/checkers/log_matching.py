@@ -17,7 +17,8 @@ class LogMatching(Checker):
             return
         for one, other in combinations(self.world.brokers.values(), 2):
             offset = last_common_epoch(one.disk.log, other.disk.log)
-            if one.disk.log[: offset + 1] != other.disk.log[: offset + 1]:
+            start = max(one.disk.log_start, other.disk.log_start)
+            if one.disk.log[start : offset + 1] != other.disk.log[start : offset + 1]:
                 self.violated(
                     f"epoch {one.disk.log[offset][0]} at {offset} is in the logs of {one.broker_id} and "
                     f"{other.broker_id}, which differ before it: {one.disk.log} and {other.disk.log}"

@@ -22,7 +22,10 @@ class StrongIsr(Checker):
             for member in sorted({*world.isr, *believed.isr}):
                 if not world.counts(member, None if member in world.isr else believed):
                     continue
-                if world.brokers[member].disk.log[:high_watermark] != committed:
+                held = world.brokers[member].disk
+                start = max(broker.disk.log_start, held.log_start)
+                # What lies before was let go of.
+                if len(held.log) < high_watermark or (held.log[start:high_watermark] != committed[start:]):
                     name = "StrongIsr" if member in world.isr else "WeakIsr"
                     self.violated(
                         f"({name}) leader {broker.broker_id} in epoch {broker.state.leader_epoch} has "

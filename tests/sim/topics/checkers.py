@@ -71,6 +71,8 @@ class PartitionView:
         self.let_go_at: dict[int, int] = {}
         """Broker → the partition epoch with which it had to let go of its replica last."""
         self.logs_changed = True
+        self.deleted_before = 0
+        """Nobody lets go of records in these schedules."""
         self.forget()
 
     def forget(self) -> None:

@@ -10,7 +10,8 @@ import pytest
 from control_rig import ME, TOPIC_ID, Rig, codes, decision, request, run, stamp, stop, until_settled
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker import convert, refused
+from hightide_broker import refused
+from hightide_broker.convert_descriptions import replicas_out
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import Position
 from hightide_broker.core.replica import Role
@@ -541,7 +542,7 @@ def test_a_replica_whose_directory_failed_is_described_as_such(tmp_path: Path) -
         rig.shell.feed(rig.replica(), StorageFailed())
         (described,) = await ReplicaDescriptions(rig.replicas, rig.metadata, rig.directories).describe(())
         assert described.failed
-        (told,) = convert.replicas_out(ME, [described]).replicas
+        (told,) = replicas_out(ME, [described], []).replicas
         assert (told.error_code, told.log_end_offset) == (ErrorCode.ERROR_CODE_STORAGE_FAILED, 1)
 
     run(tmp_path, scenario)

@@ -120,6 +120,12 @@ class NothingToLetGoOf:
     def stopped(self, replica: HostedReplica, delete: bool) -> None: ...
 
 
+class NothingToWriteDown:
+    """Whoever writes down where logs begin."""
+
+    def moved(self, replica: HostedReplica) -> None: ...
+
+
 class Following(ReplicaShell):
     """Two empty partitions that are to follow broker 1."""
 
@@ -127,6 +133,7 @@ class Following(ReplicaShell):
         failures: list[Exception] = []
         super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         self.stopping = NothingToLetGoOf()
+        self.log_starts = NothingToWriteDown()
         self.hosted = HostedReplicas()
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: leader, registered)
         self.fetching = self.fetchers = Fetchers(self.hosted, self, settings)
@@ -282,12 +289,13 @@ def test_a_partition_that_meets_a_bug_stops_no_other_and_goes_on_when_it_is_over
 
 
 def test_a_follower_hears_where_its_leader_s_log_starts(tmp_path: Path) -> None:
-    """Its own retention deletes up to there, so that the replicas of a partition start alike."""
+    """It lets nobody read what lies before, so that the replicas of a partition start alike."""
 
     async def story(following: Following) -> None:
         following.begin()
         await following.copies(0, 3)
-        assert following.replicas[0].leaders_log_start == 2
+        replica = following.replicas[0]
+        assert (replica.state.log_start_offset, replica.log.log_start_offset) == (2, 2)
 
     follow(tmp_path, record_of(0), story)
 

@@ -174,12 +174,13 @@ def decode(
     return columns
 
 
-def first_at_or_after(batch: Buffer, timestamp_us: int) -> tuple[int, int] | None:
-    """Place in the batch, and timestamp in us, of the first record at or after a timestamp; None where all
-    are before.
+def first_at_or_after(batch: Buffer, timestamp_us: int, place_min: int = 0) -> tuple[int, int] | None:
+    """Place in the batch, from `place_min` on, and timestamp in us, of the first record at or after a
+    timestamp; None where all are before.
 
     Called by a broker for the one batch that ListOffsets by timestamp ends at. Raises as `decode`.
     """
     timestamps_us = decode(batch).column(2).view(pa.int64())
-    place = pc.index(pc.greater_equal(timestamps_us, timestamp_us), True).as_py()
-    return None if place < 0 else (place, timestamps_us[place].as_py())
+    late_enough = pc.greater_equal(timestamps_us, timestamp_us).slice(place_min)
+    found = pc.index(late_enough, True).as_py()
+    return None if found < 0 else (place_min + found, timestamps_us[place_min + found].as_py())

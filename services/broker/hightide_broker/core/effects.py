@@ -2,8 +2,9 @@
 
 Rules of this file. The effects of one step are performed in the order given, which is the durability order:
 
-1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched touch the log, each finished (handed
-   to the file, for PersistEpoch and the truncations also synced) before the next effect is looked at;
+1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched, MoveLogStart touch the log, each
+   finished (handed to the file, for PersistEpoch and the truncations also synced) before the next effect is
+   looked at;
 2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
    AwaitFetch is noted;
 3. AdvanceHighWatermark, then the answers (AnswerProduces, AnswerEpochEnd, AbandonWaiters, Refuse);
@@ -75,9 +76,13 @@ class TruncateTo(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class TruncateAndStartAt(Matchable):
-    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older."""
+    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older.
+
+    `lost_committed` as in TruncateTo.
+    """
 
     offset: int
+    lost_committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,14 @@ class AppendFetched(Matchable):
 
     base_offset: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLogStart(Matchable):
+    """Nobody reads below `offset` from here on. The shell writes it down durably afterwards, before a leader
+    answers whoever asked for it, and deletes the segments that lie below."""
+
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +225,7 @@ Effect: TypeAlias = (
     | TruncateAndStartAt
     | Append
     | AppendFetched
+    | MoveLogStart
     | StoreIsr
     | AwaitFetch
     | ReadLeaderAndIsr

@@ -206,6 +206,13 @@ class FetchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteRecordsArrived:
+    """An operator lets go of the records before `before_offset`; -1: of all that are committed (KIP-107)."""
+
+    before_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogStartMoved:
     """Retention deleted the records below `log_start_offset`."""
 
@@ -240,6 +247,7 @@ Event: TypeAlias = (
     | EpochEndReceived
     | BatchesReceived
     | FetchRefused
+    | DeleteRecordsArrived
     | LogStartMoved
     | SettingsChanged
     | StorageFailed

@@ -6,10 +6,10 @@ place, because they span thousands of partitions and a round must cost what move
 
 Theory of operation. The follower names a partition when its position is new (it started to follow, or
 appended what it got, or could not append it). The leader remembers the position and keeps the partition
-*ready* as soon as its log end is beyond it or its high watermark is not the one last told. A partition to
-which batches were answered is quiet until the follower names it again, so nothing is sent twice while the
-follower writes (or syncs). Rounds are numbered; an unexpected number ends the session and the follower
-opens a new one, naming everything. Deltas lost with a connection are therefore never missed.
+*ready* as soon as its log end is beyond it, or its high watermark or log start is not the one last told. A
+partition to which batches were answered is quiet until the follower names it again, so nothing is sent twice
+while the follower writes (or syncs). Rounds are numbered; an unexpected number ends the session and the
+follower opens a new one, naming everything. Deltas lost with a connection are therefore never missed.
 """
 
 from __future__ import annotations
@@ -114,11 +114,12 @@ class FollowerSession(Generic[K]):
 class _Watched:
     """What a leader remembers of one partition in a session."""
 
-    __slots__ = ("position", "quiet", "told_high_watermark")
+    __slots__ = ("position", "quiet", "told_high_watermark", "told_log_start")
 
     def __init__(self, position: Position) -> None:
         self.position = position
         self.told_high_watermark = -1
+        self.told_log_start = -1
         self.quiet = False
 
 
@@ -245,7 +246,7 @@ class LeaderSession(Generic[K]):
         return bool(self._held)
 
     def touch(self, key: K) -> bool:
-        """The partition's log end, high watermark or leader epoch may have moved. True if it may be
+        """The partition's log end or start, high watermark or leader epoch may have moved. True if it may be
         answered now.
 
         Called by the shell for every session after each append and each AdvanceHighWatermark; O(1).
@@ -267,7 +268,13 @@ class LeaderSession(Generic[K]):
         yield from tuple(self._touched)
 
     def examine(
-        self, key: K, *, leader_epoch: int, log_end_offset: int, high_watermark: int
+        self,
+        key: K,
+        *,
+        leader_epoch: int,
+        log_end_offset: int,
+        high_watermark: int,
+        log_start_offset: int = 0,
     ) -> Answer[K] | None:
         """What is to be answered for a touched partition, from where its leader stands now; None: nothing
         new.
@@ -280,17 +287,19 @@ class LeaderSession(Generic[K]):
         if (
             not has_batches
             and watched.told_high_watermark == high_watermark
+            and watched.told_log_start == log_start_offset
             and position.leader_epoch == leader_epoch
         ):
             self._touched.pop(key, None)
             return None
         return Answer(key, position.fetch_offset, position.leader_epoch, has_batches)
 
-    def told(self, answer: Answer[K], high_watermark: int) -> None:
+    def told(self, answer: Answer[K], high_watermark: int, log_start_offset: int = 0) -> None:
         """The answer is part of the response. With batches, the partition is quiet until it is named
         again."""
         watched = self._watched[answer.key]
         watched.told_high_watermark = high_watermark
+        watched.told_log_start = log_start_offset
         watched.quiet = answer.has_batches
         self._touched.pop(answer.key, None)
 

@@ -11,6 +11,8 @@ know the epoch that remains. Only then does it fetch. The high watermark plays n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_broker.core.effects import (
     AbandonWaiters,
     AdvanceHighWatermark,
@@ -25,6 +27,7 @@ from hightide_broker.core.effects import (
 )
 from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage
+from hightide_broker.core.log_start import follow_log_start
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Decision, Replica, Role, enter
 
@@ -73,6 +76,8 @@ def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
         return replica, ()
     if event.epoch > replica.epochs.latest_epoch:
         return replica, ()  # Answers an earlier question; what it was about is cut already.
+    if event.epoch == NO_EPOCH and replica.log_start_offset < event.end_offset <= replica.log_end_offset:
+        return begin_anew(replica, event.end_offset)
     matches, offset = parting_point(replica, event)
     cut, effects = _truncate(replica, min(offset, replica.log_end_offset))
     if matches or not cut.epochs.entries:
@@ -107,6 +112,8 @@ def batches_received(replica: Replica, event: BatchesReceived) -> Step:
         return replica, ()
     log_end_offset = replica.log_end_offset
     spans = event.spans
+    if spans and replica.log_start_offset == log_end_offset and _holds(spans[0], log_end_offset):
+        return _begin_inside(replica, event)
     if spans and spans[0].base_offset < log_end_offset:
         spans = tuple(span for span in spans if span.base_offset >= log_end_offset)
     if spans and (spans[0].base_offset != log_end_offset or not is_lineage(replica, spans)):
@@ -125,12 +132,36 @@ def batches_received(replica: Replica, event: BatchesReceived) -> Step:
     high_watermark = min(event.high_watermark, log_end_offset)
     if replica.settings.mends.high_watermark_never_falls:
         high_watermark = max(high_watermark, replica.high_watermark)
+    advanced: Effects = ()
     if high_watermark != replica.high_watermark:
-        effects.append(AdvanceHighWatermark(high_watermark))
-    if not effects:
+        advanced = (AdvanceHighWatermark(high_watermark),)
+    starts_later = event.log_start_offset > replica.log_start_offset
+    if not (effects or advanced or starts_later):
         return replica, ()
     appended = replica.with_log(epochs=epochs, log_end_offset=log_end_offset, high_watermark=high_watermark)
-    return appended, tuple(effects)
+    if starts_later:
+        appended, moved = follow_log_start(appended, event.log_start_offset)
+        effects += moved
+    return appended, (*effects, *advanced)
+
+
+def _holds(span: Span, offset: int) -> bool:
+    return span.base_offset < offset < span.end_offset
+
+
+def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
+    """An empty log begins inside the first batch that comes, as the leader's does: take the batch as a whole,
+    and let nobody read what lies before the start."""
+    start, base = replica.log_start_offset, event.spans[0].base_offset
+    empty = replica.with_log(
+        epochs=EpochLineage(), log_start_offset=base, log_end_offset=base, durable_end_offset=base
+    )
+    began, effects = batches_received(
+        empty, replace(event, log_start_offset=max(start, event.log_start_offset))
+    )
+    if began.log_end_offset == base:
+        return fetch_on(replica)  # What came does not fit together.
+    return began, (TruncateAndStartAt(base), *effects)
 
 
 def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
@@ -157,18 +188,20 @@ def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
     if event.refusal is not Refusal.OFFSET_OUT_OF_RANGE or replica.role is not Role.FETCHING:
         return replica, ()
     if replica.log_end_offset < event.log_start_offset:
-        return truncate_and_start_at(replica, event.log_start_offset)
+        return begin_anew(replica, event.log_start_offset)
     if not replica.settings.mends.truncate_by_epoch or not replica.epochs.entries:
         return fetch_on(replica)
     return _ask(replica.with_role(Role.TRUNCATING))
 
 
-def truncate_and_start_at(replica: Replica, offset: int) -> Step:
-    """Throw everything away and begin at the leader's log start: what lies between was deleted by retention.
+def begin_anew(replica: Replica, offset: int) -> Step:
+    """Throw everything away and begin at the leader's log start: what lies before was deleted there, and
+    nothing from there on is the same here.
 
     The leader deletes only below its high watermark, so all below `offset` was committed: so is the new HW.
     """
-    assert offset > replica.log_end_offset
+    if replica.role is Role.TRUNCATING:
+        replica = replica.with_role(Role.FETCHING)
     restarted = replica.with_log(
         epochs=EpochLineage(),
         log_start_offset=offset,
@@ -177,7 +210,8 @@ def truncate_and_start_at(replica: Replica, offset: int) -> Step:
         high_watermark=offset,
     )
     fetching, effects = fetch_on(restarted)
-    return fetching, (TruncateAndStartAt(offset), AdvanceHighWatermark(offset), *effects)
+    cut = TruncateAndStartAt(offset, lost_committed=offset < replica.high_watermark)
+    return fetching, (cut, AdvanceHighWatermark(offset), *effects)
 
 
 def _truncate(replica: Replica, offset: int) -> Step:

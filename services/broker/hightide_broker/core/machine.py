@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from hightide_broker.core import decisions, follower, leader
+from hightide_broker.core import decisions, follower, leader, log_start
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, StopFetching
 from hightide_broker.core.events import (
     BatchesReceived,
+    DeleteRecordsArrived,
     EpochEndAsked,
     EpochEndReceived,
     Event,
@@ -77,25 +78,16 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
             return leader.leader_and_isr_read(replica, event)
         case StopRequested():
             return decisions.stop_requested(replica, event)
+        case DeleteRecordsArrived():
+            return log_start.delete_records(replica, event)
         case LogStartMoved():
-            return log_start_moved(replica, event)
+            return log_start.log_start_moved(replica, event)
         case SettingsChanged():
             return settings_changed(replica, event)
         case StorageFailed():
             return storage_failed(replica)
         case _:
             assert_never(event)
-
-
-def log_start_moved(replica: Replica, event: LogStartMoved) -> tuple[Replica, Effects]:
-    """Retention moved the log start. It must not pass the high watermark: what is not committed is not
-    old."""
-    assert event.log_start_offset <= replica.log_end_offset
-    if event.log_start_offset <= replica.log_start_offset:
-        return replica, ()
-    assert event.log_start_offset <= replica.high_watermark, "retention stays below the high watermark"
-    epochs = replica.epochs.begin_at(event.log_start_offset)
-    return replica.with_log(epochs=epochs, log_start_offset=event.log_start_offset), ()
 
 
 def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica, Effects]:

@@ -8,6 +8,7 @@ from hightide.batch.header import BatchHeader
 
 from hightide_broker.storage.leader_epochs import LeaderEpochs
 from hightide_broker.storage.segment import Segment
+from hightide_broker.storage.start_file import StartFile
 
 __all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
 
@@ -43,3 +44,4 @@ class OpenedLog:
     high_watermark: int
     recovery_point: int
     lost_data: bool
+    start_file: StartFile

@@ -79,8 +79,12 @@ class Log:
         self._segments = opened.segments
         self._lock = threading.RLock()
         self._flush_lock = threading.Lock()
-        self._start_offset = opened.segments[0].base_offset
+        self._start_file = opened.start_file
         self._end_offset = opened.segments[-1].next_offset
+        self._start_offset = max(opened.segments[0].base_offset, opened.start_file.offset)
+        self._start_moved_to = opened.start_file.offset
+        # Held while the file is written, which the log's lock is not; taken after that one, never before.
+        self._start_lock = threading.Lock()
         self._durable_end_offset = self._end_offset
         self._size_bytes = sum(segment.size_bytes for segment in opened.segments)
         self._has_directory = opened.has_directory
@@ -99,7 +103,7 @@ class Log:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that exists."""
+        """The first offset that may be read. The batch that holds it may begin before it."""
         return self._start_offset
 
     @property
@@ -336,11 +340,12 @@ class Log:
             if candidate is None:
                 return None
             header, batch = candidate
-            if header.first_timestamp_us >= timestamp_us:
+            before_start = max(0, self.log_start_offset - header.base_offset)
+            if header.first_timestamp_us >= timestamp_us and not before_start:
                 return TimestampFound(header.base_offset, header.first_timestamp_us)
             from hightide.batch.body import first_at_or_after
 
-            found = first_at_or_after(batch, timestamp_us)
+            found = first_at_or_after(batch, timestamp_us, before_start)
             if found is not None:
                 return TimestampFound(header.base_offset + found[0], found[1])
             # The header promised more than the records hold; look behind it.
@@ -356,6 +361,9 @@ class Log:
         """
         with self._lock:
             self._check_writable()
+            if offset <= self._start_offset < self._end_offset and self._start_file.offset:
+                self.truncate_and_start_at(self._start_offset)
+                return self._end_offset
             if offset >= self._end_offset:
                 with self._volume.disk:
                     self.epochs.truncate_to(offset)
@@ -384,10 +392,12 @@ class Log:
     def truncate_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
         assert offset >= 0
-        with self._lock:
+        with self._lock, self._start_lock:
             self._check_writable()
             with self._volume.disk:
                 self._note_cut()
+                self._start_file.forget_above(offset)
+                self._start_moved_to = 0
                 if not self._has_directory:
                     self._make_directory()
                 # The newest goes first, so that a crash in between leaves a log without a gap.
@@ -400,6 +410,28 @@ class Log:
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
+
+    def move_start(self, offset: int) -> None:
+        """Let nobody read below `offset` from here on; `persist_start` makes it hold beyond this life, and
+        `apply_retention` deletes the segments that lie below. Nothing happens where the log begins there or
+        later. It touches no file, and cannot fail."""
+        with self._lock:
+            assert offset <= self._end_offset, (offset, self._end_offset)
+            self._start_offset = self._start_moved_to = max(self._start_offset, offset)
+
+    def persist_start(self) -> None:
+        """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
+        StorageFailed, DiskFull."""
+        with self._start_lock:
+            self._check_writable()
+            if self._start_moved_to <= self._start_file.offset:
+                return
+            with self._volume.disk:
+                try:
+                    self._start_file.write(self._start_moved_to)
+                except FileNotFoundError:
+                    self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
+                    raise
 
     def _sync_below_recovery_point(self) -> None:
         """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
@@ -475,12 +507,14 @@ class Log:
 
     def apply_retention(self, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
         """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
-        log start. A follower also deletes what ends at or before `leaders_log_start`.
+        log start. What ends at or before the log start goes in any case, and for a follower, what ends at or
+        before `leaders_log_start`.
 
         Age counts from the last append to a segment, not from the records' timestamps: old records that are
         loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms. Call
         it in a thread.
         """
+        self.persist_start()
         with self._lock:
             self._check_writable()
             with self._volume.disk:
@@ -493,7 +527,11 @@ class Log:
                 ):
                     self._roll()
                 count = expired_count(
-                    self._segments, self.settings, now_us, high_watermark, leaders_log_start
+                    self._segments,
+                    self.settings,
+                    now_us,
+                    high_watermark,
+                    max(leaders_log_start, self._start_offset),
                 )
                 if count == 0:
                     return self.log_start_offset
@@ -504,10 +542,10 @@ class Log:
                     self._segments[-1].make_file()
                     self._volume.files.sync_directory(self._directory)
                 expired, self._segments = self._segments[:count], self._segments[count:]
-                self._start_offset = self._segments[0].base_offset
+                self._start_offset = max(self._start_offset, self._segments[0].base_offset)
                 self._size_bytes -= sum(segment.size_bytes for segment in expired)
                 self._reads.forget()
-                self.epochs.begin_at(self.log_start_offset)
+                self.epochs.begin_at(self._segments[0].base_offset)
                 self._snapshots.prune(self._bases(), self._end_offset)
         for segment in expired:
             with self._volume.disk, suppress(FileNotFoundError):  # It may be in quarantine by now.
@@ -545,6 +583,7 @@ class Log:
         if self._closed:
             return
         if self._has_directory:
+            self.persist_start()
             self.flush()
             with self._lock, self._volume.disk:
                 self.epochs.sync()

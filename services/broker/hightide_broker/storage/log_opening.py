@@ -13,6 +13,7 @@ from hightide_broker.storage.log import Log
 from hightide_broker.storage.recovery import open_clean, recover
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.settings import LogSettings
+from hightide_broker.storage.start_file import StartFile
 from hightide_broker.storage.volume import Volume
 
 __all__ = ["open_log"]
@@ -52,6 +53,9 @@ def open_log(
         else:
             segments = [Segment(volume, directory, 0, 0, 0, exists=False)]
             segments[0].activate()
+        start_file = StartFile(volume.files, directory)
+        if has_directory:
+            start_file.load()
         end_offset = segments[-1].next_offset
         opened = OpenedLog(
             segments,
@@ -60,8 +64,13 @@ def open_log(
             high_watermark=max(segments[0].base_offset, min(checkpoint.high_watermark, end_offset)),
             recovery_point=checkpoint.recovery_point,
             lost_data=lost_data,
+            start_file=start_file,
         )
         made = Log(volume, directory, topic_id, partition, topic_name, settings, opened)
+        if made.log_start_offset > end_offset:
+            # The power went, and with it records of which it is durably known that nobody wants them.
+            log.warning("%r has lost its end at %d: it begins anew, empty", made, end_offset)
+            made.truncate_and_start_at(made.log_start_offset)
         if is_recovered:
             # Now, on a thread that may wait, and not at the first append.
             assert made.producers is not None

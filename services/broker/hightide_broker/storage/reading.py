@@ -63,6 +63,6 @@ def first_candidate(
         for position, header in segment.batches_from(timestamp_us):
             if header.next_offset > end_offset:
                 return None
-            if header.base_offset >= offset and header.max_timestamp_us >= timestamp_us:
+            if header.next_offset > offset and header.max_timestamp_us >= timestamp_us:
                 return header, segment.read_at(header.size_bytes, position)
     return None

@@ -1,0 +1,73 @@
+"""Where a log begins, and how that moves: retention, and operators who let go of records (KIP-107).
+
+Rules of this file: the log start never falls while a replica lives, and never passes its own high watermark:
+what is not committed is nobody's to delete. It may lie inside a batch, which then stays in the log as a
+whole; readers get nothing below the start.
+
+Theory of operation. A leader moves its start when it is asked to. Followers are told with what they fetch and
+move theirs as far as their own high watermark. So the start of a new leader is as far up as it has heard. The
+offset between is no less committed for it: letting go of records is a promise about nothing but disk space
+until a follower has heard of it.
+"""
+
+from __future__ import annotations
+
+from hightide_broker.core.effects import Effects, MoveLogStart, Refuse
+from hightide_broker.core.events import DeleteRecordsArrived, LogStartMoved
+from hightide_broker.core.reads import latest_offset
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Replica
+
+ALL_COMMITTED = -1
+"""In a DeleteRecordsArrived: everything below the high watermark."""
+
+
+def log_start_after(replica: Replica, before_offset: int) -> int | Refusal:
+    """Where the log of a leader would begin after such a request, or why it is refused.
+
+    A new leader does not know its high watermark at first; what the one before it has committed is no error
+    then, but has to wait (KIP-207).
+    """
+    latest = latest_offset(replica)
+    if before_offset == ALL_COMMITTED:
+        return latest if isinstance(latest, Refusal) else max(latest, replica.log_start_offset)
+    if isinstance(latest, Refusal):
+        is_certain = latest is Refusal.OFFSET_NOT_AVAILABLE and before_offset <= replica.high_watermark
+        if not is_certain:
+            return latest
+    elif before_offset > latest:
+        return Refusal.OFFSET_OUT_OF_RANGE
+    return max(before_offset, replica.log_start_offset)
+
+
+def delete_records(replica: Replica, event: DeleteRecordsArrived) -> tuple[Replica, Effects]:
+    """Let go of the records before an offset. Where the log begins there or later already nothing moves."""
+    start = log_start_after(replica, event.before_offset)
+    if isinstance(start, Refusal):
+        return replica, (Refuse(start),)
+    return move_log_start(replica, start)
+
+
+def follow_log_start(replica: Replica, leaders_log_start: int) -> tuple[Replica, Effects]:
+    """A follower heard where its leader's log begins: its own begins there too, as far as it knows all
+    before it to be committed."""
+    return move_log_start(replica, min(leaders_log_start, replica.high_watermark))
+
+
+def move_log_start(replica: Replica, offset: int) -> tuple[Replica, Effects]:
+    """Begin at `offset`, unless the log begins there or later already."""
+    assert offset <= replica.high_watermark, "what is not committed stays"
+    if offset <= replica.log_start_offset:
+        return replica, ()
+    epochs = replica.epochs.begin_at(offset)
+    return replica.with_log(epochs=epochs, log_start_offset=offset), (MoveLogStart(offset),)
+
+
+def log_start_moved(replica: Replica, event: LogStartMoved) -> tuple[Replica, Effects]:
+    """Retention has deleted segments."""
+    assert event.log_start_offset <= replica.log_end_offset
+    if event.log_start_offset <= replica.log_start_offset:
+        return replica, ()
+    assert event.log_start_offset <= replica.high_watermark, "retention stays below the high watermark"
+    epochs = replica.epochs.begin_at(event.log_start_offset)
+    return replica.with_log(epochs=epochs, log_start_offset=event.log_start_offset), ()

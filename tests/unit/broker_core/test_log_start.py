@@ -1,0 +1,207 @@
+"""Where a log begins: records are let go of by a leader, and followers hear of it (KIP-107)."""
+
+from __future__ import annotations
+
+import pytest
+from hightide_broker.core.effects import (
+    AdvanceHighWatermark,
+    AppendFetched,
+    MoveLogStart,
+    PersistEpoch,
+    Refuse,
+    StartFetching,
+    TruncateAndStartAt,
+)
+from hightide_broker.core.events import (
+    BatchesReceived,
+    DeleteRecordsArrived,
+    EpochEndReceived,
+    FetchRefused,
+    LeaderAndIsrDecided,
+    ProduceArrived,
+    Span,
+)
+from hightide_broker.core.fetch_session import LeaderSession, Position
+from hightide_broker.core.log_start import log_start_after
+from hightide_broker.core.reads import consumer_fetch, earliest_offset
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from unit.broker_core.replica_pair import Batch, Node, ReplicaPair
+
+
+def committed(pair: ReplicaPair, values: str = "abcd") -> Node:
+    """1 leads, and all have these."""
+    pair.decide(1, 1)
+    pair[1].produces(*values)
+    pair.catch_up(2, 3)
+    assert pair[1].state.high_watermark == len(values)
+    return pair[1]
+
+
+def test_the_log_begins_at_the_offset_and_consumers_below_are_out_of_range(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    assert leader.happens(DeleteRecordsArrived(3)) == (MoveLogStart(3),)
+    assert earliest_offset(leader.state) == 3
+    assert consumer_fetch(leader.state, 2) is Refusal.OFFSET_OUT_OF_RANGE
+    assert leader.state.epochs.entries[0].start_offset == 3
+
+
+def test_minus_one_is_all_that_is_committed_and_nothing_above_is_deleted(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    leader.produces("e")
+    assert leader.happens(DeleteRecordsArrived(5)) == (Refuse(Refusal.OFFSET_OUT_OF_RANGE),)
+    assert leader.happens(DeleteRecordsArrived(-1)) == (MoveLogStart(4),)
+    assert leader.state.log_end_offset == 5
+
+
+def test_to_ask_again_changes_nothing(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    leader.happens(DeleteRecordsArrived(3))
+    for before in (0, 2, 3):
+        assert leader.happens(DeleteRecordsArrived(before)) == ()
+        assert log_start_after(leader.state, before) == 3
+
+
+def test_only_the_leader_deletes(pair: ReplicaPair) -> None:
+    committed(pair)
+    assert pair[2].happens(DeleteRecordsArrived(1)) == (Refuse(Refusal.NOT_LEADER),)
+    pair.decide(-1, 2, isr=(1,))
+    assert pair[1].happens(DeleteRecordsArrived(1)) == (Refuse(Refusal.PARTITION_OFFLINE),)
+
+
+def test_a_new_leader_that_does_not_know_its_high_watermark_asks_for_patience(pair: ReplicaPair) -> None:
+    committed(pair)
+    pair[1].produces("e")
+    pair.fetch(2)
+    pair.fetch(3)
+    pair.decide(2, 2, isr=(2, 3))
+    leader = pair[2]
+    assert (leader.state.high_watermark, leader.state.log_end_offset) == (4, 5)
+    for before in (5, -1):
+        assert leader.happens(DeleteRecordsArrived(before)) == (Refuse(Refusal.OFFSET_NOT_AVAILABLE),)
+    assert leader.happens(DeleteRecordsArrived(4)) == (MoveLogStart(4),)
+
+
+def test_followers_hear_of_it_with_what_they_fetch(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    leader.happens(DeleteRecordsArrived(3))
+    pair.fetch(2)
+    assert pair[2].state.log_start_offset == 3
+    pair.decide(2, 2, isr=(2, 3), to=(2, 3))
+    assert earliest_offset(pair[2].state) == 3
+
+
+def test_a_follower_deletes_nothing_above_its_own_high_watermark(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    pair[1].produces(*"abcd")
+    pair.fetch(2)
+    follower = pair[2]
+    assert follower.state.high_watermark == 0
+    effects = follower.happens(BatchesReceived(1, 1, (), 2, 3))
+    assert effects == (MoveLogStart(2), AdvanceHighWatermark(2))
+    assert follower.state.log_start_offset == 2
+
+
+def test_a_start_does_not_fall_because_a_new_leader_has_not_heard_of_it(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    leader.happens(DeleteRecordsArrived(3))
+    pair.fetch(2)
+    pair.decide(3, 2, isr=(2, 3), to=(2, 3))
+    pair.catch_up(2)
+    assert (pair[3].state.log_start_offset, pair[2].state.log_start_offset) == (0, 3)
+
+
+def test_a_follower_is_told_though_nothing_else_has_moved() -> None:
+    session: LeaderSession[str] = LeaderSession(1, 2, 7)
+    session.receive([("p", Position(1, 10))], ())
+
+    def news(log_start_offset: int) -> bool:
+        session.touch("p")
+        answer = session.examine(
+            "p", leader_epoch=1, log_end_offset=10, high_watermark=10, log_start_offset=log_start_offset
+        )
+        if answer is not None:
+            session.told(answer, 10, log_start_offset)
+        return answer is not None
+
+    assert [news(0), news(0), news(4), news(4)] == [True, False, True, False]
+
+
+# -- batches that hold the start -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def follower() -> Node:
+    """An empty replica that follows 1, whose log begins at 103, inside a batch from 100 to 110."""
+    node = Node(Replica.opened(ReplicaSettings(broker_id=2)))
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
+    node.happens(FetchRefused(1, 5, Refusal.OFFSET_OUT_OF_RANGE, 103))
+    assert (node.state.log_start_offset, node.state.fetch_offset) == (103, 103)
+    return node
+
+
+def received(*spans: Span, high_watermark: int = 110, log_start_offset: int = 103) -> BatchesReceived:
+    return BatchesReceived(1, 5, spans, high_watermark, log_start_offset)
+
+
+def test_a_follower_takes_the_batch_that_holds_the_start_as_a_whole(follower: Node) -> None:
+    span = Span(100, 10, 4)
+    assert follower.happens(received(span), (Batch(span, "x"),)) == (
+        TruncateAndStartAt(100),
+        PersistEpoch(4, 100),
+        AppendFetched(100, 110),
+        MoveLogStart(103),
+        AdvanceHighWatermark(110),
+    )
+    state = follower.state
+    assert (state.log_start_offset, state.log_end_offset, state.high_watermark) == (103, 110, 110)
+    assert state.epochs.entries[0].start_offset <= 103
+    assert state.fetch_offset == 110
+
+
+def test_its_start_and_high_watermark_stay_though_the_leader_knows_less(follower: Node) -> None:
+    span = Span(100, 10, 4)
+    follower.happens(received(span, high_watermark=101, log_start_offset=0), (Batch(span, "x"),))
+    assert (follower.state.log_start_offset, follower.state.high_watermark) == (103, 103)
+
+
+def test_what_does_not_hold_together_is_fetched_again(follower: Node) -> None:
+    spans = (Span(100, 10, 4), Span(111, 1, 4))
+    assert follower.happens(received(*spans)) == (StartFetching(1, 5, 103),)
+    assert follower.state.log_end_offset == 103
+
+
+def test_a_leader_that_is_empty_inside_a_batch_goes_on_there() -> None:
+    """Its power went, and all that was left was below the start."""
+    node = Node(Replica.opened(ReplicaSettings(broker_id=1), log_start_offset=103, log_end_offset=103))
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, isr=(1,)))
+    effects = node.happens(ProduceArrived.dummy(), (Batch(Span(-1, 1, -1), "x"),))
+    assert node.state.log_end_offset == 104
+    assert effects
+
+
+def test_a_log_that_shares_no_epoch_with_the_leaders_begins_anew_where_that_does() -> None:
+    """What it holds below may be other records than those that were committed and let go of. Kept, they would
+    be shown to consumers by the next leader."""
+    node = Node(
+        Replica.opened(
+            ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=2, epochs=((3, 0),), is_new=False
+        ),
+        [Batch(Span(0, 2, 3), "ab"), Batch(Span(2, 2, 3), "xx")],
+    )
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
+    effects = node.happens(EpochEndReceived(1, 5, -1, 3))
+    assert effects == (TruncateAndStartAt(3), AdvanceHighWatermark(3), StartFetching(1, 5, 3))
+    assert (node.state.log_start_offset, node.state.high_watermark) == (3, 3)
+
+
+def test_where_that_takes_committed_records_it_says_so() -> None:
+    node = Node(
+        Replica.opened(
+            ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=4, epochs=((3, 0),), is_new=False
+        ),
+        [Batch(Span(0, 4, 3), "abcd")],
+    )
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
+    effects = node.happens(EpochEndReceived(1, 5, -1, 3))
+    assert effects[0] == TruncateAndStartAt(3, lost_committed=True)

@@ -1,0 +1,145 @@
+"""A log that begins where an operator said: inside a segment, or inside a batch."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faulty_files import Fault
+from hightide_broker.storage import LogClosed, LogSettings, OffsetOutOfRange, StorageFailed
+from log_rig import LogRig, offsets
+from stored_batches import make_batch
+
+SIZE = len(make_batch(3))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LogRig]:
+    """Ten batches of three records, four batches to a segment: offsets 0 to 30."""
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=4 * SIZE))
+    for place in range(10):
+        rig.append(epoch=1 + place // 5)
+    yield rig
+    rig.close()
+
+
+def delete(rig: LogRig, before: int) -> None:
+    rig.log.move_start(before)
+    rig.log.persist_start()
+    rig.log.apply_retention(time.time_ns() // 1000, 30)
+
+
+def test_nobody_reads_below_and_the_batch_that_holds_the_start_stays_whole(rig: LogRig) -> None:
+    delete(rig, 4)
+    assert rig.log.log_start_offset == 4
+    with pytest.raises(OffsetOutOfRange):
+        rig.log.read(3, 1 << 20, 30)
+    assert offsets(rig.log)[0] == 3
+    assert len(rig.segments()) == 3
+
+
+def test_segments_that_lie_below_go(rig: LogRig) -> None:
+    delete(rig, 25)
+    assert rig.names(".log") == ["24"]
+    assert rig.log.size_bytes == 2 * SIZE
+    assert [entry.start_offset for entry in rig.log.epochs.entries] == [24]
+
+
+def test_all_may_go_and_the_log_goes_on(rig: LogRig) -> None:
+    delete(rig, 30)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.size_bytes) == (30, 30, 0)
+    assert rig.append(epoch=2) == 33
+    rig.crash()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (30, 33)
+
+
+@pytest.mark.parametrize("end", [LogRig.restart, LogRig.crash])
+def test_a_restart_brings_nothing_back(rig: LogRig, end: object) -> None:
+    delete(rig, 16)
+    end(rig)  # type: ignore[operator]
+    assert rig.log.log_start_offset == 16
+    assert offsets(rig.log)[0] == 15
+    assert rig.log.high_watermark_checkpoint <= 30
+    assert rig.append(epoch=2) == 33
+
+
+def test_a_clean_close_writes_down_what_was_moved_in_memory_only(rig: LogRig) -> None:
+    rig.log.move_start(16)
+    rig.restart()
+    assert rig.log.log_start_offset == 16
+    rig.log.move_start(19)
+    rig.crash()
+    assert rig.log.log_start_offset == 16, "which nobody was told to be durable"
+
+
+def test_a_start_moves_forward_only(rig: LogRig) -> None:
+    delete(rig, 16)
+    rig.log.move_start(4)
+    assert rig.log.log_start_offset == 16
+
+
+def test_a_power_cut_that_takes_what_lies_above_leaves_an_empty_log_there(rig: LogRig) -> None:
+    rig.log.move_start(25)
+    rig.log.persist_start()
+    rig.cut_power(seed=1)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.epochs.entries) == (25, 25, ())
+    assert rig.append(epoch=2) == 28
+
+
+def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: LogRig) -> None:
+    delete(rig, 25)
+    rig.log.truncate_and_start_at(10)
+    assert rig.append(epoch=3) == 13
+    rig.crash()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (10, 13)
+    assert offsets(rig.log) == [10]
+
+
+def test_a_cut_at_the_start_takes_the_batch_that_holds_it(rig: LogRig) -> None:
+    delete(rig, 25)
+    assert rig.log.truncate_to(25) == 25
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 25)
+    rig.crash()
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 25)
+
+
+def test_times_are_found_from_the_start_on_also_inside_its_batch(rig: LogRig) -> None:
+    delete(rig, 4)
+    found = rig.log.find_timestamp(0, 30)
+    assert found is not None
+    assert found.offset == 4
+
+
+def test_a_damaged_file_costs_no_record(rig: LogRig, caplog: pytest.LogCaptureFixture) -> None:
+    delete(rig, 16)
+    rig.close(clean=False)
+    (rig.log_directory / "log_start").write_bytes(b"nonsense")
+    rig.open()
+    assert rig.log.log_start_offset == 12, "where the first segment begins"
+    assert "log_start is damaged" in caplog.text
+
+
+def test_producers_are_remembered_though_their_records_are_let_go_of(rig: LogRig) -> None:
+    rig.append(epoch=2, producer=(7, 0, 0))
+    rig.log.move_start(33)
+    rig.log.persist_start()
+    rig.log.apply_retention(time.time_ns() // 1000, 33)
+    rig.crash()
+    assert [each.producer_id for each in rig.log.describe_producers([7])] == [7]
+
+
+def test_a_disk_that_fails_then_is_out_of_service(rig: LogRig) -> None:
+    rig.log.move_start(16)
+    rig.files.faults.append(Fault("sync", errno.EIO, "log_start"))
+    with pytest.raises(StorageFailed):
+        rig.log.persist_start()
+
+
+def test_a_log_that_is_closed_writes_nothing_more(rig: LogRig) -> None:
+    rig.log.move_start(16)
+    rig.log.abandon()
+    with pytest.raises(LogClosed):
+        rig.log.persist_start()
