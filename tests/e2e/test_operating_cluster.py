@@ -126,3 +126,15 @@ def test_health_is_told_with_an_exit_code_also_without_a_controller(hightide_clu
     cluster.wait_ready()
     watched = succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2").decode()
     assert watched.splitlines()[-1].endswith(" healthy")
+
+
+def test_zookeeper_is_looked_into_and_left_alone(hightide_cluster: LocalCluster, hightide_topic: str) -> None:
+    cluster, where = hightide_cluster, ("--zookeeper", hightide_cluster.zookeeper)
+    shown = succeed(cluster, "zk", "tree", "/brokers", "--depth", "2", *where).decode()
+    assert "  ids\n    1 (ephemeral)\n    2 (ephemeral)\n    3 (ephemeral)\n" in shown
+    held = as_json(cluster, "zk", "get", f"/brokers/topics/{hightide_topic}/0/leaderAndISR", *where)
+    assert sorted(json.loads(held["data"])["isr"]) == [1, 2, 3]
+    listed = as_json(cluster, "zk", "tree", "--limit", "5", *where)
+    assert (len(listed["znodes"]), listed["truncated"]) == (5, True)
+    missing = hightide(cluster, "zk", "get", "/nowhere", *where)
+    assert (missing.returncode, b"there is no znode /nowhere" in missing.stderr) == (1, True)

@@ -30,6 +30,7 @@ COMMANDS = {
     "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
     "doctor": LazyCommand("hightide_cli.doctor", "doctor", "Find what is wrong, and what to do about it."),
+    "zk": LazyCommand("hightide_cli.zk", "zk", "Look into ZooKeeper, read-only."),
     "rpc": LazyCommand("hightide_cli.rpc", "rpc", "Call any method of any server; list and describe them."),
     "version": LazyCommand("hightide_cli.version", "version", "Versions of this command and the servers."),
     "completion": LazyCommand("hightide_cli.completion", "completion", "Let a shell complete commands."),
