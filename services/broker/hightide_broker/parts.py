@@ -78,16 +78,9 @@ class Parts:
         self._metadata = MetadataCache(cluster_id)
         self._replicas = HostedReplicas()
         self._coordinators = Coordinators(session, self._metadata)
-        advertised = settings.advertised
-        outside = settings.external_advertised
-        znode = BrokerZnode(
-            advertised.host,
-            advertised.port,
-            clock.wall_us() // 1000,
-            external_host="" if outside is None else outside.host,
-            external_port=0 if outside is None else outside.port,
+        self.registration = Registration(
+            session, broker_id, _znode_of(settings, clock), self._coordinators.take
         )
-        self.registration = Registration(session, broker_id, znode, self._coordinators.take)
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
         self._shell = ReplicaShell(clock, sessions, telemetry, self.storage_failed)
@@ -245,3 +238,15 @@ class Parts:
     def _address_of(self, broker_id: int) -> HostPort | None:
         endpoint = self._metadata.brokers.get(broker_id)
         return None if endpoint is None else endpoint.address
+
+
+def _znode_of(settings: BrokerSettings, clock: Clock) -> BrokerZnode:
+    """What this broker is registered with."""
+    inside, outside = settings.advertised, settings.external_advertised
+    return BrokerZnode(
+        inside.host,
+        inside.port,
+        clock.wall_us() // 1000,
+        external_host="" if outside is None else outside.host,
+        external_port=0 if outside is None else outside.port,
+    )
