@@ -33,9 +33,14 @@ def test_brokers_tell_what_they_hold_and_who_they_are(
 
     described = as_json(cluster, "broker", "describe", "2", "--replicas")
     assert described["server"]["advertised"] == described["address"]
+    assert [each["state"] for each in described["log_directories"]] == ["online"]
     assert hightide_topic in {each["topic"] for each in described["held"]}
     assert "version" in succeed(cluster, "broker", "describe", "2").decode()
 
+    directories = as_json(cluster, "broker", "log-dirs")["log_directories"]
+    assert [each["broker"] for each in directories] == [1, 2, 3]
+    assert all(0 < each["free_bytes"] <= each["total_bytes"] for each in directories)
+    assert len(as_json(cluster, "broker", "log-dirs", "3")["log_directories"]) == 1
     unknown = hightide(cluster, "broker", "describe", "9")
     assert (unknown.returncode, unknown.stderr) == (1, b"error: there is no broker 9; there are: 1, 2, 3\n")
 
@@ -138,3 +143,19 @@ def test_zookeeper_is_looked_into_and_left_alone(hightide_cluster: LocalCluster,
     assert (len(listed["znodes"]), listed["truncated"]) == (5, True)
     missing = hightide(cluster, "zk", "get", "/nowhere", *where)
     assert (missing.returncode, b"there is no znode /nowhere" in missing.stderr) == (1, True)
+
+
+def test_top_prints_one_look_where_there_is_no_terminal(
+    hightide_cluster: LocalCluster, hightide_topic: str
+) -> None:
+    cluster, topic = hightide_cluster, hightide_topic
+    succeed(cluster, "topic", "produce", topic, stdin=b"a\nb\nc\n")
+    succeed(cluster, "topic", "consume", topic, "--group", f"g-{topic}", "-n", "2")
+    shown = as_json(cluster, "top", "--interval", "0.2")
+    assert [(each["broker"], each["alive"]) for each in shown["brokers"]] == [(1, True), (2, True), (3, True)]
+    (own,) = [each for each in shown["by_topic"] if each["topic"] == topic]
+    assert own["records_per_s"] == 0.0
+    assert own["size_bytes"] > 0
+    (group,) = [each for each in shown["groups"] if each["group"] == f"g-{topic}"]
+    assert group["lag"] == 1
+    assert "records/s" in succeed(cluster, "top", "--once", "--interval", "0.2").decode()

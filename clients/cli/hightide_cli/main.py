@@ -29,6 +29,7 @@ COMMANDS = {
     "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
     "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
     "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
+    "top": LazyCommand("hightide_cli.top", "top", "What moves: traffic, lag, moves; drawn anew."),
     "doctor": LazyCommand("hightide_cli.doctor", "doctor", "Find what is wrong, and what to do about it."),
     "zk": LazyCommand("hightide_cli.zk", "zk", "Look into ZooKeeper, read-only."),
     "rpc": LazyCommand("hightide_cli.rpc", "rpc", "Call any method of any server; list and describe them."),

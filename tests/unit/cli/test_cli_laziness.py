@@ -51,6 +51,7 @@ def modules_after(*arguments: str) -> set[str]:
         ("config", "set", "--help"),
         ("version", "--help"),
         ("doctor", "--help"),
+        ("top", "--help"),
         ("zk", "tree", "--help"),
         ("rpc", "--help"),
         ("rpc", "call", "--help"),
