@@ -8,12 +8,24 @@ from docs.notation import PROGRAMS
 
 #: Blocks that would get something from the internet, by page and text, with the reason why that must be.
 #: Nobody carries them out: a test must not depend on what others publish today.
-FROM_THE_INTERNET: Final[dict[tuple[str, str], str]] = {}
+FROM_THE_INTERNET: Final[dict[tuple[str, str], str]] = {
+    (
+        "docs/compose.md",
+        "export OTEL_EXPORTER_OTLP_ENDPOINT=http://otel-collector:4317\n"
+        "docker compose --profile obs --profile broker up -d",
+    ): "the images of the collector and of Jaeger are those of others",
+}
 
 #: Sections whose blocks another test carries out: "page#heading" → the test's file.
 CARRIED_OUT_ELSEWHERE: Final[dict[str, str]] = {
     "README.md#Try it": "tests/e2e/test_demo.py",
     "README.md#Spark in five minutes": "tests/e2e/test_readme_spark.py",
+    "docs/compose.md#Start": "tests/e2e/test_compose.py",
+    "docs/compose.md#Break it": "tests/e2e/test_compose.py",
+    "docs/compose.md#More brokers": "tests/e2e/test_compose.py",
+    "docs/compose.md#Volumes": "tests/e2e/test_compose.py",
+    "docs/compose.md#Upgrade": "tests/e2e/test_compose.py",
+    "docs/compose.md#Spark": "tests/e2e/test_compose.py",
 }
 
 

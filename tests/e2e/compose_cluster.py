@@ -56,6 +56,8 @@ class ComposeCluster:
         # Where a build has no network of its own, as in nested engines, it takes the machine's.
         builds = "".join(f"  {name}: {{build: {{network: host}}}}\n" for name in _built_services())
         self._override.write_text(f"services:\n{builds}")
+        #: The arguments of each compose command so far.
+        self.carried_out: list[tuple[str, ...]] = []
         self._environment = {**os.environ, "HIGHTIDE_HOST": HOST, "HIGHTIDE_BIND": HOST}
 
     @property
@@ -69,7 +71,9 @@ class ComposeCluster:
         assert command is not None
         chosen = [part for profile in profiles for part in ("--profile", profile)]
         files = ["-p", PROJECT, "-f", str(COMPOSE_FILE), "-f", str(self._override)]
-        return self._shown([*command, *files, *chosen], arguments, timeout_s)
+        printed = self._shown([*command, *files, *chosen], arguments, timeout_s)
+        self.carried_out.append(arguments)
+        return printed
 
     def docker(self, *arguments: str, timeout_s: float = 60) -> str:
         """Run a command of the engine; what it printed."""

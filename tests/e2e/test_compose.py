@@ -4,17 +4,24 @@ Skipped where there is no Docker engine. `pytest -s` shows every command with wh
 """
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 
 import pytest
 import yaml
-from e2e.compose_cluster import HOST, ComposeCluster, why_not
+from docs.markdown import fences_of
+from e2e.compose_cluster import HOST, PROFILES, ROOT, ComposeCluster, why_not
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.records import BrokerDescription
 from histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
+PAGE = ROOT / "docs" / "compose.md"
 KINDS = ("broker", "controller", "coordinator")
 TOPIC, PARTITIONS, RECORDS = "flights", 6, 3_000
 SPARK_TIMEOUT_S = 240
@@ -69,14 +76,14 @@ def read_all(bootstrap: str) -> list[int]:
 
 
 def test_every_image_is_built(compose: ComposeCluster) -> None:
-    for name in ("controller-1", "coordinator-1", "broker-1"):
-        compose.run("build", "--quiet", name, timeout_s=BUILD_TIMEOUT_S)
+    compose.run("build", timeout_s=BUILD_TIMEOUT_S)
     compose.docker("image", "ls", "--filter", "reference=hightide-*")
 
 
 def test_up_broker_brings_all_that_a_broker_needs(compose: ComposeCluster) -> None:
-    compose.run("up", "--detach", "broker", timeout_s=180)
+    compose.run("up", "-d", "broker", timeout_s=180)
     compose.run("ps")
+    compose.run("logs", "broker")
     assert {each.broker_id for each in live_brokers(compose.bootstrap)} == {1, 2, 3}
     for service in (
         "zookeeper",
@@ -117,16 +124,15 @@ def test_containers_run_as_nobody_in_particular_with_their_own_code_only(compose
 
 
 def test_a_killed_broker_costs_no_record_and_comes_back(compose: ComposeCluster) -> None:
-    victim = compose.container("broker-1")
     with Producer(compose.bootstrap) as producer:
         for number in range(1_000, 1_500):
             producer.send(TOPIC, str(number).encode())
-        compose.docker("kill", victim)
+        compose.run("kill", "broker-1")
         for number in range(1_500, 2_000):
             producer.send(TOPIC, str(number).encode())
         producer.flush()
     assert {each.broker_id for each in live_brokers(compose.bootstrap)} == {2, 3}
-    compose.docker("start", victim)
+    compose.run("start", "broker-1")
     wait_until("all replicas are in sync", lambda: in_sync(compose.bootstrap) == {3}, 60)
     assert read_all(compose.bootstrap) == list(range(2_000))
 
@@ -141,7 +147,7 @@ def test_a_broker_that_is_stopped_hands_over_and_ends_by_itself(compose: Compose
 
 
 def test_a_fourth_broker_joins_and_takes_partitions(compose: ComposeCluster) -> None:
-    compose.run("up", "--detach", "broker-4")
+    compose.run("up", "-d", "broker-4")
     wait_until("broker 4 lives", lambda: len(live_brokers(compose.bootstrap)) == 4, 60)
     moved = TopicPartition(TOPIC, 0)
     with Admin(compose.bootstrap) as admin:
@@ -157,21 +163,27 @@ def test_a_fourth_broker_joins_and_takes_partitions(compose: ComposeCluster) -> 
 
 
 def test_down_and_up_again_finds_every_record(compose: ComposeCluster) -> None:
-    compose.remove(volumes=False)
-    compose.run("up", "--detach", "broker", "broker-4", timeout_s=180)
+    compose.run("down", profiles=PROFILES)
+    compose.run("up", "-d", "broker", "broker-4", timeout_s=180)
     wait_until("all replicas are in sync", lambda: in_sync(compose.bootstrap) == {3}, 60)
     assert read_all(compose.bootstrap) == list(range(RECORDS))
     with Admin(compose.bootstrap) as admin:
         assert sum(each.offset for each in admin.group_offsets("travellers").values()) == 1_000
 
 
+def test_a_container_that_is_replaced_takes_the_place_of_the_old_one(compose: ComposeCluster) -> None:
+    """As in an upgrade: another container, the same log."""
+    before = compose.container("broker-1")
+    compose.run("up", "-d", "--no-deps", "--force-recreate", "broker-1")
+    assert compose.container("broker-1") != before
+    wait_until("all replicas are in sync", lambda: in_sync(compose.bootstrap) == {3}, 60)
+    assert read_all(compose.bootstrap) == list(range(RECORDS))
+
+
 def test_the_profile_spark_archives_every_topic(compose: ComposeCluster) -> None:
-    compose.run("build", "--quiet", "spark", profiles=["spark"], timeout_s=BUILD_TIMEOUT_S)
-    told = compose.run(
-        "run", "--rm", "spark", "archive", "--subscribe-pattern", ".+", "-o", "json", "/archive",
-        profiles=["spark"], timeout_s=SPARK_TIMEOUT_S,
-    )  # fmt: skip
-    assert str(RECORDS) in told
+    compose.run("build", "spark", profiles=["spark"], timeout_s=BUILD_TIMEOUT_S)
+    told = compose.run("run", "--rm", "spark", profiles=["spark"], timeout_s=SPARK_TIMEOUT_S)
+    assert re.search(rf"\b{RECORDS:,}\b|\b{RECORDS}\b", told)
 
 
 def test_the_profile_obs_is_complete(compose: ComposeCluster) -> None:
@@ -179,3 +191,32 @@ def test_the_profile_obs_is_complete(compose: ComposeCluster) -> None:
     configured = yaml.safe_load(compose.run("config", profiles=["obs"]))
     assert configured["services"]["otel-collector"]["volumes"]
     assert configured["services"]["jaeger"]["ports"]
+
+
+def test_the_page_about_it_names_commands_that_were_carried_out_here(compose: ComposeCluster) -> None:
+    """Those of compose by the tests above, in the same words; those of `hightide` now."""
+    commands = [
+        line for fence in fences_of(PAGE) if fence.info == "console" for line in fence.text.splitlines()
+    ]
+    assert commands
+    environment = {**os.environ, "HIGHTIDE_BOOTSTRAP": f"{HOST}:19092"}
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        if program == "hightide":
+            run = [sys.executable, "-m", "hightide_cli.main", *arguments]
+            done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=60)
+            print(f"\n$ {command}\n{done.stdout}{done.stderr}")
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        elif program == "docker":
+            assert arguments[0] == "compose"
+            assert in_words(arguments[1:]) in {in_words(each) for each in compose.carried_out}, command
+        else:
+            assert program in {"cd", "export"}, command
+
+
+def in_words(arguments: Sequence[str]) -> str:
+    """Without what only a test says: which profiles, and that a container be replaced that need not be."""
+    words = [each for each in arguments if each != "--force-recreate"]
+    while words[:1] == ["--profile"]:
+        words = words[2:]
+    return " ".join(words)
