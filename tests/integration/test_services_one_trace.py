@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hightide import Admin, Producer
+from hightide import Admin, Producer, TopicPartition
 from hightide.v1 import broker_service_pb2 as pb
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide_local.cluster import LocalCluster
@@ -37,10 +37,10 @@ class Stage:
         """Three partitions on all brokers, all led by broker 1."""
         self.admin.create_topic(name, assignment=[[1, 2, 3], [1, 3, 2], [1, 2, 3]])
 
-    def write(self, topic: str) -> None:
+    def write(self, topic: str, partitions: int = 3) -> None:
         """One record into each partition, acknowledged by all in sync."""
         with Producer(self.cluster.bootstrap) as producer:
-            for number in range(3):
+            for number in range(partitions):
                 producer.send(topic, b"x", partition=number)
 
     def whole(self, topic: str) -> None:
@@ -214,3 +214,29 @@ def test_a_topic_comes_and_goes_as_two_traces_that_its_id_names(stage: Stage) ->
     assert one_root(deleted).attributes["topic_id"] == root.attributes["topic_id"]
     assert deleted.named(kinds.DELETION_ZNODES)
     assert deleted.named(kinds.DELETION_STOP)
+
+
+def test_a_move_is_one_trace_also_where_two_controllers_carry_it_out(stage: Stage) -> None:
+    stage.admin.create_topic("moved", assignment=[[1, 2], [1, 2]])
+    stage.write("moved", partitions=2)
+    stage.note()
+    stage.admin.reassign_partitions({TopicPartition("moved", 0): [2, 3]})
+    trace = stage.new_trace(kinds.REASSIGNMENT)
+    assert [child.span.name for child in trace.roots[0].children if child.span.name.startswith("reass")] == [
+        kinds.MOVE_BEGIN,
+        kinds.MOVE_CATCH_UP,
+        kinds.MOVE_SWITCH,
+        kinds.MOVE_STOP,
+    ]
+    root = one_root(trace)
+    assert (root.attributes["partition_count"], root.attributes["partition_sample"]) == (1, "moved-0 to 2,3")
+    lost = stage.cluster.active_controller()
+    stage.note()
+    # The first writes are its beginning, the second ones would be its end.
+    stage.plan.write_text("before StoreWrites 2")
+    stage.admin.reassign_partitions({TopicPartition("moved", 1): [2, 3]})
+    trace = stage.new_trace(kinds.REASSIGNMENT)
+    assert one_root(trace).attributes["carried_on"] is True
+    assert trace.named(kinds.MOVE_BEGIN)[0].instance == lost[-1]
+    assert trace.named(kinds.MOVE_STOP)[0].instance != lost[-1]
+    stage.cluster.restart(lost)

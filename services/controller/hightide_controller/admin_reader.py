@@ -178,7 +178,9 @@ def _topic(path: str, name: str) -> str:
 
 def _reassignment(znode: Znode) -> ev.ReassignmentZnode:
     content = ReassignmentZnode.decode(znode.data)
-    return ev.ReassignmentZnode(content.replicas, content.original, znode.version)
+    return ev.ReassignmentZnode(
+        content.replicas, content.original, znode.version, content.traceparent, znode.czxid
+    )
 
 
 def _deletion(znode: Znode | None) -> ev.DeletionZnode | None:

@@ -29,6 +29,7 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrace
+from hightide_controller.move_traces import MoveTraces
 from hightide_controller.store import ActiveController, ControllerStore
 from hightide_controller.topic_trace import Request, TopicTrace, adopted_in
 from hightide_controller.unfinished_work import Unfinished, broker_parts, unfinished_work
@@ -65,6 +66,7 @@ class FailoverTraces:
         self._requests: dict[str, Request] = {}
         """By cause, until they are answered."""
         self._open: dict[str, list[ControlTrace]] = {}
+        self.moves = MoveTraces(cluster_id, telemetry, clock)
 
     def expect(self, reason: str, broke_at_us: int, lost: tuple[tuple[int, int], ...] = ()) -> str:
         """The cause for an event that may turn out to be a failover once the core looks at it."""
@@ -107,6 +109,7 @@ class FailoverTraces:
 
     def before(self, state: ClusterState, event: ev.Event) -> None:
         """The core is about to take this event: open a trace if somebody is lost by it."""
+        self.moves.before(state, event)
         match event:
             case ev.BrokerProcessDied():
                 lost = [event.broker_id] if _is_that_life(state, event.broker_id, event.broker_epoch) else []
@@ -205,6 +208,8 @@ class FailoverTraces:
         self._count += 1
         cause = f"{kind}-{self._count}"
         self._requests[cause] = Request(kind, method, self._clock.wall_us(), current_traceparent())
+        if kind == span_kinds.REASSIGNMENT:
+            self.moves.requested(cause)
         return cause
 
     def answered(self, cause: str) -> None:
@@ -213,6 +218,8 @@ class FailoverTraces:
         traces = self._open.get(cause, [])
         for trace in traces:
             trace.holds = 0
+        traceparent = self.traceparent_of(cause)
+        self.moves.answered(cause)
         if request is not None and request.caller:
             span = self._telemetry.span(
                 span_kinds.REQUEST,
@@ -220,7 +227,7 @@ class FailoverTraces:
                 start_time_us=request.began_us,
                 attributes={
                     "method": request.method,
-                    "trace_id": trace_id_of(traces[0].traceparent) if traces else "",
+                    "trace_id": trace_id_of(traceparent),
                 },
             )
             span.end()
@@ -263,7 +270,7 @@ class FailoverTraces:
     def traceparent_of(self, cause: str) -> str:
         """What goes into znodes and gRPC metadata; empty where the cause is not traced."""
         traces = self._open.get(cause)
-        return traces[0].traceparent if traces else ""
+        return traces[0].traceparent if traces else self.moves.traceparent_of(cause)
 
     def multi_submitted(self, effect: StoreLeaderAndIsr) -> None:
         """A multi is on its way."""
@@ -275,8 +282,9 @@ class FailoverTraces:
         for trace in self._of(effect.cause):
             trace.multi_answered(effect, outcome)
 
-    def writes_submitted(self, effect: StoreWrites) -> None:
-        """A multi with other writes than leaders is on its way."""
+    def writes_submitted(self, effect: StoreWrites) -> StoreWrites:
+        """A multi with other writes than leaders is on its way; the same, as it goes to ZooKeeper."""
+        effect = self.moves.marked(effect)
         request = self._requests.get(effect.cause)
         begins = effect.cause not in self._open and len(self._open) < _OPEN_MAX
         if request is not None and begins and (adopted := adopted_in(effect)) is not None:
@@ -284,9 +292,11 @@ class FailoverTraces:
             self._open[effect.cause] = [trace]
         for each in self._of(effect.cause):
             each.writes_submitted(effect)
+        return effect
 
     def writes_answered(self, effect: StoreWrites, outcome: str) -> None:
         """Its fate."""
+        self.moves.stored(effect, outcome == ev.StoreCommitted.__name__)
         for trace in self._of(effect.cause):
             trace.writes_answered(effect.store_id, outcome)
 
@@ -302,11 +312,13 @@ class FailoverTraces:
 
     def informing(self, effect: SendLeaderAndIsr | SendStopReplica) -> None:
         """A broker is about to be told."""
+        self.moves.sends(effect)
         for trace in self._of(effect.cause):
             trace.sends(effect)
 
     def acknowledged(self, broker_id: int, sequence: int) -> None:
         """A broker has everything up to a sequence."""
+        self.moves.acknowledged(broker_id, sequence)
         for trace in self._all():
             trace.acknowledged(broker_id, sequence)
 
@@ -317,11 +329,13 @@ class FailoverTraces:
 
     def broker_gone(self, broker_id: int) -> None:
         """A broker is not live any more."""
+        self.moves.broker_gone(broker_id)
         for trace in self._all():
             trace.broker_gone(broker_id)
 
     def settle(self) -> None:
         """End the traces that nothing is under way for, and those that have lasted too long."""
+        self.moves.settle()
         now_ms = self._clock.monotonic_ms()
         for cause, traces in list(self._open.items()):
             for trace in traces:
@@ -342,6 +356,7 @@ class FailoverTraces:
 
     def finish_all(self) -> None:
         """This controller is no longer active, or ends."""
+        self.moves.finish_all()
         for trace in self._all():
             trace.finish()
         self._open.clear()

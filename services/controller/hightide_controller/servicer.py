@@ -107,7 +107,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.ReassignPartitionsResponse:
         """Move partitions to other brokers."""
         event = convert_requests.reassign_in(request, self._shell.take_request_id())
-        answer = await self._shell.ask(event, AnswerPartitions)
+        answer = await self._shell.reassign(event)
         results = map(convert_requests.result_out, answer.outcomes)
         return controller_pb2.ReassignPartitionsResponse(results=results)
 

@@ -38,7 +38,7 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
 from hightide_controller.core.outbox import Delivery
 from hightide_controller.core.partition import TopicPartition
-from hightide_controller.core.requests import DeleteTopicRequested
+from hightide_controller.core.requests import DeleteTopicRequested, ReassignmentsRequested
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
@@ -367,7 +367,7 @@ class Shell:
         self._traces.read_given_up(effect.cause)
 
     async def _store_writes(self, effect: StoreWrites) -> None:
-        self._traces.writes_submitted(effect)
+        effect = self._traces.writes_submitted(effect)
         event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
         self._traces.writes_answered(effect, type(event).__name__)
         self._inbox.put_nowait(event)
@@ -471,6 +471,14 @@ class Shell:
         event = replace(event, cause=cause)
         try:
             return await self.ask(event, ef.AnswerCreateTopic, self._settings.create_topic_timeout_ms)
+        finally:
+            self._traces.answered(cause)
+
+    async def reassign(self, event: ReassignmentsRequested) -> ef.AnswerPartitions:
+        """ReassignPartitions, from the servicer. Raises ServiceError."""
+        cause = self._traces.request(span_kinds.REASSIGNMENT, "ReassignPartitions")
+        try:
+            return await self.ask(replace(event, cause=cause), ef.AnswerPartitions)
         finally:
             self._traces.answered(cause)
 

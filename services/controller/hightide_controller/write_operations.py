@@ -85,7 +85,8 @@ def operations_of(
             return _partition_removed(write, standing_parents)
         case ReassignmentWrite(name=(topic, partition), target=target, original=original):
             path = ReassignmentZnode.path(topic, partition)
-            return _put(path, ReassignmentZnode(target, original).encode(), write.expected_version)
+            data = ReassignmentZnode(target, original, write.traceparent).encode()
+            return _put(path, data, write.expected_version)
         case ReassignmentDone(name=(topic, partition), expected_version=version):
             return [Delete(ReassignmentZnode.path(topic, partition), version)]
         case AdditionDone(name=(topic, partition), expected_version=version):

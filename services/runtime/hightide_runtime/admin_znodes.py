@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.trace_context import is_traceparent
 from hightide_runtime.znode_content import INT64_MAX, Fields, dump, topic_id_in
 from hightide_runtime.znodes import DELETE_TOPICS, PARTITIONS_ADD, PARTITIONS_REMOVE, REASSIGNMENTS
 
@@ -25,11 +26,12 @@ class ReassignmentZnode:
     """/admin/partitions_reassigned/[topic]/[partition]: RAR, the brokers that shall hold a partition (V3 F).
 
     `original` is added by the controller when it begins: where the partition goes back to when the move is
-    cancelled. Empty: not begun.
+    cancelled. Empty: not begun. `traceparent` is the trace of the move, if it is traced.
     """
 
     replicas: tuple[int, ...]
     original: tuple[int, ...] = ()
+    traceparent: str = ""
 
     @staticmethod
     def topic_path(topic: str) -> str:
@@ -46,7 +48,8 @@ class ReassignmentZnode:
     def encode(self) -> bytes:
         """The content as JSON."""
         original = {"original": list(self.original)} if self.original else {}
-        return dump({"replicas": list(self.replicas), **original})
+        trace = {"traceparent": self.traceparent} if self.traceparent else {}
+        return dump({"replicas": list(self.replicas), **original, **trace})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -56,7 +59,10 @@ class ReassignmentZnode:
         if not replicas:
             raise fields.garbage("replicas is empty")
         original = fields.all().get("original", [])
-        return cls(replicas, fields.broker_ids(original, "original"))
+        traceparent = fields.optional_text("traceparent")
+        # What is no traceparent is left out: it decides nothing.
+        told = traceparent if is_traceparent(traceparent) else ""
+        return cls(replicas, fields.broker_ids(original, "original"), told)
 
 
 @dataclass(frozen=True, slots=True)

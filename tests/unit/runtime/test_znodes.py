@@ -42,6 +42,7 @@ EXAMPLES: list[Any] = [
     TopicIdZnode("flights"),
     ReassignmentZnode((4, 5)),
     ReassignmentZnode((4, 5), (1, 2)),
+    ReassignmentZnode((4, 5), (1, 2), TRACEPARENT),
     PartitionAddZnode((3, 1)),
     DeleteTopicZnode(bytes(range(16))),
     ReassignmentThrottleZnode(1_000_000),

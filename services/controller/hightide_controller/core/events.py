@@ -110,6 +110,9 @@ class ReassignmentZnode:
     target: tuple[int, ...]
     original: tuple[int, ...]
     version: int
+    traceparent: str = field(default="", compare=False)
+    """The trace of the move; neither this nor the czxid of the znode decides anything."""
+    czxid: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

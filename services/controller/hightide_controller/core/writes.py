@@ -121,6 +121,8 @@ class ReassignmentWrite:
     target: tuple[int, ...]
     original: tuple[int, ...]
     expected_version: int | None
+    traceparent: str = ""
+    """The trace of the move, added on the way to ZooKeeper; empty where it is not traced."""
 
 
 @dataclass(frozen=True, slots=True)
