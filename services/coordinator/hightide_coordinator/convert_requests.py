@@ -20,6 +20,7 @@ __all__ = [
     "commit_in",
     "committed_out",
     "delete_in",
+    "delete_offsets_in",
     "described_out",
     "listed_out",
     "partitions_in",
@@ -49,6 +50,11 @@ def reset_in(request: pb.ResetOffsetsRequest, request_id: int) -> ev.ResetReques
 def delete_in(request: pb.DeleteGroupRequest, request_id: int) -> ev.DeleteGroupRequested:
     """DeleteGroup."""
     return ev.DeleteGroupRequested(request_id, request.group)
+
+
+def delete_offsets_in(request: pb.DeleteOffsetsRequest, request_id: int) -> ev.DeleteOffsetsRequested:
+    """DeleteOffsets; the core checks it."""
+    return ev.DeleteOffsetsRequested(request_id, request.group, tuple(request.topics), request.validate_only)
 
 
 def partitions_in(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartition, ...]:

@@ -15,8 +15,10 @@ from hightide_coordinator.core import events as ev
 
 __all__ = ["Answer", "RequestEvent", "Requests"]
 
-RequestEvent: TypeAlias = ev.CommitRequested | ev.ResetRequested | ev.DeleteGroupRequested
-Answer: TypeAlias = ef.AnswerCommit | ef.AnswerReset | ef.AnswerDelete
+RequestEvent: TypeAlias = (
+    ev.CommitRequested | ev.ResetRequested | ev.DeleteGroupRequested | ev.DeleteOffsetsRequested
+)
+Answer: TypeAlias = ef.AnswerCommit | ef.AnswerReset | ef.AnswerDelete | ef.AnswerDeleteOffsets
 A = TypeVar("A", bound=Answer)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 
 from hightide_coordinator import convert_requests as convert
 from hightide_coordinator.core.descriptions import committed_offsets, describe_group
-from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerReset
+from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerDeleteOffsets, AnswerReset
 from hightide_coordinator.shell import Shell
 
 __all__ = ["CoordinatorServicer"]
@@ -63,4 +62,7 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
 
     async def DeleteOffsets(self, request: pb.DeleteOffsetsRequest, context: Any) -> pb.DeleteOffsetsResponse:
         """Forget the offsets of topics that nobody in the group reads."""
-        raise await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this coordinator cannot do it yet")
+        shard = self._shell.shard_of(request.group)
+        event = convert.delete_offsets_in(request, shard.requests.take_id())
+        answer = await shard.ask(event, AnswerDeleteOffsets)
+        return pb.DeleteOffsetsResponse(deleted_count=answer.deleted_count)

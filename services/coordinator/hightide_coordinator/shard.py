@@ -272,7 +272,7 @@ class Shard:
                 self._feed_back(self._start_offsets.look_up(effect))
             case ef.WatchTopics():
                 self._duties.watch_topics(self.shard, effect)
-            case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete():
+            case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete() | ef.AnswerDeleteOffsets():
                 self.requests.answer(effect)
             case ef.RefuseRequest():
                 refused = Refused(effect.refusal, effect.message, effect.metadata)

@@ -186,7 +186,13 @@ class SimCoordinator:
                 self.look_ups.append(LookUp(effect, "" if asking is None else asking.name))
             case ef.WatchTopics():
                 self._watch(effect)
-            case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete() | ef.RefuseRequest():
+            case (
+                ef.AnswerCommit()
+                | ef.AnswerReset()
+                | ef.AnswerDelete()
+                | ef.AnswerDeleteOffsets()
+                | ef.RefuseRequest()
+            ):
                 self.world.answer(self, effect)
             case ef.Resign():
                 self.resign()

@@ -18,6 +18,7 @@ from hightide_coordinator.core.topic_partition import TopicPartition
 __all__ = [
     "AnswerCommit",
     "AnswerDelete",
+    "AnswerDeleteOffsets",
     "AnswerReset",
     "CloseConnection",
     "Effect",
@@ -198,6 +199,14 @@ class AnswerDelete:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerDeleteOffsets:
+    """The answer to DeleteOffsetsRequested: so many partitions had an offset, and have none any more."""
+
+    request_id: int
+    deleted_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefuseRequest:
     """The whole request is refused."""
 
@@ -238,6 +247,7 @@ Effect: TypeAlias = (
     | AnswerCommit
     | AnswerReset
     | AnswerDelete
+    | AnswerDeleteOffsets
     | RefuseRequest
     | Resign
     | Report

@@ -24,6 +24,7 @@ __all__ = [
     "ConsumerRegistered",
     "CoordinatorSeen",
     "DeleteGroupRequested",
+    "DeleteOffsetsRequested",
     "Deposed",
     "Elected",
     "Endpoint",
@@ -205,6 +206,16 @@ class DeleteGroupRequested:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsRequested:
+    """DeleteOffsets."""
+
+    request_id: int
+    group: str
+    topics: tuple[str, ...]
+    validate_only: bool = False
+
+
 # ---- outcomes of effects
 
 
@@ -273,6 +284,7 @@ Event: TypeAlias = (
     | CommitRequested
     | ResetRequested
     | DeleteGroupRequested
+    | DeleteOffsetsRequested
     | StoreCommitted
     | StoreRefused
     | StoreUnknown

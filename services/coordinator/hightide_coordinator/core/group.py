@@ -23,6 +23,7 @@ __all__ = [
     "DeleteWaiting",
     "Group",
     "GroupState",
+    "OffsetDeletionWaiting",
     "PatternInterest",
     "ResetChecking",
     "StartAsked",
@@ -95,6 +96,16 @@ class DeleteWaiting:
 
 
 @dataclass(slots=True)
+class OffsetDeletionWaiting:
+    """A DeleteOffsets that waits for the group's next store."""
+
+    request_id: int
+    topics: frozenset[str]
+    deleted_count: int = 0
+    """Known once it is part of a store."""
+
+
+@dataclass(slots=True)
 class ResetChecking:
     """A ResetOffsets for which the ends of its partitions are being looked up."""
 
@@ -116,6 +127,7 @@ class StoreInFlight:
     commits: list[CommitWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
     deletes: list[DeleteWaiting] = field(default_factory=list)
+    offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +239,7 @@ class Group:
     offsets_waiting: int = 0
     """How many offsets these hold, and those in the store that is under way."""
     deletes: list[DeleteWaiting] = field(default_factory=list)
+    offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
     """Connections that are closed when the positions are durable."""
     store: StoreInFlight | None = None
@@ -255,7 +268,8 @@ class Group:
     def is_nothing(self) -> bool:
         """Whether nothing would be lost with it, where it has no members."""
         is_open = self.store is not None or self.is_reading
-        return not (is_open or self.is_stored or self.commits or self.deletes or self.farewells)
+        has_requests = self.commits or self.deletes or self.offset_deletions
+        return not (is_open or self.is_stored or has_requests or self.farewells)
 
     def become(self, state: GroupState, reason: str = "") -> None:
         """Change the state; the reason stays where there is no new one."""

@@ -128,7 +128,8 @@ def _check_progress(state: ShardState, group: Group) -> None:
     is_awaited = store is not None or group.is_reading
     if group.positions:
         assert group.positions_due_ms, f"the positions of {group.name} would never be written"
-    if (group.positions or group.commits or group.farewells or group.voided) and not is_awaited:
+    has_requests = group.commits or group.offset_deletions
+    if (group.positions or has_requests or group.farewells or group.voided) and not is_awaited:
         assert group.armed_ms != NeverDue, f"what is to be written of {group.name} would never be"
     if group.retry_ms and group.state is not GroupState.RECOVERING:
         assert group.armed_ms != NeverDue, f"no attempt of {group.name} follows the one that failed"

@@ -36,7 +36,8 @@ class GroupLimits:
     commit_bytes_waiting_max: int = 128 << 20
     """What the commits of all groups of the shard that wait may take, in memory."""
     deletes_waiting_max: int = 100
-    """How many DeleteGroups of one group may wait for ZooKeeper."""
+    """How many DeleteGroups, and how many DeleteOffsets, of one group may wait for ZooKeeper."""
+    topics_per_deletion_max: int = 1_000
     resets_checked_max: int = 100
     """For how many ResetOffsets the ends of partitions may be looked up at the same time."""
     streams_max: int = 64

@@ -18,6 +18,7 @@ from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.liveness import on_member_due, send_pings
 from hightide_coordinator.core.membership import on_connection_lost, report_dead
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.offset_deletion import on_delete_offsets_requested
 from hightide_coordinator.core.rebalance import advance
 from hightide_coordinator.core.requests import (
     on_commit_requested,
@@ -34,7 +35,12 @@ from hightide_coordinator.core.topic_changes import on_topics_changed, watch_top
 __all__ = ["new_state", "next_deadline_ms", "step"]
 
 _ROLE_EVENTS: Final = (ev.Elected, ev.Deposed, ev.CoordinatorSeen)
-_REQUESTS: Final = (ev.CommitRequested, ev.ResetRequested, ev.DeleteGroupRequested)
+_REQUESTS: Final = (
+    ev.CommitRequested,
+    ev.ResetRequested,
+    ev.DeleteGroupRequested,
+    ev.DeleteOffsetsRequested,
+)
 _FROM_CONSUMERS: Final = (
     ev.ConsumerRegistered,
     ev.PingAnswered,
@@ -99,6 +105,8 @@ def _dispatch(state: ShardState, event: ev.Event) -> None:
             on_reset_requested(state, event)
         case ev.DeleteGroupRequested():
             on_delete_requested(state, event)
+        case ev.DeleteOffsetsRequested():
+            on_delete_offsets_requested(state, event)
         case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown() | ev.StoreFenced():
             _on_store_answered(state, event)
         case ev.GroupRead():

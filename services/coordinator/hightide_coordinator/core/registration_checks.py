@@ -128,3 +128,22 @@ def check_commits(limits: GroupLimits, group: str, commits: tuple[Commit, ...]) 
         )
         return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
     return None
+
+
+def check_offset_deletion(limits: GroupLimits, group: str, topics: tuple[str, ...]) -> Refused | None:
+    """Why a DeleteOffsets is refused; None: it is not, as far as can be seen without the group."""
+    metadata = {"group": group[:250]}
+    if not is_legal_topic_name(group):
+        message = f"group {group[:250]!r} is not 1 to 249 characters of [a-zA-Z0-9._-]"
+        return Refused(Refusal.INVALID_GROUP_NAME, message, metadata)
+    if len(topics) > limits.topics_per_deletion_max:
+        message = f"{len(topics)} topics are more than the {limits.topics_per_deletion_max} of one request"
+        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
+    if not topics or len(set(topics)) != len(topics):
+        message = f"name the topics of which group {group!r} shall forget its offsets, each once"
+        return Refused(Refusal.INVALID_REQUEST, message, metadata)
+    for topic in topics:
+        if not is_legal_topic_name(topic):
+            message = f"topic {topic[:250]!r} is not 1 to 249 characters of [a-zA-Z0-9._-]"
+            return Refused(Refusal.INVALID_TOPIC_NAME, message, {"topic": topic[:250]})
+    return None

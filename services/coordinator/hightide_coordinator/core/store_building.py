@@ -14,6 +14,7 @@ from hightide_coordinator.core.effects import (
     StoreGroup,
 )
 from hightide_coordinator.core.group import CommitWaiting, Group, GroupState, StoreInFlight
+from hightide_coordinator.core.offset_deletion import answer_offset_deletions, delete_offsets
 from hightide_coordinator.core.placement import heir_of, place, set_owner
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, Owner
@@ -32,7 +33,8 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
         return
     gives = _may_give(state, group)
     is_flush_due = 0 < group.positions_due_ms <= state.now_ms
-    if not (gives or is_flush_due or group.farewells or group.commits or group.voided):
+    has_requests = group.commits or group.offset_deletions
+    if not (gives or is_flush_due or group.farewells or has_requests or group.voided):
         if group.deletes:
             _delete(state, group)
         return
@@ -47,6 +49,7 @@ def store_what_is_due(state: ShardState, group: Group) -> None:
     if gives:
         _give(state, group, store)
     _commit(state, group, store)
+    delete_offsets(state, group, store)
     if not store.owners and not store.offsets:
         _answer_at_once(state, group, store)
         return
@@ -182,6 +185,7 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
 def _answer_at_once(state: ShardState, group: Group, store: StoreInFlight) -> None:
     """Nothing of it has to be written."""
     answer_commits(state, group, store.commits)
+    answer_offset_deletions(state, store.offset_deletions)
     for connection_id in store.farewells:
         state.do(CloseConnection(connection_id))
 

@@ -8,6 +8,7 @@ from hightide_coordinator.core.effects import AnswerDelete, CloseConnection, Rea
 from hightide_coordinator.core.events import GroupRead, StoreCommitted, StoreRefused, StoreUnknown
 from hightide_coordinator.core.group import Group, GroupState, StoreInFlight
 from hightide_coordinator.core.group_changes import backoff_ms, fail_attempt, note_change
+from hightide_coordinator.core.offset_deletion import answer_offset_deletions
 from hightide_coordinator.core.placement import place, place_all, set_owner
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, StoredGroup
@@ -59,6 +60,7 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
     if lost:
         _take_back(store, lost)
     answer_commits(state, group, store.commits)
+    answer_offset_deletions(state, store.offset_deletions)
     for connection_id in store.farewells:
         state.do(CloseConnection(connection_id))
 
@@ -88,6 +90,8 @@ def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
         deletes, group.deletes = deletes + group.deletes, []  # What came meanwhile is done too.
     for request in deletes:
         state.do(AnswerDelete(request.request_id))
+    forgotten, group.offset_deletions = group.offset_deletions, []
+    answer_offset_deletions(state, forgotten)  # They went with the group.
     if group.members or group.commits:
         place_all(group, group.target)
     else:
@@ -112,6 +116,7 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
         group.positions_due_ms = state.now_ms
     group.commits = store.commits + group.commits
     group.deletes = store.deletes + group.deletes
+    group.offset_deletions = store.offset_deletions + group.offset_deletions
     group.farewells = store.farewells + group.farewells
     state.do(ReadGroup(group.name))
     if store.owners and group.members:
