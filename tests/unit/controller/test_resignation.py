@@ -21,6 +21,10 @@ def resign(world: World, epoch: int = 0) -> None:
     world.send(ev.ResignationRequested(7, epoch))
 
 
+def is_active(world: World) -> bool:
+    return world.state.role is Role.ACTIVE
+
+
 def kinds(world: World) -> list[type[ef.Effect]]:
     return [type(each) for each in world.others]
 
@@ -29,7 +33,7 @@ def test_it_stops_acting_before_its_place_is_free_and_answers_when_it_is() -> No
     world = reigning(epoch=4)
     resign(world)
     assert kinds(world) == [ef.Report, ef.Resign, ef.StepDown]
-    assert world.state.role is Role.STANDBY
+    assert not is_active(world)
     assert not world.state.topics
     told = len(world.told)
     world.registered(broker(2))
@@ -43,9 +47,9 @@ def test_only_the_controller_of_the_epoch_that_is_named_resigns() -> None:
     resign(world, epoch=3)
     assert world.refusal().refusal is ef.Refusal.STALE_CONTROLLER_EPOCH
     assert "controller 1 is active in controller epoch 4, not 3" in world.refusal().message
-    assert world.state.role is Role.ACTIVE
+    assert is_active(world)
     resign(world, epoch=4)
-    assert world.state.role is Role.STANDBY
+    assert not is_active(world)
 
 
 def test_a_standby_has_nothing_to_resign() -> None:
@@ -63,7 +67,7 @@ def test_while_it_rests_it_does_not_stand_and_then_it_does_where_nobody_was_elec
     world.send(ev.Rested())
     assert world.others[-1] == ef.Campaign(None, "gone")
     world.send(ev.Elected(2, 8, world.zk.snapshot(broker(1), broker(2))))
-    assert world.state.role is Role.ACTIVE
+    assert is_active(world)
 
 
 def test_who_was_elected_while_it_rested_is_left_alone() -> None:
@@ -108,5 +112,5 @@ def test_what_zookeeper_answers_afterwards_changes_nothing() -> None:
     (store,) = world.pending
     resign(world)
     world.perform(store)
-    assert world.state.role is Role.STANDBY
+    assert not is_active(world)
     assert world.zookeeper[next(iter(world.zookeeper))] == led(2, 2, epoch=1, version=1)
