@@ -1,0 +1,44 @@
+"""docs/reference/metrics.md: what each service measures."""
+
+from collections.abc import Sequence
+
+import hightide_broker.figures
+import hightide_controller.figures
+import hightide_coordinator.figures
+from hightide_runtime import process_figures, rpc_figures
+from hightide_runtime.figures import Figure
+
+from reference_pages.markdown import code, page, table
+
+_UNITS = {"s": "seconds", "By": "bytes", "1": ""}
+
+
+def text() -> str:
+    """The page."""
+    return page(
+        "Metrics",
+        """Each service reports them by OTLP, as JSON lines, or to Prometheus at `--prometheus-listen`
+        ([Operating](../operating.md#metrics-and-alerts)). The second column is what the Prometheus exporter
+        makes of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
+        with its process. The active controller and coordinator report; those that stand by report zeros.""",
+        "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
+        "## Controllers\n\n" + _table(hightide_controller.figures.FIGURES),
+        "## Coordinators\n\n" + _table(hightide_coordinator.figures.FIGURES),
+        "## Calls, of each service\n\n" + _table(rpc_figures.FIGURES),
+        "## Processes, of each service\n\n" + _table(process_figures.FIGURES),
+    )
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    rows = [
+        (
+            code(figure.name),
+            code(figure.prometheus_name),
+            figure.kind.value,
+            _UNITS.get(figure.unit, figure.unit.strip("{}")),
+            ", ".join(map(code, figure.attributes)),
+            figure.description,
+        )
+        for figure in figures
+    ]
+    return table(("metric", "in Prometheus", "kind", "unit", "attributes", "what it says"), rows)
