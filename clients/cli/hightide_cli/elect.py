@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.confirmation import confirm
 from hightide_cli.options import common_options
 from hightide_cli.outcomes import error_name
@@ -24,7 +25,9 @@ common_options(elect)
 
 @common_options
 @elect.command()
-@click.option("-t", "--topic", metavar="TOPIC", help="Only this topic; all unless said.")
+@click.option(
+    "-t", "--topic", metavar="TOPIC", help="Only this topic; all unless said.", shell_complete=topic_names
+)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition of it.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.pass_context
@@ -53,7 +56,7 @@ def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_
 
 @common_options
 @elect.command()
-@click.option("-t", "--topic", required=True, metavar="TOPIC")
+@click.option("-t", "--topic", required=True, metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partition", type=click.IntRange(min=0), required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")

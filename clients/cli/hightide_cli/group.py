@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import group_names
 from hightide_cli.confirmation import confirm
 from hightide_cli.group_offsets import commit, delete_offsets
 from hightide_cli.group_reset import reset_offsets
@@ -43,7 +44,7 @@ def list_groups(ctx: click.Context) -> None:
 
 @common_options
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=group_names)
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Show the members of groups, what they own, and how far behind they are."""
@@ -61,7 +62,7 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 @common_options
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option(
     "--interval",
@@ -90,7 +91,7 @@ def lag(ctx: click.Context, name: str, watch: bool, interval_s: float) -> None:
 
 @common_options
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=group_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-exists", is_flag=True, help="Be content where a group is not there.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import group_names, topic_names
 from hightide_cli.confirmation import confirm
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -18,7 +19,7 @@ _METADATA_CHARACTERS_MAX = 4_096
 
 @common_options
 @click.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET…")
 @click.option(
     "--metadata", default="", metavar="TEXT", help="Kept with the offsets, for those who read them."
@@ -108,8 +109,8 @@ def _committed(admin: "Admin", name: str) -> "dict[TopicPartition, int]":
 
 @common_options
 @click.command("delete-offsets")
-@click.argument("name", metavar="GROUP")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context

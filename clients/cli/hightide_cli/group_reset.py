@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import group_names, topic_names
 from hightide_cli.offset_reset_plan import LogRange, PlannedReset, ResetTarget, ResetTo, plan_resets
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -19,13 +20,14 @@ _RESET_TIMEOUT_MS = 60_000
 
 @common_options
 @click.command("reset-offsets")
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.option(
     "-t",
     "--topic",
     "topics",
     multiple=True,
     metavar="TOPIC",
+    shell_complete=topic_names,
     help="May be given again; all that the group has committed unless said.",
 )
 @click.option(

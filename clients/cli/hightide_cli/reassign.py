@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.options import common_options
 from hightide_cli.outcomes import fail_where_refused, partition_document
 from hightide_cli.output import emit, wants_document
@@ -76,7 +77,7 @@ def list_moves(ctx: click.Context) -> None:
 @common_options
 @reassign.command()
 @click.option("--all", "every", is_flag=True, help="All moves under way.")
-@click.option("-t", "--topic", metavar="TOPIC", help="Moves of this topic.")
+@click.option("-t", "--topic", metavar="TOPIC", help="Moves of this topic.", shell_complete=topic_names)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only of this partition of it.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.pass_context

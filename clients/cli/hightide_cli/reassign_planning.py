@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.broker_lists import parse_brokers
+from hightide_cli.completing import broker_ids, topic_names
 from hightide_cli.options import common_options
 from hightide_cli.outcomes import fail_where_refused, partition_document
 from hightide_cli.output import emit, wants_document
@@ -22,11 +23,25 @@ if TYPE_CHECKING:
 
 @common_options
 @click.command()
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="May be given again.")
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="May be given again.",
+    shell_complete=topic_names,
+)
 @click.option("--all", "every", is_flag=True, help="All topics.")
 @click.option("-b", "--brokers", metavar="1,2,4", help="Where to; all live brokers unless said.")
 @click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="As it is unless said.")
-@click.option("--decommission", type=int, metavar="BROKER", help="Take away what this broker holds, no more.")
+@click.option(
+    "--decommission",
+    type=int,
+    metavar="BROKER",
+    help="Take away what this broker holds, no more.",
+    shell_complete=broker_ids,
+)
 @click.option(
     "-f",
     "--file",
@@ -84,7 +99,9 @@ def plan(
 @click.argument(
     "path", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("-t", "--topic", metavar="TOPIC", help="Instead of a file: this topic,")
+@click.option(
+    "-t", "--topic", metavar="TOPIC", help="Instead of a file: this topic,", shell_complete=topic_names
+)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="this partition of it,")
 @click.option("--replicas", metavar="4,5,6", help="to these brokers, the preferred leader first.")
 @click.option(

@@ -15,6 +15,7 @@ from hightide_cli import (
     topic_trim,
 )
 from hightide_cli.broker_lists import parse_assignment
+from hightide_cli.completing import topic_names
 from hightide_cli.name_values import config_pairs
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -123,7 +124,7 @@ def list_topics(ctx: click.Context) -> None:
 
 @common_options
 @topic.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC]…")
+@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--offline", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only those that acks=all cannot write to.")

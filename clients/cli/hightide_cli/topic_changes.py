@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.broker_lists import parse_assignment
+from hightide_cli.completing import topic_names
 from hightide_cli.confirmation import confirm
 from hightide_cli.name_values import config_pairs
 from hightide_cli.options import common_options
@@ -37,7 +38,7 @@ class Content:
 
 @common_options
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-exists", is_flag=True, help="Be content where a topic is not there.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
@@ -90,7 +91,7 @@ def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
 
 @common_options
 @click.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="May be given again.")
 @click.option("--reset", multiple=True, metavar="NAME", help="Back to the default; may be given again.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
@@ -115,7 +116,7 @@ def alter(
 
 @common_options
 @click.command("add-partitions")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=int, required=True, help="How many it shall have.")
 @click.option(
     "--assignment",
@@ -160,7 +161,7 @@ def add_partitions(
 
 @common_options
 @click.command("remove-partitions")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=int, required=True, help="How many it shall have; at least 1.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.options import choices, common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.progress import progress, progress_option
@@ -39,8 +40,8 @@ class Task:
 
 @common_options
 @click.command()
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", shell_complete=topic_names)
+@click.argument("target", shell_complete=topic_names)
 @click.option("--to-bootstrap", metavar="HOST:PORT[,…]", help="The cluster of TARGET; the same unless said.")
 @click.option("--to-context", metavar="NAME", help="The cluster of TARGET, by the name of its context.")
 @click.option("--create", is_flag=True, help="Create TARGET like SOURCE where it does not exist.")

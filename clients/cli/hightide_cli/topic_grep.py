@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.options import choices, common_options
 from hightide_cli.progress import progress, progress_option
 from hightide_cli.record_ranges import until_option
@@ -35,7 +36,7 @@ class Wanted:
 
 @common_options
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("pattern")
 @click.option("-F", "--fixed", "is_fixed", is_flag=True, help="PATTERN is text and no expression.")
 @click.option("-i", "--ignore-case", "ignores_case", is_flag=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json
@@ -23,7 +24,7 @@ _WATCH_TIMEOUT_MS = 60_000
 
 @common_options
 @click.command("isr-watch")
-@click.argument("names", nargs=-1, metavar="[TOPIC]…")
+@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
 @click.option("-p", "--partition", "partitions", type=int, multiple=True, help="May be given again.")
 @click.option("--until-full", is_flag=True, help="Stop when all replicas are in sync and led.")
 @click.option(

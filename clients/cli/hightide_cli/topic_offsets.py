@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json, table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @common_options
 @click.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option(
     "--at",
     "moment",
@@ -62,7 +63,7 @@ def _number(value: Json) -> int | None:
 
 @common_options
 @click.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC]…")
+@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
 @click.option("--by-partition", is_flag=True, help="A line for each partition.")
 @click.pass_context
 def size(ctx: click.Context, names: tuple[str, ...], by_partition: bool) -> None:

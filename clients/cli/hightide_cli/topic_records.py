@@ -5,6 +5,7 @@ from typing import BinaryIO
 
 import click
 
+from hightide_cli.completing import group_names, topic_names
 from hightide_cli.name_values import config_pairs
 from hightide_cli.options import OutputFormat, choices, common_options
 from hightide_cli.output import emit, wants_document
@@ -15,7 +16,7 @@ from hightide_cli.progress import progress_option
 
 @common_options
 @click.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Each line is a key, this, and a value.")
@@ -68,7 +69,7 @@ def produce(
 @output_or_position
 @common_options
 @click.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("--from", "start", metavar="POSITION", help="Where to begin; earliest unless said.")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N of each, then what comes.")
@@ -80,7 +81,13 @@ def produce(
 @click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see below.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option("-g", "--group", metavar="GROUP", help="Share the partitions with the others of this group.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    help="Share the partitions with the others of this group.",
+    shell_complete=group_names,
+)
 @click.option("--consumer-id", metavar="NAME", help="This consumer's name in the group; made up unless said.")
 @click.option(
     "--instance-id", metavar="NAME", help="Keeps its partitions while away for less than the session timeout."

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.completing import topic_names
 from hightide_cli.confirmation import confirm
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
@@ -20,7 +21,7 @@ _TRIM_TIMEOUT_MS = 60_000
 
 @common_options
 @click.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("--before-offset", type=click.IntRange(min=0), metavar="N", help="What is in front of it.")
 @click.option("--before-time", metavar="TIME", help="What is older: ISO 8601, ms since 1970, or -7d.")
 @click.option("--all", "is_all", is_flag=True, help="All records that it has now.")

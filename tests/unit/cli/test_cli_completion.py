@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -41,6 +42,30 @@ def test_commands_options_and_contexts_are_completed(tmp_path: Path, monkeypatch
     assert completed(["cluster", "info", "--context"], "p") == ["prod"]
     assert completed(["context", "select"], "") == ["prod", "test"]
     assert completed(["config", "get", "t"], "segment.") == ["segment.bytes", "segment.ms"]
+
+
+def named_parameters(command: click.Command, path: str) -> Iterator[tuple[str, click.Parameter]]:
+    """Every parameter of every command that is the name of something that a cluster has."""
+    if isinstance(command, click.Group):
+        with click.Context(command) as ctx:
+            for name in command.list_commands(ctx):
+                below = command.get_command(ctx, name)
+                assert below is not None
+                yield from named_parameters(below, f"{path} {name}")
+    for each in command.params:
+        shown = each.make_metavar(click.Context(command)).strip("[]….")
+        if shown in ("TOPIC", "GROUP", "BROKER") and path != "hightide topic create":
+            yield path, each
+
+
+def test_every_name_of_something_is_completed() -> None:
+    # Pipelines are programs of their own, which know nothing of this command.
+    found = [
+        each for each in named_parameters(cli, "hightide") if not each[0].startswith("hightide pipeline")
+    ]
+    assert len(found) > 25
+    # click keeps what completes a parameter to itself.
+    assert [f"{path} {each.name}" for path, each in found if each._custom_shell_complete is None] == []
 
 
 def test_a_cluster_that_is_not_there_completes_nothing_and_costs_no_time() -> None:
