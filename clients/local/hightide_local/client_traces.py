@@ -6,6 +6,7 @@ OpenTelemetry as they please; see `hightide.tracing`.
 
 import atexit
 import importlib.util
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,11 @@ from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+log = logging.getLogger("hightide")
+
 _SDK: Final = "opentelemetry.sdk"
+#: A command ends when its work is done, whatever becomes of its last span.
+_SHUT_DOWN_PATIENCE_S: Final = 0.5
 _VARIABLES: Final = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -86,13 +91,23 @@ class _Provider:
         self._made: TracerProvider | None = None
 
     def __call__(self) -> "TracerProvider":
-        """Called by the SDK for each span. Raises StartupError where the OTEL_* variables ask for what there
-        is not."""
+        """Called by the SDK for each span."""
         if self._made is None:
-            from hightide_runtime.telemetry import Telemetry
-            from opentelemetry.trace import NoOpTracerProvider
-
-            telemetry = Telemetry.set_up("client", str(os.getpid()), directory=self._directory)
-            atexit.register(telemetry.shut_down)
-            self._made = telemetry.provider or NoOpTracerProvider()
+            self._made = self._make()
         return self._made
+
+    def _make(self) -> "TracerProvider":
+        from hightide_runtime.errors import StartupError
+        from hightide_runtime.telemetry import Telemetry, shut_down_within
+        from opentelemetry.trace import NoOpTracerProvider
+
+        try:
+            provider = Telemetry.set_up("client", str(os.getpid()), directory=self._directory).provider
+        except (StartupError, OSError) as error:
+            # A client has its work to do; what is wrong with its traces may be meant for other programs.
+            log.warning("nothing is traced: %s", error)
+            provider = None
+        if provider is None:
+            return NoOpTracerProvider()
+        atexit.register(shut_down_within, provider.shutdown, _SHUT_DOWN_PATIENCE_S)
+        return provider

@@ -81,6 +81,29 @@ def test_a_command_whose_environment_traces_is_a_span(tmp_path: Path) -> None:
     assert (span.name, span.parent_id) == ("hightide version", "")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "nothing is traced: OTEL_EXPORTER_OTLP_PROTOCOL is"),
+        ("HIGHTIDE_TRACE_DIR", "/dev/null/traces", "nothing is traced: "),
+    ],
+)
+def test_a_command_does_its_work_whatever_the_environment_asks_for(
+    variable: str, value: str, sentence: str
+) -> None:
+    bare = {name: each for name, each in os.environ.items() if not name.startswith(("OTEL_", "HIGHTIDE_"))}
+    asked = {variable: value}
+    if variable.startswith("OTEL"):
+        asked["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:1"
+    code = "from hightide_cli.main import main; main(['trace', '--help'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=bare | asked
+    )
+    assert done.stdout.startswith("Usage: hightide trace")
+    assert done.stderr.startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_command_whose_environment_does_not_imports_nothing_for_it() -> None:
     code = (
         "import json, sys; from hightide_cli.main import main; main(['version', '--help'])\n"
