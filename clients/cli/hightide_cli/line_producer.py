@@ -87,8 +87,12 @@ class Outcome:
 @contextmanager
 def lines_of(file: BinaryIO, topic: str) -> Iterator[Iterable[bytes]]:
     """The lines of a file, with a bar where its size is known; of a pipe, as they come."""
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode):
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        # What has no file descriptor is none of the system's files.
+        status = None
+    if status is None or not stat.S_ISREG(status.st_mode):
         yield file
         return
     with progress(f"writing {topic}", status.st_size, "bytes") as done:
