@@ -10,6 +10,7 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
+from hightide_runtime.figures import Measure
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.znodes import BrokerZnode
 from hightide_runtime.zookeeper import ZooKeeperSession
@@ -27,7 +28,7 @@ from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
 from hightide_broker.figures import Measured, broker_readings
 from hightide_broker.group_commit import GroupCommit, GroupCommits
-from hightide_broker.hosted import HostedReplicas
+from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
 from hightide_broker.list_offsets import OffsetLookup
@@ -82,30 +83,15 @@ class Parts:
             session, broker_id, _znode_of(settings, clock), self._coordinators.take
         )
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
-        sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
-        self._shell = ReplicaShell(clock, sessions, telemetry, self.storage_failed)
+        self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
+        self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
         self._shell.group_commit = GroupCommits(
-            {
-                path: GroupCommit(
-                    each.executor, self._shell.flushed, self.storage_failed, self._shell.tallies.fsync_s
-                )
-                for path, each in directories.by_path.items()
-            },
+            {path: self._group_commit(each) for path, each in directories.by_path.items()},
             lambda replica: replica.log.data_directory,
         )
         self._isr_store = IsrStore(broker_id, clock, session, self._shell)
         self._shell.isr = self._isr_store
-        self._fetchers = Fetchers(
-            self._replicas,
-            self._shell,
-            FetchSettings(
-                settings.replica_fetch_max_wait_ms,
-                settings.replica_fetch_max_bytes,
-                self._follower,
-                self._address_of,
-                self.registration.until_known,
-            ),
-        )
+        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings())
         self._shell.fetching = self._fetchers
         self._control = Control(
             broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
@@ -117,8 +103,10 @@ class Parts:
         )
         self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
         self._control.suspect = self._strays.suspect
-        in_flight = Budget(settings.in_flight_produce_bytes_max)
-        self._producing = Producing(broker_id, clock, self._replicas, self._metadata, self._shell, in_flight)
+        self._in_flight = Budget(settings.in_flight_produce_bytes_max)
+        self._producing = Producing(
+            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
+        )
         self._reads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="reads")
         self._fetching = Fetching(
             broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
@@ -128,19 +116,24 @@ class Parts:
         self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
         self._replica_server = ReplicaServer(
-            cluster_id, clock, self._replicas, sessions, self._shell, self._reads
+            cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads
         )
         self._control.limit_moves = self._replica_server.limit_moves
         self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
         self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
         directories.tell_of_failures(self._went_offline)
-        self.measure = broker_readings(
-            Measured(
-                self._replicas, directories, self._shell, self._isr_store, self._fetchers, self._fetching,
-                sessions, in_flight,
-            )
+
+    def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
+        return GroupCommit(
+            directory.executor, self._shell.flushed, self.storage_failed, self._shell.tallies.fsync_s
+        )
+
+    def _fetch_settings(self) -> FetchSettings:
+        settings = self._settings
+        return FetchSettings(
+            settings.replica_fetch_max_wait_ms, settings.replica_fetch_max_bytes,
+            self._follower, self._address_of, self.registration.until_known,
         )  # fmt: skip
-        """The figures of this broker, as `Metrics.report` takes them."""
 
     def _upkeep(self, clock: Clock, directory: LogDirectory) -> Upkeep:
         settings = self._settings
@@ -165,6 +158,16 @@ class Parts:
             DiskSpace(self._directories),
         )  # fmt: skip
         return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
+
+    @property
+    def measure(self) -> Measure:
+        """The figures of this broker, as `Metrics.report` takes them."""
+        return broker_readings(
+            Measured(
+                self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
+                self._fetching, self._sessions, self._in_flight,
+            )
+        )  # fmt: skip
 
     async def take_over_from_zookeeper(self, patience_s: float) -> None:
         """Start the replicas that ZooKeeper assigns to this broker, in the roles that it says (V3 section E).
