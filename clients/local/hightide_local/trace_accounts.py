@@ -149,6 +149,8 @@ def account_of(trace: Trace) -> Account | None:
     parts = []
     for name, spans in steps.parts:
         ended_us = _end_of(trace, spans)
+        if ended_us is not None and spans == (kinds.LEADERSHIP_CHANGE,):
+            ended_us = min(ended_us, _last_leader_told_at(trace, ended_us))
         if ended_us is not None and name == "detect" and not is_break_known:
             parts.append(Part(name, None))
             start_us = at_us = ended_us
@@ -157,7 +159,6 @@ def account_of(trace: Trace) -> Account | None:
             if name not in _OPTIONAL:
                 parts.append(Part(name, None))
             continue
-        # Steps overlap where a later multi is under way while brokers hear of the first.
         parts.append(Part(name, max(0, ended_us - at_us) / 1000))
         at_us = max(at_us, ended_us)
     if not any(part.ms is not None for part in parts):
@@ -181,6 +182,14 @@ def _first_of_services(trace: Trace) -> int:
     """Where the root was not written: what clients felt may have begun before it was noticed."""
     began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
     return min(began, default=trace.start_us)
+
+
+def _last_leader_told_at(trace: Trace, otherwise_us: int) -> int:
+    """When the controller began to tell the last new leader; multis of what only followed may go on then."""
+    by_id = {span.span_id: span for span in trace.spans}
+    last = max(trace.named(kinds.BECOME_LEADER), key=lambda span: span.end_us, default=None)
+    told = None if last is None else by_id.get(last.parent_id)
+    return otherwise_us if told is None or told.name != kinds.INFORM_BROKER else told.start_us
 
 
 def _first_felt(trace: Trace, start_us: int) -> int:

@@ -92,6 +92,14 @@ def test_steps_that_overlap_are_not_counted_twice() -> None:
     assert told.sentence == "unavailable 412 ms: detect 180, elect 170, fan-out 0, first commit 62"
 
 
+def test_multis_of_what_only_followed_are_not_waited_for_by_those_who_lead() -> None:
+    told_leader = span(kinds.INFORM_BROKER, 1215, 1250)
+    took_over = span(kinds.BECOME_LEADER, 1222, 1235, below=told_leader.span_id, service="broker")
+    followers = span(kinds.LEADERSHIP_CHANGE, 1180, 1350)
+    told = account(ROOT, *STEPS[:2], followers, told_leader, took_over, *COMMITS)
+    assert told.sentence == "unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177"
+
+
 def test_an_orderly_shutdown_is_not_called_unavailable() -> None:
     root = span(kinds.FAILOVER, 1000, 1240, below="", reason="controlled_shutdown")
     assert account(root, *STEPS, *COMMITS).sentence.startswith("handed over in 412 ms: detect 180")
