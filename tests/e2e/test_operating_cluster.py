@@ -1,13 +1,14 @@
 """What operates a cluster by the command line: health, brokers, the controller, settings, versions."""
 
 import json
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from e2e.command_line import as_json, hightide, succeed
+from e2e.command_line import as_json, command, environment, hightide, succeed
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
 
@@ -31,6 +32,10 @@ def test_brokers_tell_what_they_hold_and_who_they_are(
     assert wide[0].split()[-3:] == ["EXTERNAL", "VERSION", "SINCE"]
     assert wide[1].split()[-2] == "0.1.0"
 
+    assert wide[0] in succeed(cluster, "cluster", "info", "-o", "wide").decode()
+    assert "UNDER-REPLICATED" in succeed(cluster, "topic", "ls", "-o", "wide").decode()
+    assert "HIGH WATERMARK" in succeed(cluster, "topic", "describe", hightide_topic, "-o", "wide").decode()
+
     described = as_json(cluster, "broker", "describe", "2", "--replicas")
     assert described["server"]["advertised"] == described["address"]
     assert [each["state"] for each in described["log_directories"]] == ["online"]
@@ -43,6 +48,22 @@ def test_brokers_tell_what_they_hold_and_who_they_are(
     assert len(as_json(cluster, "broker", "log-dirs", "3")["log_directories"]) == 1
     unknown = hightide(cluster, "broker", "describe", "9")
     assert (unknown.returncode, unknown.stderr) == (1, b"error: there is no broker 9; there are: 1, 2, 3\n")
+
+
+def test_a_shell_completes_what_the_cluster_has(hightide_cluster: LocalCluster, hightide_topic: str) -> None:
+    words = {"_HIGHTIDE_COMPLETE": "bash_complete", "COMP_CWORD": "3"}
+    for line, expected in {
+        f"hightide topic describe {hightide_topic[:20]}": f"plain,{hightide_topic}\n",
+        "hightide broker drain ": "plain,1\nplain,2\nplain,3\n",
+    }.items():
+        completed = subprocess.run(
+            command(),
+            env={**environment(hightide_cluster), **words, "COMP_WORDS": line},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert completed.stdout == expected
 
 
 def test_a_topic_has_settings_with_an_origin(hightide_cluster: LocalCluster, hightide_topic: str) -> None:

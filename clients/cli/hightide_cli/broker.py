@@ -43,7 +43,7 @@ def list_brokers(ctx: click.Context) -> None:
     with open_admin(ctx) as admin:
         described = admin.describe_cluster()
         if wants_wide(ctx):
-            click.echo(_wide(admin, described))
+            click.echo(wide_brokers(admin, described))
             return
     if wants_document(ctx):
         emit(ctx, {"brokers": [broker_document(each) for each in described.brokers]})
@@ -55,7 +55,8 @@ def list_brokers(ctx: click.Context) -> None:
     click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
 
 
-def _wide(admin: "Admin", described: "ClusterDescription") -> str:
+def wide_brokers(admin: "Admin", described: "ClusterDescription") -> str:
+    """The brokers with what each says of itself; `cluster info -o wide` shows them, too."""
     from hightide_cli.broker_tables import since_text
     from hightide_cli.server_survey import survey
 

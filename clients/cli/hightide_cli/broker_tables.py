@@ -25,7 +25,7 @@ class DirectoryRow:
     FAILED: ClassVar[str] = "failed"
 
     broker_id: int
-    number: int
+    number: int | None
     path: str
     state: str
     free_bytes: int | None
@@ -41,7 +41,7 @@ def directory_rows(directories: "Iterable[LogDirectory]") -> list[DirectoryRow]:
         number = counted.get(each.broker_id, 0)
         counted[each.broker_id] = number + 1
         if each.error is not None:
-            rows.append(DirectoryRow(each.broker_id, number, "", "no answer", None, None, str(each.error)))
+            rows.append(DirectoryRow(each.broker_id, None, "", "no answer", None, None, str(each.error)))
             continue
         rows.append(
             DirectoryRow(

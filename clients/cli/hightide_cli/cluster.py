@@ -3,10 +3,10 @@
 import click
 from hightide import ClusterDescription
 
-from hightide_cli.broker import broker_document
+from hightide_cli.broker import broker_document, wide_brokers
 from hightide_cli.cluster_health import coordinators_text, health
 from hightide_cli.options import common_options
-from hightide_cli.output import emit, wants_document
+from hightide_cli.output import emit, wants_document, wants_wide
 from hightide_cli.rendering import Json, properties, table
 
 
@@ -28,6 +28,7 @@ def info(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         described, coordinators = admin.describe_cluster(), admin.coordinators()
+        wide = wide_brokers(admin, described) if wants_wide(ctx) else None
     if wants_document(ctx):
         emit(ctx, {**_document(described), "coordinators": coordinators})
         return
@@ -44,6 +45,9 @@ def info(ctx: click.Context) -> None:
         )
     )
     click.echo()
+    if wide is not None:
+        click.echo(wide)
+        return
     rows = [
         (each.broker_id, each.address, each.alive, each.leader_count, each.replica_count)
         for each in described.brokers

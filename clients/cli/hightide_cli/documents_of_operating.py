@@ -153,6 +153,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
             (
                 flag("healthy", "whether all is well"),
                 texts("problems", "what is not, a sentence each, the worst first"),
+                whole("controller", "the id of the active one; null where there is none").or_null,
                 whole("brokers", "how many are known"),
                 wholes("dead_brokers", "those that are not alive"),
                 wholes("silent_brokers", "those that are registered and do not answer"),

@@ -38,7 +38,8 @@ def watch_health(
                 except UnreachableError as error:
                     code, problems, text = EXIT_UNREACHABLE, [error.format_message()], error.format_message()
                     if is_document:
-                        emit(ctx, {"healthy": False, "problems": problems})
+                        # There is nothing to document; who reads the stream goes on with the next look.
+                        click.echo(f"error: {text}", err=True)
                 else:
                     problems, text = problems_of(described, holdings), health_text(described, holdings)
                     code = EXIT_NOT_HEALTHY if problems else 0

@@ -101,7 +101,7 @@ def _topics(view: TopView, rows_max: int) -> str:
 def _groups(view: TopView, rows_max: int) -> str:
     shown = view.groups[:rows_max]
     rows: list[tuple[Cell, ...]] = [
-        (_short(each.name), each.state, each.member_count, f"{each.lag:,}", _rate(each.records_per_s))
+        (_short(each.name), each.state, each.member_count, each.lag, _whole(each.records_per_s))
         for each in shown
     ]
     text = table(["group", "state", "members", "lag", "records/s"], rows)
@@ -118,7 +118,7 @@ def _moves(view: TopView, rows_max: int) -> str:
 
 def _cells(own: Traffic) -> tuple[Cell, Cell]:
     rate = None if own.bytes_per_s is None else size_text(own.bytes_per_s)
-    return None if own.records_per_s is None else f"{own.records_per_s:,.0f}", rate
+    return None if own.records_per_s is None else round(own.records_per_s), rate
 
 
 def _bytes_rate(own: Traffic) -> str:
@@ -127,6 +127,10 @@ def _bytes_rate(own: Traffic) -> str:
 
 def _rate(per_s: float | None) -> str:
     return "-" if per_s is None else f"{per_s:,.0f}"
+
+
+def _whole(per_s: float | None) -> int | None:
+    return None if per_s is None else round(per_s)
 
 
 def _traffic(own: Traffic) -> dict[str, Json]:

@@ -18,8 +18,9 @@ from hightide_cli.broker_lists import parse_assignment
 from hightide_cli.completing import topic_names
 from hightide_cli.name_values import config_pairs
 from hightide_cli.options import common_options
-from hightide_cli.output import emit, wants_document
+from hightide_cli.output import emit, wants_document, wants_wide
 from hightide_cli.rendering import Json, table
+from hightide_cli.topic_tables import wide_listing, wide_partitions
 from hightide_cli.unwell_partitions import Wanted
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ def list_topics(ctx: click.Context) -> None:
 
     with open_admin(ctx) as admin:
         described = admin.describe_topics()
+        if wants_wide(ctx):
+            click.echo(wide_listing(described, admin.describe_replicas()))
+            return
     if wants_document(ctx):
         emit(ctx, {"topics": [_summary(each) for each in described]})
         return
@@ -144,6 +148,7 @@ def describe(
 
     with open_admin(ctx) as admin:
         described = wanted.of(admin.describe_topics(list(names) or None))
+        held = admin.describe_replicas([each.name for each in described]) if wants_wide(ctx) else None
     if wants_document(ctx):
         emit(ctx, {"topics": [_document(each) for each in described]})
         return
@@ -153,6 +158,9 @@ def describe(
         if at:
             click.echo()
         click.echo(f"topic {each.name}  id {each.topic_id.hex()}  {_config_text(each) or ''}".rstrip())
+        if held is not None:
+            click.echo(wide_partitions(each, held))
+            continue
         rows = [
             (part.partition, part.leader, part.leader_epoch, part.replicas, part.isr)
             for part in each.partitions

@@ -1,7 +1,5 @@
 """The health of a cluster can be told also where nobody decides, and not where nobody answers."""
 
-import json
-
 import click
 import pytest
 from hightide import ReplicaDescription, ReplicaListing, TopicPartition
@@ -91,6 +89,7 @@ def test_watching_goes_on_where_nobody_answers_and_ends_with_the_last_code(
     chosen = Choices(bootstrap=NOBODY, bootstrap_is_said=True, output=OutputFormat.JSON)
     ctx = click.Context(cli, obj=chosen)
     assert watch_health(ctx, 7.0, 200, is_over_when_well=False, sleep=sleep) == 3
-    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr()
     assert pauses_s == [7.0, 7.0]
-    assert [each["healthy"] for each in documents] == [False, False]
+    # A stream of documents holds nothing else.
+    assert (printed.out, printed.err.count("\n")) == ("", 2)

@@ -102,7 +102,7 @@ def test_it_is_shown_as_text_and_as_a_document() -> None:
     text = top_text(view, rows_max=1)
     assert "in: 2,000 records/s, 10 B/s; 10 B on leaders" in text
     assert "… and 1 more topics" in text
-    assert "readers  STABLE        2  1,960  -" in text
+    assert "readers  STABLE        2  1960  -" in text
     assert "orders-0  1     2   1" in text
     document = json.loads(json.dumps(top_document(view)))
     assert [each["topic"] for each in document["by_topic"]] == ["orders", "lines"]
