@@ -120,7 +120,8 @@ def picture_of(trace: Trace) -> Picture:
                 note=_note(span, start_ms),
             )
         )
-    count = f"{len(spans)} spans of {len({process_of(span) for span, _ in spans})} processes"
+    everybody = {process_of(span) for span, _ in spans}
+    count = f"{_counted(len(spans), 'span')} of {_counted(len(everybody), 'process', 'processes')}"
     return Picture(
         title=title(trace),
         sentence="" if account is None else account.sentence,
@@ -145,9 +146,11 @@ def label_of(span: SpanRecord, kind: str) -> str:
         return f"{name} {attributes['broker_id']}"
     if span.name == span_kinds.GROUP_REBALANCE and "group" in attributes:
         return f"{name} of {attributes['group']}"
+    if "partition" in attributes:
+        return f"{name} ({attributes['partition']})"
     count = attributes.get("partition_count", attributes.get("partitions"))
     if isinstance(count, int) and span.name not in span_kinds.TRACE_KINDS:
-        return f"{name} ({count} partition{'' if count == 1 else 's'})"
+        return f"{name} ({_counted(count, 'partition')})"
     return name
 
 
@@ -177,6 +180,10 @@ def _ticks(begin_ms: float, end_ms: float) -> tuple[float, ...]:
                 first, last = math.ceil(begin_ms / step), math.floor(end_ms / step)
                 return tuple(round(at * step, 6) for at in range(first, last + 1))
         power *= 10
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def _note(span: SpanRecord, start_ms: float) -> str:

@@ -91,7 +91,13 @@ def test_a_page_of_fifty_spans_is_small() -> None:
     many = [
         replace(
             span(
-                kinds.INFORM_BROKER, ROOT, at, at + 7, broker_id=at, broker_epoch=100 + at, controller_epoch=7
+                kinds.INFORM_BROKER,
+                ROOT,
+                at,
+                at + 7,
+                broker_id=at,
+                partition_count=10,
+                partition_sample=sample,
             ),
             span_id=f"inform-{at}",
         )
