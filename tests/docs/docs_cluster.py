@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,7 +26,15 @@ class DocsCluster:
 
     def start(self) -> None:
         """Start it, or what a page has stopped of it. Topics and groups of earlier pages go."""
-        self.cluster = detached.up(self.directory, brokers=3, controllers=2, coordinators=1)
+        # Another process starts it, as for a reader: a child of this one, once killed, would stay a zombie.
+        subprocess.run(
+            [sys.executable, "-m", "hightide_cli.main", "dev", "up"],
+            env=self.environment(),
+            check=True,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
+        )
+        self.cluster = detached.find(self.directory)
         with Admin(self.cluster.bootstrap) as admin:
             for group in admin.list_groups():
                 # One with members belongs to a page that failed.

@@ -3,6 +3,8 @@
 It knows the flags that the pages use, and refuses others.
 """
 
+import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
@@ -28,6 +31,7 @@ def main(arguments: list[str]) -> int:
             flags += ["--emit-defaults"] if flag == "-emit-defaults" else []
         elif flag in _WITH_VALUE:
             value = rest.pop(0)
+            value = "@-" if (flag, value) == ("-d", "@") else value
             flags += [_WITH_VALUE[flag], f"{value}s" if flag == "-max-time" else value]
         else:
             print(f"this stand-in for grpcurl does not know {flag}", file=sys.stderr)
@@ -48,10 +52,29 @@ def main(arguments: list[str]) -> int:
 
 
 def _call(arguments: list[str], only: str = "") -> int:
-    run = subprocess.run([*_CURL, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    run = subprocess.run([*_CURL, *arguments], capture_output=True, text=True, check=False)
     lines = [line for line in run.stdout.splitlines() if line.startswith(only)] if only else []
     sys.stdout.write("\n".join([line.replace("/", ".") for line in lines] + [""]) if only else run.stdout)
-    return run.returncode
+    # buf's exit code is eight times the gRPC status, and its errors are JSON.
+    if run.returncode % 8 or run.returncode == 0:
+        sys.stderr.write(run.stderr)
+        return run.returncode
+    _tell(json.loads(run.stderr))
+    return 64 + run.returncode // 8
+
+
+def _tell(error: dict[str, Any]) -> None:
+    """An error as grpcurl prints it."""
+    code = "".join(word.capitalize() for word in error["code"].split("_"))
+    print(f"ERROR:\n  Code: {code}\n  Message: {error.get('message', '')}", file=sys.stderr)
+    for number, detail in enumerate(error.get("details", ()), 1):
+        info = ErrorInfo.FromString(base64.b64decode(detail["value"] + "=="))
+        fields = {"@type": f"type.googleapis.com/{detail['type']}", "domain": info.domain}
+        fields |= {"metadata": dict(info.metadata)} if info.metadata else {}
+        shown = json.dumps({**fields, "reason": info.reason}, indent=2).replace("\n", "\n    \t")
+        print(
+            f"  Details:\n  {number})\t{shown}" if number == 1 else f"  {number})\t{shown}", file=sys.stderr
+        )
 
 
 def _describe(address: str, symbol: str) -> int:
