@@ -22,9 +22,9 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 FIGURES = (
     counter("process.cpu.time", "s", "CPU that the process has used", "cpu.mode"),
     gauge("process.memory.usage", "By", "resident memory"),
-    gauge("process.open_file_descriptor.count", "{file_descriptor}", "open files and sockets"),
-    gauge("process.open_file_descriptor.limit", "{file_descriptor}", "how many it may have open"),
-    gauge("process.thread.count", "{thread}", "threads that Python knows of"),
+    gauge("process.open_file_descriptors", "{file_descriptor}", "open files and sockets"),
+    gauge("process.file_descriptors_max", "{file_descriptor}", "how many it may have open"),
+    gauge("process.threads", "{thread}", "threads that Python knows of"),
     gauge("process.uptime", "s", "since it began to report"),
     counter("cpython.gc.collections", "{collection}", "garbage collections", "cpython.gc.generation"),
     counter("cpython.gc.pause", "s", "time that they took, in which nothing else happened"),
@@ -70,9 +70,9 @@ class _Process:
         return {
             "process.cpu.time": {("user",): used.ru_utime, ("system",): used.ru_stime},
             "process.memory.usage": _resident_bytes(),
-            "process.open_file_descriptor.count": len(os.listdir("/proc/self/fd")),
-            "process.open_file_descriptor.limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            "process.thread.count": threading.active_count(),
+            "process.open_file_descriptors": len(os.listdir("/proc/self/fd")),
+            "process.file_descriptors_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "process.threads": threading.active_count(),
             "process.uptime": time.monotonic() - self._started,
             "cpython.gc.collections": {
                 (str(generation),): each["collections"] for generation, each in enumerate(gc.get_stats())

@@ -1,0 +1,79 @@
+"""The alerting rules and the dashboard ask for figures that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import hightide_broker.figures
+import hightide_controller.figures
+import hightide_coordinator.figures
+import pytest
+import yaml
+from hightide_runtime import process_figures, rpc_figures
+from hightide_runtime.figures import Figure, Kind
+
+OBSERVABILITY = Path(__file__).resolve().parents[3] / "docker" / "observability"
+FIGURES: tuple[Figure, ...] = (
+    *hightide_broker.figures.FIGURES,
+    *hightide_controller.figures.FIGURES,
+    *hightide_coordinator.figures.FIGURES,
+    *process_figures.FIGURES,
+    *rpc_figures.FIGURES,
+)
+METRIC = re.compile(r"\b((?:hightide|rpc_server|process|cpython)_\w+)(?:\{([^}]*)\})?")
+LABEL = re.compile(r'(\w+)="')
+
+
+def samples() -> dict[str, Figure]:
+    """By what it is called in a query."""
+    named: dict[str, Figure] = {}
+    for figure in FIGURES:
+        suffixes = ("_bucket", "_sum", "_count") if figure.kind is Kind.HISTOGRAM else ("",)
+        named |= {figure.prometheus_name + suffix: figure for suffix in suffixes}
+    return named
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((OBSERVABILITY / "alerts.yaml").read_text())["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((OBSERVABILITY / "dashboard.json").read_text())["panels"]
+    return found
+
+
+def queries() -> list[str]:
+    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
+    return [rule["expr"] for rule in alerts()] + asked
+
+
+@pytest.mark.parametrize("query", queries())
+def test_each_query_asks_for_a_figure_and_labels_that_are_declared(query: str) -> None:
+    known = samples()
+    found = METRIC.findall(query)
+    assert found
+    for name, selected in found:
+        figure = known[name]
+        labels = {attribute.replace(".", "_") for attribute in figure.attributes}
+        assert set(LABEL.findall(selected)) <= labels
+
+
+def test_each_alert_says_what_is_wrong_and_what_to_do() -> None:
+    for rule in alerts():
+        assert rule["labels"]["severity"] in ("critical", "warning"), rule
+        assert rule["annotations"].keys() == {"summary", "description"}, rule
+
+
+def test_panels_stand_side_by_side() -> None:
+    places: set[tuple[int, int]] = set()
+    for panel in panels():
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not places & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        places |= cells
