@@ -54,16 +54,13 @@ def list_traces(
     """List what was traced, the oldest first."""
     if kinds and is_all:
         raise click.UsageError("say either --kind or --all, not both", ctx)
-    from hightide_cli.waterfall import started_at, title
+    from hightide_cli.waterfall import started_at, title, took_ms
 
     found = _traces(directories, None if is_all else kinds or KINDS)[-(last or 0) :]
     if wants_document(ctx):
         emit(ctx, {"traces": [{**_summary(each), "spans": len(each.spans)} for each in found]})
         return
-    rows = [
-        (each.trace_id, title(each), started_at(each), (each.end_us - each.start_us) / 1000, len(each.spans))
-        for each in found
-    ]
+    rows = [(each.trace_id, title(each), started_at(each), took_ms(each), len(each.spans)) for each in found]
     click.echo(table(["trace", "what", "started", "took ms", "spans"], rows))
 
 

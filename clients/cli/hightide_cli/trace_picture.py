@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide_local.span_files import SpanRecord
-from hightide_local.trace_accounts import Account, account_of, is_wait
+from hightide_local.trace_accounts import Account, account_of
 from hightide_local.traces import Trace
 from hightide_runtime import span_kinds
 
-from hightide_cli.waterfall import in_tree_order, process_of, started_at, title
+from hightide_cli.waterfall import end_of_interest, in_tree_order, process_of, started_at, title
 
 #: More rows than this nobody reads; the ones left out are counted.
 ROWS_MAX: Final = 200
@@ -37,7 +37,8 @@ STEPS: Final[dict[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One span. `step` is its number in V3, where it has one; `is_cut`: it goes on beyond the picture;
+    """One span. `step` is its number in V3, where it has one; `is_cut`: it goes on beyond the picture,
+    `is_beyond`: it begins there, as with a consumer that comes to a partition much later;
     `is_point`: it stands for a moment, however long it took to write it down."""
 
     label: str
@@ -48,6 +49,7 @@ class Row:
     took_ms: float
     ok: bool
     is_cut: bool
+    is_beyond: bool
     is_point: bool
     note: str
     """All that is known of it, a line a fact."""
@@ -60,6 +62,8 @@ class Row:
     @property
     def took(self) -> str:
         """How long it took, for its bar."""
+        if self.is_beyond:
+            return f"at {_duration(self.start_ms)} →"
         if self.is_moment:
             return f"at {_duration(self.start_ms)}"
         return _duration(self.took_ms) + (" →" if self.is_cut else "")
@@ -99,7 +103,7 @@ def picture_of(trace: Trace) -> Picture:
     account = account_of(trace)
     origin_us = trace.start_us if account is None else account.start_us
     begin_ms = (min(trace.start_us, origin_us) - origin_us) / 1000
-    end_ms = begin_ms + max(((_end_of_interest(trace, account) - origin_us) / 1000 - begin_ms) * _ROOM, 0.01)
+    end_ms = begin_ms + max(((end_of_interest(trace, account) - origin_us) / 1000 - begin_ms) * _ROOM, 0.01)
     spans = list(in_tree_order(trace.roots))
     processes: dict[str, int] = {}
     rows = []
@@ -116,6 +120,7 @@ def picture_of(trace: Trace) -> Picture:
                 took_ms=span.duration_us / 1000,
                 ok=span.ok,
                 is_cut=start_ms + span.duration_us / 1000 > end_ms,
+                is_beyond=start_ms > end_ms,
                 is_point=span.name == span_kinds.FIRST_COMMIT,
                 note=_note(span, start_ms),
             )
@@ -152,15 +157,6 @@ def label_of(span: SpanRecord, kind: str) -> str:
     if isinstance(count, int) and span.name not in span_kinds.TRACE_KINDS:
         return f"{name} ({_counted(count, 'partition')})"
     return name
-
-
-def _end_of_interest(trace: Trace, account: Account | None) -> int:
-    """Where the picture may end: a leader without traffic waits for its first commit for hours."""
-    if account is None:
-        return trace.end_us
-    felt = [span.end_us for span in trace.spans if is_wait(span)]
-    root = [trace.root.end_us] if trace.root.name == trace.kind else []
-    return max(account.end_us, *felt, *root, account.start_us + 1)
 
 
 def _segments(account: Account) -> Iterator[Segment]:

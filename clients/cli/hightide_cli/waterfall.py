@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from hightide_local.trace_accounts import account_of, is_wait
+from hightide_local.trace_accounts import Account, account_of, is_wait
 from hightide_local.traces import SpanNode, SpanRecord, Trace
 from hightide_runtime import span_kinds
 
@@ -13,6 +13,7 @@ BAR_WIDTH = 40
 _SHOWN_ATTRIBUTES_MAX = 4
 _BLOCK = "█"
 _MOMENT = "▏"
+_LATER = "→"
 
 
 def waterfall(trace: Trace) -> str:
@@ -21,8 +22,8 @@ def waterfall(trace: Trace) -> str:
 
     Called by `hightide trace show`.
     """
-    total_us = max(trace.end_us - trace.start_us, 1)
     account = account_of(trace)
+    total_us = max(end_of_interest(trace, account) - trace.start_us, 1)
     origin_us = trace.start_us if account is None else account.start_us
     rows = [
         (
@@ -39,10 +40,24 @@ def waterfall(trace: Trace) -> str:
     return "\n\n".join(part for part in (heading(trace), drawn, conclusion(trace)) if part)
 
 
+def end_of_interest(trace: Trace, account: Account | None) -> int:
+    """Return where a drawing may end: a leader without traffic waits for its first commit for hours, and a
+    client may come to a partition long after its leader changed."""
+    if account is None:
+        return trace.end_us
+    felt = [span.end_us for span in trace.spans if is_wait(span) and span.start_us <= account.end_us]
+    root = [trace.root.end_us] if trace.root.name == trace.kind else []
+    return max(account.end_us, *felt, *root, account.start_us + 1)
+
+
 def heading(trace: Trace) -> str:
     """Return what a trace is, when it began and how long it took, on one line."""
-    took_ms = (trace.end_us - trace.start_us) / 1000
-    return f"{title(trace)} · {started_at(trace)} · {took_ms:.1f} ms · trace {trace.trace_id}"
+    return f"{title(trace)} · {started_at(trace)} · {took_ms(trace):.1f} ms · trace {trace.trace_id}"
+
+
+def took_ms(trace: Trace) -> float:
+    """Return how long it took, without what came much later."""
+    return (end_of_interest(trace, account_of(trace)) - trace.start_us) / 1000
 
 
 def conclusion(trace: Trace) -> str:
@@ -105,6 +120,8 @@ def in_tree_order(nodes: tuple[SpanNode, ...], depth: int = 0) -> Iterator[tuple
 
 def _bar(span: SpanRecord, start_us: int, total_us: int) -> str:
     before = min((span.start_us - start_us) * BAR_WIDTH // total_us, BAR_WIDTH - 1)
+    if span.start_us - start_us > total_us:
+        return " " * before + _LATER
     length = min(span.duration_us * BAR_WIDTH // total_us, BAR_WIDTH - before)
     return (" " * before + (_BLOCK * length or _MOMENT)).ljust(BAR_WIDTH)
 

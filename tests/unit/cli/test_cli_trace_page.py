@@ -11,6 +11,7 @@ import pytest
 from hightide_cli.trace_page import page_of
 from hightide_cli.trace_picture import ROWS_MAX, STEPS, picture_of
 from hightide_cli.trace_png import write_png
+from hightide_cli.waterfall import waterfall
 from hightide_local.span_files import SpanRecord
 from hightide_local.traces import Trace, traces_of
 from hightide_runtime import span_kinds as kinds
@@ -133,6 +134,17 @@ def test_what_goes_on_long_after_it_is_cut() -> None:
     assert picture.end_ms < 450
     (cut,) = [row for row in picture.rows if row.is_cut]
     assert cut.took.endswith("→")
+
+
+def test_who_comes_to_it_much_later_does_not_stretch_it() -> None:
+    late = span("poll flights", ROOT, 4_047, 4_055, "client-78")
+    picture = picture_of(trace_of(*FAILOVER, late))
+    assert picture.end_ms < 450
+    assert picture.rows[-1].took == "at 4,047 ms →"
+    assert page_of(picture).count("at 4,047 ms →") == 1
+    terminal = waterfall(trace_of(*FAILOVER, late))
+    assert "→" in terminal
+    assert " 415.0 ms · " in terminal.splitlines()[0]
 
 
 def test_a_picture_of_very_many_spans_says_how_many_it_leaves_out() -> None:
