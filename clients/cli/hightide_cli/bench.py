@@ -1,7 +1,7 @@
 """`hightide bench`: what this machine can do with this cluster, in figures."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal, cast
 
@@ -11,12 +11,14 @@ from hightide_cli.bench_options import (
     JSON,
     PARTITIONS_MAX,
     ROUNDS,
-    Command,
     measured,
     partition_counts,
     record_bytes_option,
+    seconds_option,
 )
 from hightide_cli.bench_spark import spark_read, spark_stream, spark_write
+from hightide_cli.bench_tracing import TRACING, traced_and_not
+from hightide_cli.bench_verify import verify
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json, properties, table
@@ -45,14 +47,12 @@ _PARTITIONS = click.option(
 )
 
 
-def _seconds(default: float) -> Callable[[Command], Command]:
-    return click.option(
-        "--seconds",
-        type=click.FloatRange(0.1, 3600),
-        default=default,
-        show_default=True,
-        help="Of each round.",
-    )
+def _tracing_modes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Read `on,off`; called by click."""
+    modes = tuple(part.strip() for part in value.split(",")) if value is not None else ()
+    if not set(modes) <= {"on", "off"} or len(set(modes)) != len(modes):
+        raise click.BadParameter(f"{value!r} is not on, off or on,off", ctx, param)
+    return modes
 
 
 @click.group()
@@ -66,8 +66,8 @@ def bench() -> None:
 
 
 common_options(bench)
-for spark_command in (spark_read, spark_write, spark_stream):
-    bench.add_command(spark_command)
+for _command in (verify, spark_read, spark_write, spark_stream):
+    bench.add_command(_command)
 
 
 @common_options
@@ -78,12 +78,14 @@ for spark_command in (spark_read, spark_write, spark_stream):
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--linger-ms", type=click.FloatRange(0, 1000), default=5, show_default=True)
 @_PARTITIONS
-@_seconds(5)
+@seconds_option(5)
 @ROUNDS
+@TRACING
 @JSON
 @click.pass_context
 def produce(
     ctx: click.Context,
+    tracing: tuple[str, ...],
     record_bytes: int,
     api: str,
     acks: str,
@@ -107,8 +109,12 @@ def produce(
         measured_s=seconds,
         rounds=rounds,
     )
-    figures = measured(ctx, lambda target: measure_produce(target, plan))
     setting: dict[str, Json] = {"api": api, "record_bytes": record_bytes, "acks": acks, "rounds": rounds}
+    if tracing:
+        forms, compared = traced_and_not(plan, tracing)
+        _print(ctx, as_json, THROUGHPUT_KEYS, forms, {**setting, **compared})
+        return
+    figures = measured(ctx, lambda target: measure_produce(target, plan))
     _print(ctx, as_json, THROUGHPUT_KEYS, {"produce": figures}, setting)
 
 
@@ -150,9 +156,17 @@ def consume(
 @common_options
 @bench.command()
 @record_bytes_option(100)
-@click.option("--records-per-s", type=click.FloatRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--throughput",
+    "--records-per-s",
+    "records_per_s",
+    type=click.FloatRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Records a second.",
+)
 @_PARTITIONS
-@_seconds(10)
+@seconds_option(10)
 @ROUNDS
 @JSON
 @click.pass_context
@@ -253,7 +267,7 @@ def failover(
     show_default=True,
     help="1: each consumer has its own connection, as real ones do.",
 )
-@_seconds(20)
+@seconds_option(20)
 @ROUNDS
 @JSON
 @click.pass_context

@@ -31,6 +31,19 @@ def record_bytes_option(default: int) -> Callable[[Command], Command]:
     )
 
 
+def seconds_option(default: float) -> Callable[[Command], Command]:
+    """Add --seconds."""
+    return click.option(
+        "--seconds",
+        "--duration",
+        "seconds",
+        type=click.FloatRange(0.1, 3600),
+        default=default,
+        show_default=True,
+        help="Of each round.",
+    )
+
+
 def partition_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
     """Read `100,1000,10000`; called by click."""
     parts = [part.strip() for part in value.split(",")] if value is not None else []

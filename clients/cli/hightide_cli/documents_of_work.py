@@ -119,7 +119,14 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 text("acks", "as said"),
                 _ROUNDS,
                 _LOAD,
+                number(
+                    "tracing_ratio",
+                    "records a second with tracing for each without; only with --tracing on,off",
+                ).optional,
                 *_THROUGHPUT,
+                one(
+                    "untraced", "the same figures without tracing; only with --tracing on,off", *_THROUGHPUT
+                ).optional,
             ),
             "The figures.",
         ),
@@ -139,6 +146,27 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
         ),
     ),
     "bench e2e": (Document((_BENCHMARK, _RECORD_BYTES, _ROUNDS, _LOAD, *_THROUGHPUT), "The figures."),),
+    "bench verify": (
+        Document(
+            (
+                _BENCHMARK,
+                text("topic", "where the records are; gone where all is well, unless --keep"),
+                whole("partitions", "how many there were"),
+                text("acks", "as said"),
+                whole("acknowledged", "records that must come back"),
+                whole("unsure", "records that were not acknowledged, which may come back"),
+                whole("read", "records that came back"),
+                whole("lost", "acknowledged, and did not come back"),
+                whole("duplicated", "came back more than once"),
+                whole("reordered", "came back after a later one of their partition"),
+                whole("foreign", "came back, and were not sent by this run"),
+                number("unavailable_ms_max", "the longest that a partition acknowledged nothing"),
+                texts("examples", "the first that are wrong, a sentence each"),
+                text("first_error", "why the first was not acknowledged; null where all were").or_null,
+            ),
+            "What was found.",
+        ),
+    ),
     "bench failover": (
         Document(
             (
