@@ -1,12 +1,17 @@
 """The doctor on a cluster that is well, on one that is half dead, and where there is none."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.command_line import hightide
+from e2e.command_line import hightide, succeed
+from hightide import Admin
 from hightide_local.cluster import LocalCluster
+from hightide_local.ports import free_port
+from histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -24,6 +29,10 @@ def examined(cluster: LocalCluster, exit_code: int, *arguments: str) -> dict[str
     for each in json.loads(run.stdout)["findings"]:
         found.setdefault(each["check"], []).append(each)
     return found
+
+
+def brokers_of(admin: Admin) -> set[int]:
+    return {each.broker_id for each in admin.describe_cluster().brokers}
 
 
 def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster) -> None:
@@ -45,6 +54,35 @@ def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster
     silent = [each["message"] for each in ill["advertised addresses"]]
     assert any(each.startswith("broker 3 advertises") and "nobody answers" in each for each in silent)
     assert ill["clocks"][0]["verdict"] == "ok"
+
+
+def test_a_broker_that_advertises_a_name_of_its_neighbours_is_told(
+    hightide_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    # What containers get wrong most often.
+    cluster, port = hightide_cluster, free_port()
+    told = ("--listen", f"127.0.0.1:{port}", "--advertise", f"broker-9.invalid:{port}")
+    whose = ("--broker-id", "9", "--zookeeper", cluster.zookeeper, "--data-dir", str(tmp_path / "data"))
+    broker = subprocess.Popen(
+        [sys.executable, "-m", "hightide_broker.main", *told, *whose],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with Admin(cluster.bootstrap) as admin:
+            wait_until("broker 9 is there", lambda: 9 in brokers_of(admin), 30.0)
+        found = examined(cluster, 1)
+        (wrong,) = found["advertised addresses"]
+        name = f"broker-9.invalid:{port}"
+        assert wrong["message"] == f"broker 9 advertises {name}, and that name means nothing on this machine"
+        assert "--external-advertise" in wrong["next_step"]
+        assert {each["verdict"] for each in found["bootstrap"]} == {"ok"}
+    finally:
+        broker.terminate()
+        broker.wait(30)
+    # Its session ends with it, and nothing of the cluster was placed on it.
+    succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2")
 
 
 def test_where_no_cluster_is_the_doctor_says_so_and_ends(hightide_cluster: LocalCluster) -> None:
