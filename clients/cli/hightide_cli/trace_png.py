@@ -128,18 +128,18 @@ def _draw(axes: Any, picture: Picture, row: Row, at: int) -> None:
         )  # fmt: skip
     indent_in = 0.50 + 0.14 * min(row.depth, 8)
     axes.text(left_of_chart(indent_in), middle, row.label, ha="left", color=_INK, fontsize=9, **style)
-    end_ms = min(row.start_ms + row.took_ms, picture.end_ms)
+    start_ms, end_ms = (min(each, picture.end_ms) for each in (row.start_ms, row.start_ms + row.took_ms))
     if row.is_moment:
-        axes.plot([row.start_ms], [middle], marker="D", markersize=6, color=colour, clip_on=False, zorder=3)
+        axes.plot([start_ms], [middle], marker="D", markersize=6, color=colour, clip_on=False, zorder=3)
     else:
         least_ms = (picture.end_ms - picture.begin_ms) * 0.0022
         axes.barh(
-            middle, max(end_ms - row.start_ms, least_ms), left=row.start_ms, height=0.56, color=colour,
+            middle, max(end_ms - start_ms, least_ms), left=start_ms, height=0.56, color=colour,
             edgecolor=_FAILED if not row.ok else "none", linewidth=1.6 if not row.ok else 0, zorder=2,
         )  # fmt: skip
     offset_pt = 7 if row.is_moment else 5
     axes.annotate(
-        row.took, (max(end_ms, row.start_ms), middle), xytext=(offset_pt, 0), textcoords="offset points",
+        row.took, (end_ms, middle), xytext=(offset_pt, 0), textcoords="offset points",
         va="center", color=_SOFT, fontsize=8, annotation_clip=False,
     )  # fmt: skip
 
