@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from hightide_cli.options import common_options
+from hightide_cli.options import Target, choices, common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.rendering import Json, table
 
@@ -51,8 +51,15 @@ def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, di
         return
     click.echo(f"ready: {brokers} brokers at {cluster.bootstrap}, logs in {cluster.log_directory}")
     if directory is None:
-        click.echo("hightide commands find it by themselves; for everything else:")
+        click.echo(_who_finds_it(choices(ctx).target(), cluster.bootstrap))
     click.echo(f"  export HIGHTIDE_BOOTSTRAP={cluster.bootstrap}")
+
+
+def _who_finds_it(target: Target, bootstrap: str) -> str:
+    """A context that was selected comes before the cluster of this machine: whoever starts one may forget."""
+    if target.bootstrap == bootstrap:
+        return "hightide commands find it by themselves; for everything else:"
+    return f"hightide commands mean another cluster, {target.bootstrap}: {target.origin}; for this one:"
 
 
 @common_options

@@ -17,6 +17,7 @@ from hightide_cli.contexts import (
     load_contexts,
     store_contexts,
 )
+from hightide_cli.dev import _who_finds_it
 from hightide_cli.failures import sentence_of
 from hightide_cli.main import main
 from hightide_cli.options import Choices, Target
@@ -202,3 +203,12 @@ def test_a_failure_to_reach_a_cluster_tells_why_it_was_that_address() -> None:
     # Who answered was the one that was meant.
     unknown = UnknownTopicError("no topic t", topic="t")
     assert sentence_of(unknown, target) == sentence_of(unknown)
+
+
+def test_who_starts_a_cluster_here_is_told_that_another_one_is_meant() -> None:
+    here = Target("127.0.0.1:9092", "that of the cluster of `hightide dev up`")
+    prod = Target("p:1", "that of the selected context prod", "prod")
+    assert _who_finds_it(here, "127.0.0.1:9092").startswith("hightide commands find it by themselves")
+    assert _who_finds_it(prod, "127.0.0.1:9092") == (
+        "hightide commands mean another cluster, p:1: that of the selected context prod; for this one:"
+    )
