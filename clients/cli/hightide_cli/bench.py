@@ -47,14 +47,6 @@ _PARTITIONS = click.option(
 )
 
 
-def _tracing_modes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """Read `on,off`; called by click."""
-    modes = tuple(part.strip() for part in value.split(",")) if value is not None else ()
-    if not set(modes) <= {"on", "off"} or len(set(modes)) != len(modes):
-        raise click.BadParameter(f"{value!r} is not on, off or on,off", ctx, param)
-    return modes
-
-
 @click.group()
 def bench() -> None:
     """Measure throughput, latency and failover, of the brokers and with Spark.

@@ -249,14 +249,14 @@ def export_target(signal: str) -> str | None:
     """
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
+    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
+    if exporter == "none":
+        return None
     if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT") for part in ("", f"{signal}_")):
         return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
     # Here, since tools that only read spans have no need of gRPC.
     from hightide_runtime.errors import StartupError
 
-    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
-    if exporter == "none":
-        return None
     if exporter not in ("", "otlp"):
         raise StartupError(
             f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; this program exports by otlp or not at all (none)"

@@ -35,6 +35,10 @@ def test_each_signal_can_be_turned_off_by_itself(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     assert export_target("TRACES") is None
     assert export_target("METRICS") == COLLECTOR
+    monkeypatch.delenv(ENDPOINT)
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, "traces")
+    assert export_target("TRACES") is None
+    assert export_target("METRICS") == "traces"
     monkeypatch.setenv("OTEL_SDK_DISABLED", "TRUE")
     assert export_target("METRICS") is None
 

@@ -48,11 +48,22 @@ class LatencyPlan:
     rounds: int
 
 
+class ProduceRounds:
+    """Rounds of `bench produce` on one cluster, one when it is asked for."""
+
+    def __init__(self, target: Target, plan: ProducePlan) -> None:
+        topic = target.create_topic("produce", plan.partitions, RETENTION)
+        where = _where(target, topic)
+        self._configuration = {**asdict(plan), **where, "warm_s": _WARM_S, "records": None}
+
+    def measure(self) -> Figures:
+        """Run one round, in a process of its own."""
+        return run_load("hightide_cli.benchmarks.produce_load", self._configuration)
+
+
 def measure_produce(target: Target, plan: ProducePlan) -> Figures:
     """Send as fast as one process can, each round to the same topic, whose old segments go meanwhile."""
-    topic = target.create_topic("produce", plan.partitions, RETENTION)
-    configuration = {**asdict(plan), **_where(target, topic), "warm_s": _WARM_S, "records": None}
-    return _rounds(plan.rounds, lambda: run_load("hightide_cli.benchmarks.produce_load", configuration))
+    return _rounds(plan.rounds, ProduceRounds(target, plan).measure)
 
 
 def measure_consume(target: Target, plan: ConsumePlan, forms: list[str]) -> dict[str, Figures]:
