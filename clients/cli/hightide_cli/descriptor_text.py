@@ -13,7 +13,7 @@ from google.protobuf.descriptor import (
     ServiceDescriptor,
 )
 
-from hightide_cli.rendering import Json
+from hightide_cli.rendering import Json, printable
 
 # The numbers of fields in descriptor.proto, by which comments name what they belong to.
 _MESSAGES, _ENUMS, _SERVICES = 4, 5, 6
@@ -39,7 +39,7 @@ def comments_of(files: Iterable[descriptor_pb2.FileDescriptorProto]) -> dict[str
             text = location.leading_comments or location.trailing_comments
             name = names.get(tuple(location.path))
             if name is not None and text.strip():
-                found[name] = " ".join(text.split())
+                found[name] = printable(" ".join(text.split()))
     return found
 
 

@@ -72,3 +72,8 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def printable(text: str) -> str:
+    """Return the same with what could steer a terminal written as an escape: for text that others wrote."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

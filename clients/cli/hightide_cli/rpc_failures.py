@@ -4,6 +4,8 @@ from typing import Any
 
 import grpc
 
+from hightide_cli.rendering import printable
+
 _METADATA_MAX = 20
 
 
@@ -11,7 +13,7 @@ def sentence_of_rpc_error(error: Any, address: str) -> str:
     """Called by `hightide rpc` for every grpc.RpcError."""
     if not isinstance(error, grpc.Call):
         return f"the call to {address} failed: {error!r}"
-    code, details = error.code(), error.details() or ""
+    code, details = error.code(), printable(error.details() or "")
     if code is grpc.StatusCode.UNAVAILABLE and _error_info(error) is None:
         return f"{address} cannot be reached: {details}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -21,7 +23,7 @@ def sentence_of_rpc_error(error: Any, address: str) -> str:
     if info is None:
         return sentence
     facts = [f"{name}={value}" for name, value in sorted(info.metadata.items())[:_METADATA_MAX]]
-    return f"{sentence} ({', '.join([info.reason, *facts])})"
+    return f"{sentence} ({printable(', '.join([info.reason, *facts]))})"
 
 
 def _error_info(error: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hightide_cli.rendering import Json, bytes_field
+from hightide_cli.rendering import Json, bytes_field, printable
 
 if TYPE_CHECKING:
     from hightide_cli.znode_reader import Znode
@@ -52,8 +52,3 @@ def znode_document(znode: "Znode", *, with_value: bool) -> dict[str, Json]:
         "bytes": znode.size_bytes,
     }
     return {**document, **bytes_field("data", znode.data)} if with_value else document
-
-
-def printable(text: str) -> str:
-    """The same with what could steer a terminal written as an escape."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -92,7 +92,7 @@ def test_comments_belong_to_what_they_stand_above() -> None:
     file.service.add(name="S").method.add(name="M")
     for path, comment in {
         (4, 0): " Outer.\n Goes on.\n",
-        (4, 0, 2, 0): "a",
+        (4, 0, 2, 0): "a\x1b[2J",
         (4, 0, 3, 0, 2, 0): "b",
         (5, 0, 2, 0): "X",
         (6, 0): "S",
@@ -102,7 +102,8 @@ def test_comments_belong_to_what_they_stand_above() -> None:
         file.source_code_info.location.add(path=path, leading_comments=comment)
     assert comments_of([file]) == {
         "p.Outer": "Outer. Goes on.",
-        "p.Outer.a": "a",
+        # A server is believed, and steers no terminal.
+        "p.Outer.a": "a\\x1b[2J",
         "p.Outer.Inner.b": "b",
         "p.E.X": "X",
         "p.S": "S",

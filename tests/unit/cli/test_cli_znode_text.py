@@ -3,8 +3,9 @@
 import click
 import pytest
 from hightide_cli.main import main
+from hightide_cli.rendering import printable
 from hightide_cli.znode_reader import Znode, _checked
-from hightide_cli.znode_text import beginning, printable, tree_lines, value_text, znode_document
+from hightide_cli.znode_text import beginning, tree_lines, value_text, znode_document
 
 
 def znode(path: str, depth: int = 0, data: bytes = b"", *, is_ephemeral: bool = False) -> Znode:
