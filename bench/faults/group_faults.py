@@ -3,9 +3,9 @@
     .venv/bin/python bench/faults/group_faults.py --seed 5 --seconds 60
 
 Kills, stops and stands still consumers (that commit by themselves and by hand), coordinators, brokers,
-controllers and ZooKeeper, in an order drawn from the seed, while records come in. The seed fixes what is done
-to whom, not how the machine schedules it. Exit code 1 where a partition had two owners, an offset was skipped
-or went back, a commit was lost, or the group did not heal.
+controllers and ZooKeeper, and cuts these services off, in an order drawn from the seed, while records come
+in. The seed fixes what is done to whom, not how the machine schedules it. Exit code 1 where a partition had
+two owners, an offset was skipped or went back, a commit was lost, or the group did not heal.
 """
 
 import argparse
@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--session-timeout-ms", type=int, default=1_500, help="of the consumers")
     parser.add_argument("--kinds", nargs="+", default=[KINDS[0], *KINDS], help="the services to strike")
+    parser.add_argument("--whole-links", action="store_true", help="cut nobody off")
     parser.add_argument("--keep", type=Path, help="where logs and reports are to stay")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -47,6 +48,7 @@ def main() -> int:
             session_timeout_ms=2_000,
             replica_lag_time_max_ms=1_000,
             coordinator_arguments=("--commit-interval-ms", "300"),
+            partitionable=not arguments.whole_links,
         ) as cluster:
             drill = GroupDrill(
                 cluster, directory, "group-faults", session_timeout_ms=arguments.session_timeout_ms
@@ -54,7 +56,8 @@ def main() -> int:
             try:
                 with drill:
                     say = partial(print, flush=True)
-                    storm = GroupStorm(drill, random.Random(arguments.seed), say, tuple(arguments.kinds))
+                    chance, kinds = random.Random(arguments.seed), tuple(arguments.kinds)
+                    storm = GroupStorm(drill, chance, say, kinds, links=not arguments.whole_links)
                     storm.rage(arguments.seconds)
             except BaseException:
                 print(*drill.tell(), sep="\n")

@@ -61,7 +61,8 @@ class Faults:
 
     def _cut(self, running: Sequence[str]) -> str:
         """Cut off one from all others, or two from each other, both ways or one way."""
-        name, other = self._chance.sample(running, 2)
+        name = self._chance.choice(running)
+        other = self._chance.choice([each for each in sorted(self._cluster.running()) if each != name])
         one_way = self._chance.random() < 0.3
         if self._chance.random() < 0.4:
             self._cluster.partition(name, one_way=one_way)

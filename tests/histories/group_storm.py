@@ -31,10 +31,13 @@ class GroupStorm:
         chance: random.Random,
         say: Callable[[str], None],
         kinds: tuple[str, ...] = ("coordinator", "coordinator", "broker", "zookeeper", "controller"),
+        *,
+        links: bool = False,
     ) -> None:
-        """`kinds` of services that are struck, one of them at a time."""
+        """`kinds` of services that are struck, one of them at a time; `links`: what connects them, too."""
         self._drill, self._chance, self._say = drill, chance, say
         self._kinds = kinds
+        self._links = links
         self._stopped: list[Reader] = []
         self._began_s = time.monotonic()
         self._pause = threading.Event()
@@ -45,7 +48,8 @@ class GroupStorm:
         self._fill()
         self._drill.wait_until_whole()
         while time.monotonic() < until_s:
-            faults = Faults(self._drill.cluster, self._chance, (self._chance.choice(self._kinds),))
+            kind = self._chance.choice(self._kinds)
+            faults = Faults(self._drill.cluster, self._chance, (kind,), links=self._links)
             done = self._stir_readers() if self._chance.random() < 0.7 else []
             if not done or self._chance.random() < 0.6:
                 done += faults.strike((1, 1, 1, 2))
