@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +25,7 @@ from hightide_local.traces import Trace, read_spans, traces_of
 from hightide_runtime import span_kinds as kinds
 from hightide_runtime.telemetry import Telemetry
 from histories.waiting import wait_until
+from integration.otlp_collector import OtlpCollector
 from opentelemetry.sdk.trace import TracerProvider
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -214,3 +218,17 @@ def test_what_an_operators_program_asks_for_carries_its_span(
         context = span.get_span_context()
     asked = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
     assert handler.traceparents == {Method.GET_METADATA.value: asked, Method.FETCH.value: ""}
+
+
+def test_with_a_collector_the_spans_of_a_program_of_ours_go_there() -> None:
+    code = (
+        "from hightide import tracing\n"
+        "from hightide.leader_waits import LeaderWait\n"
+        "from hightide_local.client_traces import trace_clients\n"
+        "assert trace_clients()\n"
+        "tracing.Reporter('send', None).report([LeaderWait('felt', 1, (0,), 1, '', 0.0, 5.0)], 5.0)\n"
+    )
+    with OtlpCollector() as collector:
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}"}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
+    assert collector.spans == {("hightide-client", "send felt")}
