@@ -9,6 +9,8 @@ import pytest
 from e2e.command_line import command, environment, hightide
 from e2e.commands_here import documents_here, json_here, run_here, succeed_here
 from hightide import Admin, Producer, TopicPartition
+from hightide_cli.document_form import departures
+from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -213,3 +215,37 @@ def test_what_is_not_in_sync_is_listed_and_watched_until_it_is(hightide_cluster:
     full = {each["partition"]: sorted(each["isr"]) for each in changes}
     assert full == {0: [1, 2, 3], 1: [1, 2, 3]}
     assert {tuple(each["joined"]) for each in changes} >= {(3,)}
+
+
+def test_nothing_is_lost_while_a_broker_is_killed_and_a_checker_says_so(
+    hightide_cluster: LocalCluster,
+) -> None:
+    cluster = hightide_cluster
+    arguments = (
+        "bench",
+        "verify",
+        "--duration",
+        "4",
+        "--throughput",
+        "500",
+        "--partitions",
+        "3",
+        "-o",
+        "json",
+    )
+    with subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, env=environment(cluster)) as checker:
+        try:
+            with Admin(cluster.bootstrap) as admin:
+                there = threading.Event()
+                while not any(name.startswith("bench-verify-") for name in admin.list_topics()):
+                    assert not there.wait(0.05)
+            cluster.kill("broker-2")
+        finally:
+            cluster.restart("broker-2")
+        assert checker.stdout is not None
+        found = json.loads(checker.stdout.read())
+    assert checker.returncode == 0, found
+    assert departures(DOCUMENTS["bench verify"], found) == []
+    assert (found["lost"], found["duplicated"], found["reordered"]) == (0, 0, 0)
+    assert found["acknowledged"] + found["unsure"] == 2_000
+    assert found["topic"] not in {each["topic"] for each in json_here(cluster, "topic", "ls")["topics"]}

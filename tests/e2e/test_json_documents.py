@@ -13,6 +13,65 @@ from hightide_local.cluster import LocalCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
+# Each one line; the trace directory follows behind --directory.
+LINES = (
+    "topic ls",
+    "topic describe doc",
+    "topic describe --offline",
+    "topic alter doc -s retention.ms=3600000",
+    "topic add-partitions doc -p 4",
+    "topic remove-partitions doc -p 3 --yes",
+    "topic offsets doc",
+    "topic offsets doc --at 2000-01-01",
+    "topic size",
+    "topic consume doc -e",
+    "topic grep doc one",
+    "topic grep doc one -c",
+    "topic copy doc doc-copied --create --dry-run",
+    "topic copy doc doc-copied --create",
+    "group commit doc-readers doc:0=0 doc:1=0 --dry-run",
+    "group commit doc-readers doc:0=0 doc:1=0",
+    "group ls",
+    "group describe doc-readers",
+    "group lag doc-readers",
+    "group reset-offsets doc-readers --to-latest",
+    "group delete-offsets doc-readers doc --dry-run",
+    "group delete doc-readers --yes",
+    "cluster info",
+    "cluster health",
+    "broker ls",
+    "broker describe 1",
+    "broker describe 1 --replicas",
+    "broker log-dirs",
+    "broker drain 1 --dry-run",
+    "controller show",
+    "controller resign --dry-run",
+    "config get doc",
+    "config set doc retention.ms=7200000",
+    "context add here",
+    "context ls",
+    "context show here",
+    "context show",
+    "context select here",
+    "context rm here",
+    "elect preferred --topic doc",
+    "reassign list",
+    "reassign throttle 10MB",
+    "reassign throttle off",
+    "reassign cancel --topic doc --dry-run",
+    "trace ls --directory",
+    "version --client",
+    "version",
+    "top --once",
+    "rpc ls",
+    "rpc ls hightide.v1.BrokerService",
+    "rpc describe hightide.v1.BrokerService",
+    "rpc describe hightide.v1.BrokerService/GetMetadata",
+    "rpc describe hightide.v1.GetMetadataRequest",
+    "rpc describe hightide.v1.ErrorCode",
+)
+
+
 class Checked:
     """Runs commands and holds their documents to the registry."""
 
@@ -52,64 +111,21 @@ def test_documents_are_as_the_registry_says(
         {"key_base64": "/w==", "value": None},
     ]
     checked("topic produce doc --json", stdin=b"".join(json.dumps(each).encode() + b"\n" for each in records))
-    for line in (
-        "topic ls",
-        "topic describe doc",
-        "topic describe --offline",
-        "topic alter doc -s retention.ms=3600000",
-        "topic add-partitions doc -p 4",
-        "topic remove-partitions doc -p 3 --yes",
-        "topic offsets doc",
-        "topic offsets doc --at 2000-01-01",
-        "topic size",
-        "topic consume doc -e",
-        "topic grep doc one",
-        "topic grep doc one -c",
-        "topic copy doc doc-copied --create --dry-run",
-        "topic copy doc doc-copied --create",
-        "group commit doc-readers doc:0=0 doc:1=0 --dry-run",
-        "group commit doc-readers doc:0=0 doc:1=0",
-        "group ls",
-        "group describe doc-readers",
-        "group lag doc-readers",
-        "group reset-offsets doc-readers --to-latest",
-        "group delete-offsets doc-readers doc --dry-run",
-        "group delete doc-readers --yes",
-        "cluster info",
-        "cluster health",
-        "broker ls",
-        "broker describe 1",
-        "broker describe 1 --replicas",
-        "broker log-dirs",
-        "broker drain 1 --dry-run",
-        "controller show",
-        "controller resign --dry-run",
-        "config get doc",
-        "config set doc retention.ms=7200000",
-        "context add here",
-        "context ls",
-        "context show here",
-        "context show",
-        "context select here",
-        "context rm here",
-        "elect preferred --topic doc",
-        "reassign list",
-        "reassign throttle 10MB",
-        "reassign throttle off",
-        "reassign cancel --topic doc --dry-run",
-        "trace ls --directory",
-        "version --client",
-        "version",
-        "top --once",
-        "rpc ls",
-        "rpc ls hightide.v1.BrokerService",
-        "rpc describe hightide.v1.BrokerService",
-        "rpc describe hightide.v1.BrokerService/GetMetadata",
-        "rpc describe hightide.v1.GetMetadataRequest",
-        "rpc describe hightide.v1.ErrorCode",
-    ):
+    for line in LINES:
         more = (str(cluster.directory / "traces"),) if line.endswith("--directory") else ()
         checked(line, *more)
+    check_places(checked, tmp_path)
+    checked("topic delete doc-copied --yes")
+    assert checked.wrong == []
+    from_a_cluster = {name for name in DOCUMENTS if name.split()[0] not in {"bench", "dev", "demo"}}
+    # Each of these has a test of its own, that has to do more to it before it prints something.
+    elsewhere = {"elect unclean", "topic isr-watch", "trace show", "topic trim"}
+    assert checked.seen | elsewhere >= from_a_cluster, "a command without a look at its document"
+
+
+def check_places(checked: Checked, tmp_path: Path) -> None:
+    """The commands that need to know where something is."""
+    cluster = checked.cluster
     first = json.loads(succeed_here(cluster, "topic", "consume", "doc", "-n", "1", "-o", "json"))
     checked(f"topic get doc {first['partition']} {first['offset']}")
     plan = tmp_path / "plan.json"
@@ -128,9 +144,3 @@ def test_documents_are_as_the_registry_says(
             if list(each.glob("*.log")):
                 checked("dump-log", str(each))
                 checked("dump-index", str(each))
-    checked("topic delete doc-copied --yes")
-    from_a_cluster = {name for name in DOCUMENTS if name.split()[0] not in {"bench", "dev", "demo"}}
-    # Each of these has a test of its own, that has to do more to it before it prints something.
-    elsewhere = {"elect unclean", "topic isr-watch", "trace show", "topic trim"}
-    assert checked.wrong == []
-    assert checked.seen | elsewhere >= from_a_cluster, "a command without a look at its document"
