@@ -161,7 +161,7 @@ def test_a_broker_that_is_killed_shows_as_it_goes_and_as_it_comes_back(cluster: 
     wait_until("the failover is over, and timed", lambda: controller(*took) == 1, PATIENCE_S)
     cluster.restart("broker-3")
     wait_until("the replicas are in sync again", lambda: left(under) == 0, PATIENCE_S)
-    assert left("hightide_broker_isr_expansions_total") == 4
+    assert left("hightide_broker_isr_expansions_total") >= 4
     # The controller reads what leaders have written once in a while.
     few = "hightide_controller_partitions_under_min_isr"
     wait_until("the controller has heard of it", lambda: controller(few) == 0, PATIENCE_S)

@@ -121,7 +121,8 @@ class Distribution:
 
 
 Value: TypeAlias = int | float | Distribution
-#: One value, or one for each tuple of the values of the figure's attributes, in their order.
+#: One value, or one for each tuple of the values of the figure's attributes, in their order. An empty mapping
+#: says that nothing is known, also of a figure without attributes.
 Reading: TypeAlias = Value | Mapping[tuple[str, ...], Value]
 #: By the figure's name: all that are declared, and no other.
 Readings: TypeAlias = Mapping[str, Reading]

@@ -8,9 +8,10 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
-from hightide_runtime.figures import Distribution, Readings, counter, gauge, histogram
+from hightide_runtime.figures import Distribution, Reading, Readings, counter, gauge, histogram
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.zookeeper import SessionState, ZooKeeperSession
 
@@ -69,8 +70,8 @@ class _Process:
         zookeeper = self._session.counts
         return {
             "process.cpu.time": {("user",): used.ru_utime, ("system",): used.ru_stime},
-            "process.memory.usage": _resident_bytes(),
-            "process.open_file_descriptors": len(os.listdir("/proc/self/fd")),
+            "process.memory.usage": _of_proc(_resident_bytes),
+            "process.open_file_descriptors": _of_proc(lambda: len(os.listdir("/proc/self/fd"))),
             "process.file_descriptors_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "process.threads": threading.active_count(),
             "process.uptime": time.monotonic() - self._started,
@@ -99,6 +100,14 @@ class _Process:
         # uvloop's timers have a grain of a millisecond, and may ring one before their time.
         self._lag.record(max(0.0, self._loop.time() - due))
         self._set_timer()
+
+
+def _of_proc(read: Callable[[], int]) -> Reading:
+    """Not known where there is no /proc, on a developer's machine."""
+    try:
+        return read()
+    except FileNotFoundError:
+        return {}
 
 
 def _resident_bytes() -> int:

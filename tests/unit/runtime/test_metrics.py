@@ -145,6 +145,22 @@ def test_names_are_spelled_as_prometheus_likes_them(figure: Figure, name: str) -
     assert figure.prometheus_name == name
 
 
+def test_lines_and_prometheus_are_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
+    metrics = Metrics.set_up("controller", "1", ANY_PORT)
+    metrics.report(FIGURES, lambda: readings_of())
+    assert f"{COMPLAINTS.prometheus_name} 2.0" in get(f"http://{metrics.prometheus_address}/metrics")
+    metrics.shut_down()
+    assert f'"name":"{COMPLAINTS.name}"' in (tmp_path / "controller-1.metrics").read_text()
+
+
+def test_what_is_not_known_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scraped(monkeypatch, {**readings_of(), COMPLAINTS.name: {}}) as url:
+        lines = get(url).splitlines()
+    assert [line for line in lines if line.startswith(COMPLAINTS.prometheus_name)] == []
+    assert f"# TYPE {COMPLAINTS.prometheus_name} gauge" in lines
+
+
 def test_scrapes_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with scraped(monkeypatch, readings_of(0.05)) as url:
         assert get(url) == get(url)
