@@ -22,6 +22,8 @@ _GROUPS_A_LOOK: Final = 20
 # A look at 10,000 partitions takes a while: the cluster shall not be busy with being looked at.
 _REST_OF_LOOKING: Final = 4
 _LINES_OF_HEADINGS: Final = 16
+# Of topics, and of groups, where there is no screen that could be too small.
+_ROWS_OF_PAPER: Final = 50
 
 
 @common_options
@@ -66,12 +68,12 @@ def top(ctx: click.Context, once: bool, interval_s: float) -> None:
 
 
 def _print(ctx: click.Context, view: "TopView") -> None:
-    from hightide_cli.top_text import top_document
+    from hightide_cli.top_text import top_document, top_text
 
     if wants_document(ctx):
         emit(ctx, top_document(view))
     else:
-        click.echo(_screen(view))
+        click.echo(top_text(view, _ROWS_OF_PAPER))
 
 
 def _screen(view: "TopView") -> str:
