@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from hightide_broker.registration import Registration
@@ -68,11 +69,12 @@ def test_a_registration_that_a_hand_deletes_is_made_again_under_a_new_broker_epo
     zookeeper_hosts: str,
 ) -> None:
     async def test(registration: Registration, hand: ZooKeeperSession) -> None:
-        for _ in range(2):
+        for registered_before in (1, 2):
             before = registration.broker_epoch
             await hand.delete(PATH)
             found = await seen(hand, unlike=before)
-            assert found.data == OURS.encode()
+            # So that each loss of it is told apart in traces; the epoch would not do, which goes with it.
+            assert found.data == replace(OURS, registered_before=registered_before).encode()
             assert await registration.known(HEALED_S) == found.czxid > before
 
     with_registration(zookeeper_hosts, test)
@@ -97,7 +99,7 @@ def test_a_hand_that_insists_is_given_way_to_for_longer_and_longer(zookeeper_hos
 def test_a_znode_of_no_session_in_the_place_of_the_registration_is_replaced(zookeeper_hosts: str) -> None:
     async def test(registration: Registration, hand: ZooKeeperSession) -> None:
         await hand.multi([Delete(PATH, -1), Create(PATH, b"nonsense")])
-        found = await seen(hand, unlike=-1, content=OURS.encode())
+        found = await seen(hand, unlike=-1, content=replace(OURS, registered_before=1).encode())
         assert found.ephemeral_owner != 0
 
     with_registration(zookeeper_hosts, test)
@@ -110,7 +112,7 @@ def test_a_broker_starts_over_a_znode_of_no_session_in_its_place(zookeeper_hosts
             registration = Registration(session, 1, OURS)
             await registration.begin_life(0)
             await registration.register(0)
-            assert (await session.get(PATH)).data == OURS.encode()
+            assert (await session.get(PATH)).data == replace(OURS, incarnation=0).encode()
 
     asyncio.run(run())
 

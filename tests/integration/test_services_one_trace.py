@@ -240,3 +240,12 @@ def test_a_move_is_one_trace_also_where_two_controllers_carry_it_out(stage: Stag
     assert trace.named(kinds.MOVE_BEGIN)[0].instance == lost[-1]
     assert trace.named(kinds.MOVE_STOP)[0].instance != lost[-1]
     stage.cluster.restart(lost)
+
+
+def test_no_service_writes_a_span_or_an_attribute_that_is_not_declared(stage: Stage) -> None:
+    """Comes last: the other tests have had each service write what it has."""
+    spans = read_spans(stage.cluster.trace_directory)
+    declared = {kind.name: kind.service for kind in kinds.SPANS}
+    assert {(span.name, span.service) for span in spans if span.service != "client"} <= set(declared.items())
+    attributes = {name for span in spans if span.service != "client" for name in span.attributes}
+    assert attributes <= {attribute.name for attribute in kinds.ATTRIBUTES}

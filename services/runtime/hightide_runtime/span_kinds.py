@@ -218,6 +218,7 @@ ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
     SpanAttribute("incarnation", "number", "Which life of the lost broker's process it was."),
     SpanAttribute("controller_epoch", "number", "The epoch under which the controller acts."),
     SpanAttribute("controller_id", "number", "The controller that acts."),
+    SpanAttribute("lost_controller_id", "number", "The controller that is gone."),
     SpanAttribute("lost_controller_epoch", "number", "The epoch that ended."),
     SpanAttribute("coordinator_epoch", "number", "The epoch under which the coordinator acts."),
     SpanAttribute("previous_coordinator", "number", "The coordinator that is gone."),
