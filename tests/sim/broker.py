@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
 
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
@@ -22,8 +21,8 @@ from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_controller.core.effects import Decision
+from sim.disk import Disk
 from sim.messages import (
-    GONE,
     KEY,
     ZOOKEEPER,
     AskEpoch,
@@ -43,6 +42,7 @@ from sim.messages import (
     Write,
     WriteAnswer,
 )
+from sim.surroundings import Surroundings
 from sim.zookeeper import (
     STATE,
     Check,
@@ -55,48 +55,9 @@ from sim.zookeeper import (
     registration,
 )
 
-Reply = Callable[[Body], None]
 Told = ev.LeaderAndIsrDecided | ev.EpochEndReceived | ev.BatchesReceived | ev.FetchRefused
 """What a broker is told by others, and may be told twice."""
 TOLD_MAX = 12
-
-
-class Surroundings(Protocol):
-    """What a node may do to the rest of the world."""
-
-    @property
-    def now_ms(self) -> int: ...
-
-    def call(self, source: int, target: int, body: Body, then: Reply) -> int: ...
-
-    def answer(self, envelope: Envelope, body: Body) -> None: ...
-
-    def open_session(self) -> int: ...
-
-    def acknowledged(self, broker_id: int, offset: int, record: Record) -> None: ...
-
-    def committed(self, broker: SimBroker) -> None: ...
-
-    def log_changed(self) -> None: ...
-
-    def deleting(self, before_offset: int) -> None: ...
-
-
-@dataclass
-class Disk:
-    """What survives a crash."""
-
-    log: list[Record] = field(default_factory=list)
-    epochs: dict[int, int] = field(default_factory=dict)
-    durable_end_offset: int = 0
-    high_watermark_checkpoint: int = 0
-    first_offset: int = 0
-    """Where the first segment begins: nothing before is there."""
-    log_start: int = 0
-    log_start_written: int = 0
-    """As far as it is written down."""
-    is_doubtful: bool = False
-    """The power went, and with it records that others may count on."""
 
 
 class SimBroker:
@@ -126,10 +87,7 @@ class SimBroker:
         self.alive = True
         self.lives += 1
         disk = self.disk
-        disk.log_start = max(disk.first_offset, disk.log_start_written)
-        if len(disk.log) < disk.log_start:
-            self._begin_at(disk.log_start)
-        disk.durable_end_offset = len(disk.log)
+        disk.open()
         self.state = Replica.opened(
             self.settings,
             log_start_offset=disk.log_start,
@@ -162,9 +120,7 @@ class SimBroker:
             disk = self.disk
             # With flush=fsync nobody was told of what is not on the disk.
             disk.is_doubtful = not self.settings.flush_on_disk
-            del disk.log[-lost_records:]
-            # Epochs reach the disk with the records: the last one is forgotten with them.
-            disk.epochs = {e: start for e, start in disk.epochs.items() if start < len(disk.log)}
+            disk.lose(lost_records)
             self.world.log_changed()
 
     # --- ZooKeeper -------------------------------------------------------------------------------
@@ -281,9 +237,7 @@ class SimBroker:
                 disk.epochs = {e: at for e, at in disk.epochs.items() if at < start or e == epoch}
                 disk.epochs.setdefault(epoch, start)
             case fx.TruncateTo(offset, _):
-                del disk.log[offset:]
-                disk.epochs = {e: at for e, at in disk.epochs.items() if at < offset}
-                disk.durable_end_offset = min(disk.durable_end_offset, offset)
+                disk.cut(offset)
                 self.world.log_changed()
             case fx.Append(base_offset, leader_epoch, end_offset):
                 disk.log += [(leader_epoch, value) for _, value in records]
@@ -329,7 +283,8 @@ class SimBroker:
                 self.refused = False
                 self._place()
             case fx.TruncateAndStartAt(offset, _):
-                self._begin_at(offset)
+                disk.begin_at(offset)
+                self.world.log_changed()
             case fx.MoveLogStart(offset):
                 disk.log_start = offset
                 if self.state.is_leader:
@@ -339,14 +294,6 @@ class SimBroker:
                 raise AssertionError("nothing is stopped in these schedules")
             case fx.Refuse() | fx.AnswerEpochEnd():
                 pass  # Whoever fed the event answers.
-
-    def _begin_at(self, offset: int) -> None:
-        disk = self.disk
-        disk.log = [GONE] * offset
-        disk.epochs = {}
-        disk.first_offset = disk.log_start = disk.durable_end_offset = offset
-        disk.log_start_written = min(disk.log_start_written, offset)
-        self.world.log_changed()
 
     # --- following -------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class World(Network):
         self._seen: list[Replica] = []
         self.checkers: list[Checker] = [checker(self) for checker in ALL_CHECKERS]
 
-    # --- what nodes may do (sim.broker.Surroundings, sim.controller.Surroundings) ----------------
+    # --- what nodes may do (sim.surroundings, sim.controller.Surroundings) -----------------------
 
     def open_session(self) -> int:
         """A new ZooKeeper session."""

@@ -47,7 +47,8 @@ from hightide_runtime.zookeeper import (
     SetData,
     ZooKeeperError,
 )
-from sim.broker import Disk, SimBroker
+from sim.broker import SimBroker
+from sim.disk import Disk
 from sim.messages import AskEpoch, CallFailed, Envelope, Fetch, Record
 from sim.topics.loop import SimLoop
 from sim.topics.messages import Addressed, Body, Expired, Fired, Key, Rpc, RpcAnswer

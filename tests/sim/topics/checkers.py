@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from hightide_broker.core.isr import IsrState
 from hightide_runtime import znodes
 from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
-from sim.broker import Disk
 from sim.checkers import Violation
 from sim.checkers.acknowledged import Acknowledged
 from sim.checkers.checker import Checker
@@ -20,6 +19,7 @@ from sim.checkers.committing_leader import CommittingLeader
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.strong_isr import StrongIsr
+from sim.disk import Disk
 from sim.messages import Record
 from sim.topics.broker import SimHost, SimReplica, has_epochs_before
 from sim.topics.messages import Key

@@ -24,7 +24,7 @@ from hightide_broker.storage.errors import (
     OffsetOutOfRange,
 )
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
-from hightide_broker.storage.reading import SequentialReads, first_candidate
+from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in
 from hightide_broker.storage.replicated_batches import ExpectedBatches
 from hightide_broker.storage.retention import expired_count
 from hightide_broker.storage.sealed_file import write_new
@@ -82,9 +82,6 @@ class Log:
         self._start_file = opened.start_file
         self._end_offset = opened.segments[-1].next_offset
         self._start_offset = max(opened.segments[0].base_offset, opened.start_file.offset)
-        self._start_moved_to = opened.start_file.offset
-        # Held while the file is written, which the log's lock is not; taken after that one, never before.
-        self._start_lock = threading.Lock()
         self._durable_end_offset = self._end_offset
         self._size_bytes = sum(segment.size_bytes for segment in opened.segments)
         self._has_directory = opened.has_directory
@@ -248,13 +245,8 @@ class Log:
 
     def _make_directory(self) -> None:
         self._volume.files.make_directory(self._directory)
-        about = {
-            "version": 1,
-            "topic": self.topic_name,
-            "topic_id": self.topic_id.hex(),
-            "partition": self.partition,
-        }
-        contents = json.dumps(about).encode() + b"\n"
+        about = {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
+        contents = json.dumps({"version": 1} | about).encode() + b"\n"
         write_new(self._volume.files, f"{self._directory}/partition.json", contents)
         self._has_directory = True
         self._names_unsynced = True
@@ -339,17 +331,11 @@ class Log:
                     )
             if candidate is None:
                 return None
-            header, batch = candidate
-            before_start = max(0, self.log_start_offset - header.base_offset)
-            if header.first_timestamp_us >= timestamp_us and not before_start:
-                return TimestampFound(header.base_offset, header.first_timestamp_us)
-            from hightide.batch.body import first_at_or_after
-
-            found = first_at_or_after(batch, timestamp_us, before_start)
+            found = found_in(*candidate, timestamp_us, self.log_start_offset)
             if found is not None:
-                return TimestampFound(header.base_offset + found[0], found[1])
+                return found
             # The header promised more than the records hold; look behind it.
-            offset = header.next_offset
+            offset = candidate[0].next_offset
 
     # --- cutting off ---------------------------------------------------------------------------------------
 
@@ -392,12 +378,11 @@ class Log:
     def truncate_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
         assert offset >= 0
-        with self._lock, self._start_lock:
+        with self._lock, self._start_file.lock:
             self._check_writable()
             with self._volume.disk:
                 self._note_cut()
                 self._start_file.forget_above(offset)
-                self._start_moved_to = 0
                 if not self._has_directory:
                     self._make_directory()
                 # The newest goes first, so that a crash in between leaves a log without a gap.
@@ -417,21 +402,18 @@ class Log:
         later. It touches no file, and cannot fail."""
         with self._lock:
             assert offset <= self._end_offset, (offset, self._end_offset)
-            self._start_offset = self._start_moved_to = max(self._start_offset, offset)
+            self._start_offset = self._start_file.wanted = max(self._start_offset, offset)
 
     def persist_start(self) -> None:
         """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
         StorageFailed, DiskFull."""
-        with self._start_lock:
-            self._check_writable()
-            if self._start_moved_to <= self._start_file.offset:
-                return
-            with self._volume.disk:
-                try:
-                    self._start_file.write(self._start_moved_to)
-                except FileNotFoundError:
-                    self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
-                    raise
+        self._check_writable()
+        with self._volume.disk:
+            try:
+                self._start_file.write()
+            except FileNotFoundError:
+                self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
+                raise
 
     def _sync_below_recovery_point(self) -> None:
         """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
@@ -526,13 +508,8 @@ class Log:
                     and now_us - active.opened_us > self.settings.segment_ms * 1000
                 ):
                     self._roll()
-                count = expired_count(
-                    self._segments,
-                    self.settings,
-                    now_us,
-                    high_watermark,
-                    max(leaders_log_start, self._start_offset),
-                )
+                start = max(leaders_log_start, self._start_offset)
+                count = expired_count(self._segments, self.settings, now_us, high_watermark, start)
                 if count == 0:
                     return self.log_start_offset
                 self._changed = True

@@ -8,6 +8,7 @@ from typing import Final
 
 from hightide.batch.header import BatchHeader
 
+from hightide_broker.storage.answers import TimestampFound
 from hightide_broker.storage.segment import Segment
 
 __all__ = ["SequentialReads", "first_candidate"]
@@ -48,6 +49,20 @@ def _segment_with(segments: Sequence[Segment], offset: int) -> Segment:
     place = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     assert place >= 0
     return segments[place]
+
+
+def found_in(
+    header: BatchHeader, batch: bytes, timestamp_us: int, log_start_offset: int
+) -> TimestampFound | None:
+    """The first record of a batch at or after a timestamp, and not before the log start. Imports pyarrow
+    where that takes to open the batch. Raises BatchError where it is damaged."""
+    before_start = max(0, log_start_offset - header.base_offset)
+    if header.first_timestamp_us >= timestamp_us and not before_start:
+        return TimestampFound(header.base_offset, header.first_timestamp_us)
+    from hightide.batch.body import first_at_or_after
+
+    found = first_at_or_after(batch, timestamp_us, before_start)
+    return None if found is None else TimestampFound(header.base_offset + found[0], found[1])
 
 
 def first_candidate(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import threading
 from typing import Final
 
 from hightide_broker.storage.errors import CorruptFile
@@ -27,13 +28,17 @@ _NAME: Final = "log_start"
 class StartFile:
     """The file of one log. Methods raise OSError."""
 
-    __slots__ = ("_files", "_path", "offset")
+    __slots__ = ("_files", "_path", "lock", "offset", "wanted")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{_NAME}"
         self.offset = 0
         """What the file says; 0 where there is none."""
+        self.wanted = 0
+        """What it shall say."""
+        self.lock = threading.Lock()
+        """Held while it is written, which the log's lock is not; taken after that one, never before."""
 
     def load(self) -> None:
         """Read it. One that is damaged counts for nothing: what was let go of is there again, and that is
@@ -50,14 +55,19 @@ class StartFile:
         (offset,) = _OFFSET.unpack(contents)
         self.offset = max(0, offset)
 
-    def write(self, offset: int) -> None:
-        """Write it durably."""
-        contents = seal(_MAGIC, _VERSION, _OFFSET.pack(offset))
-        write_whole(self._files, self._path, contents, durable=True)
-        self.offset = offset
+    def write(self) -> None:
+        """Write durably what is wanted, if it does not say so. Called in a thread."""
+        with self.lock:
+            wanted = self.wanted
+            if wanted > self.offset:
+                contents = seal(_MAGIC, _VERSION, _OFFSET.pack(wanted))
+                write_whole(self._files, self._path, contents, durable=True)
+                self.offset = wanted
 
     def forget_above(self, offset: int) -> None:
-        """The log begins anew at `offset`: the file must not hide what is appended from there on."""
+        """The log begins anew at `offset`: the file must not hide what is appended from there on. Called
+        with the lock held."""
+        self.wanted = 0
         if self.offset > offset:
             self._files.remove(self._path)
             self._files.sync_directory(self._path.rpartition("/")[0])
