@@ -10,11 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.rpc.error_details_pb2 import ErrorInfo
-from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
-from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 _BUF = Path(sys.executable).with_name("buf")
 _CURL = (str(_BUF), "curl", "--protocol", "grpc", "--http2-prior-knowledge")
@@ -79,6 +76,11 @@ def _tell(error: dict[str, Any]) -> None:
 
 def _describe(address: str, symbol: str) -> int:
     """The comment of a symbol, and its definition's element names."""
+    # Here, since calls do not need it, and it takes longer to import than they take.
+    import grpc
+    from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+    from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
     with grpc.insecure_channel(address) as channel:
         stub = ServerReflectionStub(channel)
         request = ServerReflectionRequest(file_containing_symbol=symbol)

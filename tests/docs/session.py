@@ -58,6 +58,8 @@ class Session:
         self._directory = scratch / "reader"
         for directory in (self._files, self._directory):
             directory.mkdir(parents=True)
+        # The reader is in the project's directory, where `make setup` has put the virtual environment.
+        (self._directory / ".venv").symlink_to(sys.prefix)
         self._environment = dict(environment)
         self._substitute = substitute
         self._bootstrap = bootstrap

@@ -1,4 +1,4 @@
-"""What the README says of a ZooKeeper shell: znodes made by hand operate the cluster, nonsense is told."""
+"""What docs/operating.md says of a ZooKeeper shell: znodes made by hand operate it, nonsense is told."""
 
 import json
 import threading
