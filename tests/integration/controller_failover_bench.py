@@ -26,6 +26,7 @@ from hightide_controller.core.machine import step
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.store import ControllerStore
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_runtime.election import Holder
 from hightide_runtime.znodes import LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper import SetData, ZooKeeperSession, multis_of
 
@@ -88,7 +89,7 @@ class Driver:
         self.take(ev.ControllerSeen(None))
         began = time.perf_counter()
         await self.store.abdicate()
-        epoch = await self.store.elect(1, "127.0.0.1", 1, None)
+        epoch = await self.store.elect(Holder(1, "127.0.0.1", 1), None)
         assert epoch is not None
         snapshot = await self.store.read_snapshot(self.admin_reader)
         read_ms = (time.perf_counter() - began) * 1000

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -141,7 +141,7 @@ def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
     return [span for span in read_spans(cluster.trace_directory) if span.name == kinds.COORDINATOR_FAILOVER]
 
 
-def figures_of(cluster: LocalCluster, name: str) -> dict[str, float]:
+def figures_of(cluster: LocalCluster, name: str) -> Mapping[str, int]:
     """The last figures of a process that has ended; those with attributes are added up."""
     text = (cluster.trace_directory / f"{name}.metrics").read_text()
     exported = [json.loads(line) for line in text.splitlines()]
