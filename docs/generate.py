@@ -10,13 +10,14 @@ from pathlib import Path
 for name in [name for name in os.environ if name.startswith(("HIGHTIDE_", "OTEL_"))]:
     del os.environ[name]
 
-from reference_pages import cli, configuration, errors, metrics, traces, znodes  # noqa: E402
+from reference_pages import cli, configuration, errors, json_output, metrics, traces, znodes  # noqa: E402
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration.text,
     "errors.md": errors.text,
     "cli.md": cli.text,
+    "json-output.md": json_output.text,
     "metrics.md": metrics.text,
     "traces.md": traces.text,
     "znodes.md": znodes.text,
