@@ -13,9 +13,9 @@ def text() -> str:
     return page(
         "JSON output",
         """What commands print with `-o json`: one document on one line, or one a line where it says
-        *a stream*. `-o yaml` prints the same as YAML. Within a major version fields are added and never taken away, nor
-        do they change type or meaning: pass over those that you do not know. `a.b` is the field `b` of the
-        object `a`, `a[].b` that of each object of the array `a`.""",
+        *a stream*. `-o yaml` prints the same as YAML. Within a major version fields are added and never
+        taken away, nor do they change type or meaning: pass over those that you do not know. `a.b` is the
+        field `b` of the object `a`, `a[].b` that of each object of the array `a`.""",
         *(_section(command, documents) for command, documents in sorted(DOCUMENTS.items())),
         "## Commands without a document",
         table(
