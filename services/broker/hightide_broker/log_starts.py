@@ -66,9 +66,9 @@ class LogStarts:
         future = waiting.get(replica)
         if future is None:
             future = waiting[replica] = asyncio.get_running_loop().create_future()
-            if path not in self._tasks:
-                work = self._work(self._directories.by_path[path], waiting)
-                self._tasks[path] = asyncio.create_task(work, name=f"log-starts-{path}")
+        if path not in self._tasks:
+            work = self._work(self._directories.by_path[path], waiting)
+            self._tasks[path] = asyncio.create_task(work, name=f"log-starts-{path}")
         return future
 
     async def _work(self, directory: LogDirectory, waiting: _Waiting) -> None:
@@ -87,6 +87,9 @@ class LogStarts:
                 if not future.done():
                     future.set_result(None)
                 await self._delete_segments(directory, replica)
+        except Exception:
+            # The top of a task: what waits is done when somebody asks again.
+            log.exception("writing down where logs in %s begin failed", directory)
         finally:
             del self._tasks[directory.path]
 
