@@ -13,11 +13,14 @@ def _figures(names: tuple[str, ...]) -> tuple[Field, ...]:
 
 
 def _meaning(name: str) -> str:
+    rate, per, amount = name.partition("_per_")
+    if per:
+        many_of = {"mb": "MB (10⁶ bytes)"}.get(
+            rate, rate.replace("_", " ").replace(" cpu s", " CPU, seconds")
+        )
+        return f"{many_of}, {({'s': 'a second', 'gb': 'for each GB (10⁹ bytes)'}).get(amount, f'a {amount}')}"
     words, _, unit = name.rpartition("_")
-    named = {
-        "ms": "in milliseconds", "s": "in or per second", "mb": "in MB of 10⁶ bytes", "percent": "in percent",
-        "gb": "per GB of 10⁹ bytes",
-    }  # fmt: skip
+    named = {"ms": "in milliseconds", "s": "in seconds", "mb": "in MB (10⁶ bytes)", "percent": "in percent"}
     return f"{words.replace('_', ' ')} {named[unit]}" if words and unit in named else name.replace("_", " ")
 
 
