@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Literal, cast
 
 import click
@@ -16,11 +17,13 @@ from hightide_cli.bench_options import (
     record_bytes_option,
     seconds_option,
 )
+from hightide_cli.bench_rounds import CSV, measured_rounds
 from hightide_cli.bench_spark import spark_read, spark_stream, spark_write
 from hightide_cli.bench_tracing import TRACING, traced_and_not
 from hightide_cli.bench_verify import verify
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
+from hightide_cli.progress import progress_option
 from hightide_cli.rendering import Json, properties, table
 
 THROUGHPUT_KEYS = (
@@ -73,6 +76,14 @@ for _command in (verify, spark_read, spark_write, spark_stream):
 @seconds_option(5)
 @ROUNDS
 @TRACING
+@click.option(
+    "--throughput",
+    "records_per_s",
+    type=click.FloatRange(1, 10_000_000),
+    help="Records a second; as fast as can be unless said.",
+)
+@CSV
+@progress_option
 @JSON
 @click.pass_context
 def produce(
@@ -86,6 +97,8 @@ def produce(
     partitions: int,
     seconds: float,
     rounds: int,
+    csv_path: Path | None,
+    records_per_s: float | None,
     as_json: bool,
 ) -> None:
     """Send as fast as one process can; the latencies are from send() to the acknowledgement."""
@@ -100,13 +113,14 @@ def produce(
         partitions=partitions,
         measured_s=seconds,
         rounds=rounds,
+        records_per_s=records_per_s,
     )
     setting: dict[str, Json] = {"api": api, "record_bytes": record_bytes, "acks": acks, "rounds": rounds}
     if tracing:
         forms, compared = traced_and_not(plan, tracing)
         _print(ctx, as_json, THROUGHPUT_KEYS, forms, {**setting, **compared})
         return
-    figures = measured(ctx, lambda target: measure_produce(target, plan))
+    figures = measured_rounds(ctx, rounds, csv_path, lambda target, told: measure_produce(target, plan, told))
     _print(ctx, as_json, THROUGHPUT_KEYS, {"produce": figures}, setting)
 
 
@@ -121,6 +135,8 @@ def produce(
 )
 @_PARTITIONS
 @ROUNDS
+@CSV
+@progress_option
 @JSON
 @click.pass_context
 def consume(
@@ -130,6 +146,7 @@ def consume(
     size_mb: int,
     partitions: int,
     rounds: int,
+    csv_path: Path | None,
     as_json: bool,
 ) -> None:
     """Fill a topic and read all of it, as Arrow and as records; the latencies are those of a poll.
@@ -140,7 +157,9 @@ def consume(
 
     forms = ["arrow", "records"] if form == "both" else [form]
     plan = ConsumePlan(record_bytes=record_bytes, size_mb=size_mb, partitions=partitions, rounds=rounds)
-    figures = measured(ctx, lambda target: measure_consume(target, plan, forms))
+    figures = measured_rounds(
+        ctx, rounds * len(forms), csv_path, lambda target, told: measure_consume(target, plan, forms, told)
+    )
     setting: dict[str, Json] = {"as": forms[0], "record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, figures, setting)
 
@@ -160,6 +179,8 @@ def consume(
 @_PARTITIONS
 @seconds_option(10)
 @ROUNDS
+@CSV
+@progress_option
 @JSON
 @click.pass_context
 def e2e(
@@ -169,6 +190,7 @@ def e2e(
     partitions: int,
     seconds: float,
     rounds: int,
+    csv_path: Path | None,
     as_json: bool,
 ) -> None:
     """Time single records from send() in one process to poll() in another, acks=all, linger 0."""
@@ -181,7 +203,7 @@ def e2e(
         partitions=partitions,
         rounds=rounds,
     )
-    figures = measured(ctx, lambda target: measure_latency(target, plan))
+    figures = measured_rounds(ctx, rounds, csv_path, lambda target, told: measure_latency(target, plan, told))
     setting: dict[str, Json] = {"record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, {"e2e": figures}, setting)
 

@@ -6,6 +6,7 @@ import click
 
 from hightide_cli.options import Target, choices, common_options
 from hightide_cli.output import emit, wants_document
+from hightide_cli.progress import progress_option, waiting
 from hightide_cli.rendering import Json, table
 
 _DIRECTORY = click.option(
@@ -35,17 +36,19 @@ common_options(dev)
     help="0: without consumer groups.",
 )
 @_DIRECTORY
+@progress_option
 @click.pass_context
 def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
     """Start the cluster, or what is missing of it; ready when the command returns."""
     from hightide_local import detached
 
-    cluster = detached.up(
-        directory or detached.default_directory(),
-        brokers=brokers,
-        controllers=controllers,
-        coordinators=coordinators,
-    )
+    with waiting(f"starting ZooKeeper and {brokers + controllers + coordinators} processes"):
+        cluster = detached.up(
+            directory or detached.default_directory(),
+            brokers=brokers,
+            controllers=controllers,
+            coordinators=coordinators,
+        )
     if wants_document(ctx):
         emit(ctx, {"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)})
         return

@@ -81,6 +81,22 @@ def progress(
         yield _Bar(shown, shown.add_task(what.replace("[", r"\["), total=max(total, 1)))
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show that something goes on whose length nobody knows, with the time that it has taken."""
+    if not is_shown():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with RichProgress(*columns, console=Console(stderr=True, highlight=False), transient=True) as shown:
+        shown.add_task(what.replace("[", r"\["), total=None)
+        yield
+
+
 def is_shown(*, prints_meanwhile: bool = False) -> bool:
     """Whether a bar would be shown. rich is not imported for it, since it costs more than most commands."""
     ctx = click.get_current_context(silent=True)

@@ -16,6 +16,7 @@ from hightide_cli.benchmarks.statistics import latency_figures, rate_figures
 # One record of so many is timed from send() to its acknowledgement: timing each would be measured itself.
 _SENDS_A_TURN = 256
 _ARROW_CHUNK_BYTES = 1 << 20
+_TURN_S = 0.01
 
 
 @dataclass(slots=True)
@@ -43,12 +44,13 @@ def run(configuration: dict[str, Any]) -> dict[str, float | None]:
         compression=configuration["compression"],
     ) as producer:
         sender = _arrow_sender if configuration["api"] == "send_arrow" else _record_sender
-        send_turn = sender(producer, topic, record_bytes, outcome)
-        _send_for(configuration["warm_s"], None, send_turn)
+        records_per_s = configuration.get("records_per_s")
+        send_turn = sender(producer, topic, record_bytes, outcome, records_per_s)
+        _send_for(configuration["warm_s"], None, send_turn, records_per_s)
         producer.flush()
         outcome.latencies_ms.clear()
         used, started_s = ProcessorTime.now(configuration["broker_pids"]), time.monotonic()
-        records = _send_for(configuration["measured_s"], configuration["records"], send_turn)
+        records = _send_for(configuration["measured_s"], configuration["records"], send_turn, records_per_s)
         producer.flush()
         elapsed_s = time.monotonic() - started_s
         used = ProcessorTime.now(configuration["broker_pids"]).since(used)
@@ -64,16 +66,32 @@ def run(configuration: dict[str, Any]) -> dict[str, float | None]:
     return {**rates, **latency_figures(outcome.latencies_ms)}
 
 
-def _send_for(duration_s: float, records_wanted: int | None, send_turn: Callable[[], int]) -> int:
-    ends_s = time.monotonic() + duration_s
+def _send_for(
+    duration_s: float,
+    records_wanted: int | None,
+    send_turn: Callable[[], int],
+    records_per_s: float | None,
+) -> int:
+    started_s = time.monotonic()
+    ends_s = started_s + duration_s
     sent = 0
     while sent < records_wanted if records_wanted is not None else time.monotonic() < ends_s:
         sent += send_turn()
+        if records_per_s is not None:
+            time.sleep(max(0.0, min(started_s + sent / records_per_s, ends_s) - time.monotonic()))
     return sent
 
 
-def _record_sender(producer: Producer, topic: str, record_bytes: int, outcome: Outcome) -> Callable[[], int]:
-    values = [os.urandom(record_bytes) for _ in range(_SENDS_A_TURN)]
+def _records_a_turn(most: int, records_per_s: float | None) -> int:
+    """Where a rate is asked for, a turn is a hundredth of a second of it: nothing goes out in bursts."""
+    return most if records_per_s is None else max(1, min(most, round(records_per_s * _TURN_S)))
+
+
+def _record_sender(
+    producer: Producer, topic: str, record_bytes: int, outcome: Outcome, records_per_s: float | None
+) -> Callable[[], int]:
+    count = _records_a_turn(_SENDS_A_TURN, records_per_s)
+    values = [os.urandom(record_bytes) for _ in range(count)]
     send = producer.send
 
     def turn() -> int:
@@ -82,15 +100,17 @@ def _record_sender(producer: Producer, topic: str, record_bytes: int, outcome: O
             delivery = send(topic, value)
 
         delivery.add_done_callback(partial(outcome.take, sent_s))
-        return _SENDS_A_TURN
+        return count
 
     return turn
 
 
-def _arrow_sender(producer: Producer, topic: str, record_bytes: int, outcome: Outcome) -> Callable[[], int]:
+def _arrow_sender(
+    producer: Producer, topic: str, record_bytes: int, outcome: Outcome, records_per_s: float | None
+) -> Callable[[], int]:
     import pyarrow as pa
 
-    rows = max(_ARROW_CHUNK_BYTES // record_bytes, 1)
+    rows = _records_a_turn(max(_ARROW_CHUNK_BYTES // record_bytes, 1), records_per_s)
     chunk = pa.record_batch({"value": pa.array([os.urandom(record_bytes) for _ in range(rows)], pa.binary())})
 
     def turn() -> int:

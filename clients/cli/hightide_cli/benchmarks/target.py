@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import click
@@ -14,6 +14,7 @@ from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
 
 from hightide_cli.dev_cluster import bench_directory
+from hightide_cli.progress import waiting
 
 # Benchmarks write gigabytes and topics cannot be deleted yet: old segments go while it runs.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
@@ -51,7 +52,9 @@ def bench_target(bootstrap: str | None) -> Iterator[Target]:
         yield Target(bootstrap, None)
     else:
         click.echo("no cluster runs; starting one for this benchmark", err=True)
-        with own_cluster() as cluster:
+        with ExitStack() as stack:
+            with waiting("starting a cluster"):
+                cluster = stack.enter_context(own_cluster())
             yield Target(cluster.bootstrap, cluster)
 
 

@@ -10,12 +10,13 @@ from hightide_cli.benchmarks.statistics import latency_figures, medians, rate_fi
 from hightide_cli.benchmarks.target import RETENTION, Target
 
 Figures = dict[str, float | None]
+Told = Callable[[str, Figures], None]
 _WARM_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProducePlan:
-    """What `bench produce` sends."""
+    """What `bench produce` sends. `records_per_s` None: as fast as can be."""
 
     record_bytes: int
     api: Literal["send", "send_arrow"]
@@ -25,6 +26,7 @@ class ProducePlan:
     partitions: int
     measured_s: float
     rounds: int
+    records_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class LatencyPlan:
     rounds: int
 
 
+def unheard(of: str, figures: Figures) -> None:
+    """Nobody wants to hear of each round."""
+
+
 class ProduceRounds:
     """Rounds of `bench produce` on one cluster, one when it is asked for."""
 
@@ -61,12 +67,15 @@ class ProduceRounds:
         return run_load("hightide_cli.benchmarks.produce_load", self._configuration)
 
 
-def measure_produce(target: Target, plan: ProducePlan) -> Figures:
-    """Send as fast as one process can, each round to the same topic, whose old segments go meanwhile."""
-    return _rounds(plan.rounds, ProduceRounds(target, plan).measure)
+def measure_produce(target: Target, plan: ProducePlan, told: Told = unheard) -> Figures:
+    """Send as fast as one process can, or as the plan says, each round to the same topic, whose old segments
+    go meanwhile. `told` hears of each round."""
+    return _rounds("produce", plan.rounds, ProduceRounds(target, plan).measure, told)
 
 
-def measure_consume(target: Target, plan: ConsumePlan, forms: list[str]) -> dict[str, Figures]:
+def measure_consume(
+    target: Target, plan: ConsumePlan, forms: list[str], told: Told = unheard
+) -> dict[str, Figures]:
     """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll()."""
     topic = target.create_topic("consume", plan.partitions)
     records = plan.size_mb * 1_000_000 // plan.record_bytes
@@ -89,13 +98,16 @@ def measure_consume(target: Target, plan: ConsumePlan, forms: list[str]) -> dict
         "warm_s": _WARM_S,
     }
     module = "hightide_cli.benchmarks.consume_load"
-    return {form: _rounds(plan.rounds, partial(run_load, module, {**reading, "as": form})) for form in forms}
+    return {
+        form: _rounds(form, plan.rounds, partial(run_load, module, {**reading, "as": form}), told)
+        for form in forms
+    }
 
 
-def measure_latency(target: Target, plan: LatencyPlan) -> Figures:
+def measure_latency(target: Target, plan: LatencyPlan, told: Told = unheard) -> Figures:
     """Send single records evenly and time each from send() to the moment another process has it."""
     topic = target.create_topic("e2e", plan.partitions)
-    return _rounds(plan.rounds, lambda: _latency_round(target, topic, plan))
+    return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), told)
 
 
 def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
@@ -128,5 +140,9 @@ def _where(target: Target, topic: str) -> Mapping[str, object]:
     return {"bootstrap": target.bootstrap, "topic": topic, "broker_pids": target.broker_pids()}
 
 
-def _rounds(count: int, measure: Callable[[], Figures]) -> Figures:
-    return medians([measure() for _ in range(count)])
+def _rounds(of: str, count: int, measure: Callable[[], Figures], told: Told) -> Figures:
+    measured = []
+    for _ in range(count):
+        measured.append(measure())
+        told(of, measured[-1])
+    return medians(measured)
