@@ -11,9 +11,12 @@ import pytest
 from hightide import Admin, Producer, TopicPartition
 from hightide.v1 import broker_service_pb2 as pb
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
+from hightide.v1.controller_service_pb2 import CreateTopicRequest
+from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.traces import SpanRecord, Trace, read_spans, traces_of
 from hightide_runtime import span_kinds as kinds
+from hightide_runtime.trace_context import new_root_traceparent, trace_id_of
 from histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN
 
@@ -53,13 +56,13 @@ class Stage:
 
     def note(self) -> None:
         """What is traced so far does not count."""
-        self._seen = {span.trace_id for span in self._spans()}
+        self._seen = {span.trace_id for span in self.spans()}
 
     def new_trace(self, root: str, where: Callable[[SpanRecord], bool] = lambda _: True) -> Trace:
         """The one trace with such a root, once its root is written; there is no other since `note`."""
 
         def found() -> list[Trace]:
-            traces = traces_of([span for span in self._spans() if span.trace_id not in self._seen])
+            traces = traces_of([span for span in self.spans() if span.trace_id not in self._seen])
             return [
                 t for t in traces if any(s.name == root and not s.parent_id and where(s) for s in t.spans)
             ]
@@ -73,7 +76,8 @@ class Stage:
         wait_until(f"{step} is traced", lambda: bool(self.new_trace(root).named(step)), HEALED_S)
         return self.new_trace(root)
 
-    def _spans(self) -> list[SpanRecord]:
+    def spans(self) -> list[SpanRecord]:
+        """All that is written so far."""
         return read_spans(self.cluster.trace_directory)
 
     def told_traceparent(self, broker_id: int, topic: str) -> str:
@@ -240,6 +244,26 @@ def test_a_move_is_one_trace_also_where_two_controllers_carry_it_out(stage: Stag
     assert trace.named(kinds.MOVE_BEGIN)[0].instance == lost[-1]
     assert trace.named(kinds.MOVE_STOP)[0].instance != lost[-1]
     stage.cluster.restart(lost)
+
+
+def test_a_request_joins_the_trace_of_its_caller_and_names_the_one_that_it_began(stage: Stage) -> None:
+    caller = new_root_traceparent()
+    address = stage.cluster.address_of(stage.cluster.active_controller())
+    with grpc.insecure_channel(address) as channel:
+        request = CreateTopicRequest(topic="asked-for", partition_count=1, replication_factor=3)
+        metadata = (("traceparent", caller),)
+        ControllerServiceStub(channel).CreateTopic(request, timeout=20, metadata=metadata)
+
+    def asked() -> list[SpanRecord]:
+        spans = read_spans(stage.cluster.trace_directory)
+        return [span for span in spans if span.trace_id == trace_id_of(caller)]
+
+    wait_until("the request is traced", lambda: bool(asked()), HEALED_S)
+    (span,) = asked()
+    assert (span.name, span.attributes["method"]) == (kinds.REQUEST, "CreateTopic")
+    assert span.parent_id == caller[36:52]
+    began = [each for each in traces_of(stage.spans()) if each.trace_id == span.attributes["trace_id"]]
+    assert began[0].named(kinds.TOPIC_CREATION)[0].attributes["topic"] == "asked-for"
 
 
 def test_no_service_writes_a_span_or_an_attribute_that_is_not_declared(stage: Stage) -> None:
