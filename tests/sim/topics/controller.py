@@ -117,7 +117,7 @@ class _Shell(Shell):
     def __init__(self, world: Surroundings, controller_id: int, mends: Mends, session: Any) -> None:
         settings = ControllerSettings.model_construct(
             **{name: field.default for name, field in ControllerSettings.model_fields.items()}
-            | {"controller_id": controller_id, "refresh_interval_ms": 500}
+            | {"controller_id": controller_id, "refresh_interval_ms": 500, "resignation_rest_ms": 500}
         )
         identity = Identity(world.cluster_id, controller_id, f"controller{controller_id}", 9192)
         super().__init__(settings, identity, session, Telemetry.off(), _Clock(world))

@@ -55,6 +55,7 @@ FAULTS: Final = {
     "cut": 0.7,
     "time_out": 0.5,
     "controller_crash": 0.8,
+    "resign": 0.8,
     "fail_replica": 0.4,
 }
 WISHES: Final = {
@@ -199,6 +200,9 @@ class RandomWalk:
 
     def _time_out(self) -> None:
         self.world.time_out(self.rng.choice(list(self.world.nodes)))
+
+    def _resign(self) -> None:
+        self.world.ask(ev.ResignationRequested(0), ef.AnswerResigned)
 
     def _controller_crash(self) -> None:
         active = [n for n, each in self.world.controllers.items() if each.is_active]
