@@ -8,7 +8,10 @@ import pytest
 from hightide_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
-READMES = ("README.md", "clients/cli/README.md", "clients/local/README.md", "ARCHITECTURE.md", "docs/operating.md")
+READMES = (
+    *("README.md", "clients/cli/README.md", "clients/local/README.md", "ARCHITECTURE.md"),
+    "docs/operating.md",
+)
 
 
 def commands() -> list[str]:
