@@ -22,7 +22,7 @@ _ROW = re.compile(r"^\| ((?:`[\w.]+`(?:, )?)+) \|\s*([^|]*?)\s*\|\s*([^|]*?)\s*\
 _EVERYWHERE = {
     "bootstrap": "host:port of brokers, text with commas or a list; else `HIGHTIDE_BOOTSTRAP`, else "
     "`127.0.0.1:9092`.",
-    "client_id": "Names this client to the servers; else one is made up.",
+    "client_id": "Names this client to the servers: it is in the user agent of its calls.",
     "request_timeout_ms": "How long one request may take.",
 }
 _PRODUCER = {

@@ -78,6 +78,13 @@ def links_of(page: Path) -> Iterator[Link]:
                 yield Link(page, (token.map or [0])[0] + 1, str(target))
 
 
+def inline_code_of(page: Path) -> Iterator[str]:
+    for token in _tokens(page):
+        for child in token.children or ():
+            if child.type == "code_inline":
+                yield child.content
+
+
 @cache
 def anchors_of(page: Path) -> frozenset[str]:
     """What a link into the page can name behind its `#`: GitHub's names of the headings."""
