@@ -8,6 +8,7 @@ import atexit
 import importlib.util
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,16 +85,20 @@ def _is_installed() -> bool:
 
 
 class _Provider:
-    """Makes the process's TracerProvider when it is asked for the first time."""
+    """Makes the process's TracerProvider when it is asked for the first time, by whichever thread."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._made: TracerProvider | None = None
+        self._lock = threading.Lock()
 
     def __call__(self) -> "TracerProvider":
-        """Called by the SDK for each span."""
+        """Called by the SDK for each span, on the thread of the client that has one to tell."""
         if self._made is None:
-            self._made = self._make()
+            # Two of them would be two open files, and two ends that the process waits for.
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
         return self._made
 
     def _make(self) -> "TracerProvider":

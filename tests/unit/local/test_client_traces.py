@@ -46,6 +46,18 @@ def test_a_wait_is_written_into_the_directory(tmp_path: Path, is_said: bool) -> 
     assert path.stem == f"client-{span.instance}"
 
 
+def test_clients_on_many_threads_share_what_writes_their_spans(tmp_path: Path) -> None:
+    code = (
+        "import threading; from concurrent.futures import ThreadPoolExecutor\n"
+        "from hightide import tracing; from hightide_local.client_traces import trace_clients\n"
+        "given = []; tracing.use = given.append\n"
+        "trace_clients(); (provider,) = given; start = threading.Barrier(8)\n"
+        "def first(_): start.wait(); return id(provider())\n"
+        "with ThreadPoolExecutor(8) as pool: print(len(set(pool.map(first, range(8)))))"
+    )
+    assert run(code, HIGHTIDE_TRACE_DIR=str(tmp_path)) == "1"
+
+
 def test_what_the_environment_says_comes_first(tmp_path: Path) -> None:
     said, offered = tmp_path / "said", tmp_path / "offered"
     assert run(reporting(f"trace_clients(Path({str(offered)!r}))"), HIGHTIDE_TRACE_DIR=str(said)) == "True"
