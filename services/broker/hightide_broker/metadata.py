@@ -89,17 +89,22 @@ class MetadataUpdate:
     """The speed limit of moves, 0: none. None where it is not told (at startup): it stays as it is."""
 
 
-def _newer(known: PartitionView | None, heard: PartitionView, change: LeaderChange | None) -> PartitionView:
+def _newer(
+    known: PartitionView | None, heard: PartitionView, change: LeaderChange | None, *, whole: bool
+) -> PartitionView:
     """Keep what is newer: news can arrive behind what a takeover or ZooKeeper told already.
 
     `change` is what the news comes with. It began the leader epoch only where that is new: a takeover tells
-    everything once more.
+    everything once more. To a broker that knows nothing yet all of that is new (`whole`), and nothing of it
+    tells what changed.
     """
     if known is not None:
         if (heard.leader_epoch, heard.partition_epoch) < (known.leader_epoch, known.partition_epoch):
             return known
         if heard.leader_epoch == known.leader_epoch:
             change = known.change
+    elif whole:
+        change = None
     return heard if change is None else replace(heard, change=change)
 
 
@@ -203,7 +208,7 @@ class MetadataCache:
         before = {view.partition: view for view in known.partitions} if known is not None else {}
         partitions = {} if whole else dict(before)
         for view in heard.partitions:
-            partitions[view.partition] = _newer(before.get(view.partition), view, change)
+            partitions[view.partition] = _newer(before.get(view.partition), view, change, whole=whole)
         merged = replace(heard, partitions=tuple(partitions[number] for number in sorted(partitions)))
         if keep_configs and known is not None:
             merged = replace(merged, configs=known.configs)

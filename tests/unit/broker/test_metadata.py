@@ -155,6 +155,15 @@ def test_a_takeover_that_tells_everything_again_wipes_nothing_and_claims_nothing
     assert other.change is None
 
 
+def test_a_broker_that_begins_to_know_the_cluster_claims_no_trace_for_it() -> None:
+    takeover = LeaderChange("takeover")
+    known = MetadataCache("the-cluster")
+    known.apply(update(topic(partition(epoch=5)), full=True), takeover)
+    assert change_of(known) is None
+    known.note_decisions("flights", ONE, [partition(epoch=6)], takeover)
+    assert change_of(known) is takeover
+
+
 def test_a_later_change_that_nobody_traced_is_not_the_earlier_one() -> None:
     known = cache(update(topic(partition(epoch=4))))
     known.note_decisions("flights", ONE, [partition(epoch=5)], LeaderChange("failover"))
