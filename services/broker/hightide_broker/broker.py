@@ -74,8 +74,9 @@ class Broker:
         clean = False
         try:
             parts = Parts(
-                settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker
-            )
+                settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker,
+                is_measured=self._metrics.enabled,
+            )  # fmt: skip
             self._metrics.report(FIGURES, parts.measure)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))

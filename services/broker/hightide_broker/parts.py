@@ -69,7 +69,10 @@ class Parts:
         cluster_id: str,
         directories: LogDirectories,
         worker: Executor,
+        *,
+        is_measured: bool,
     ) -> None:
+        """`is_measured`: whether anybody hears of the metrics."""
         self._settings = settings
         self._session = session
         self._directories = directories
@@ -85,6 +88,7 @@ class Parts:
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
         self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
+        self._shell.tallies.counts_what_is_sent = is_measured
         self._shell.group_commit = GroupCommits(
             {path: self._group_commit(each) for path, each in directories.by_path.items()},
             lambda replica: replica.log.data_directory,

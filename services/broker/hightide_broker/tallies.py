@@ -51,6 +51,9 @@ class TopicFlow:
 class Tallies:
     """One for each broker. Counted on the event loop, once a partition and call; read on any thread."""
 
+    counts_what_is_sent: bool = True
+    """Whether the records that consumers are sent are counted: it takes a look at every batch, and nobody may
+    ask for it."""
     received: Flow = field(default_factory=Flow)
     """From producers."""
     sent: Flow = field(default_factory=Flow)
@@ -82,7 +85,7 @@ class Tallies:
     def fetched(self, topic: str, read: Read) -> None:
         """A partition of a fetch is answered."""
         if read.size_bytes:
-            records = count_records(read.batches)
+            records = count_records(read.batches) if self.counts_what_is_sent else 0
             self.sent.add(read.size_bytes, records)
             self._topic(topic).sent.add(read.size_bytes, records)
         elif read.refused is not None:

@@ -75,6 +75,16 @@ def test_what_is_sent_and_what_is_refused_are_told_apart() -> None:
     assert tallies.refusals == {("fetch", "NOT_LEADER"): 1, ("produce", "NOT_LEADER"): 2}
 
 
+def test_where_nobody_asks_for_metrics_no_batch_that_is_sent_is_looked_at() -> None:
+    class Unread(bytes):
+        def __len__(self) -> int:
+            raise AssertionError("it was looked at")
+
+    tallies = Tallies(counts_what_is_sent=False)
+    tallies.fetched("tides", Read((TOPIC_ID, 0), 10, 0, (Unread(batch(3)),), 200))
+    assert (tallies.sent.size_bytes, tallies.sent.records) == (200, 0)
+
+
 def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> None:
     data = DataDirectory.open(tmp_path, "the-cluster", 1, DirectorySettings())
     shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), lambda _: None)
