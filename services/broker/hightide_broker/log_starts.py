@@ -17,7 +17,7 @@ from hightide_broker.core.events import LogStartMoved
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.log_directories import LogDirectories, LogDirectory
 from hightide_broker.shell import ReplicaShell
-from hightide_broker.storage import LogClosed, StorageError
+from hightide_broker.storage import DiskFull, LogClosed, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class LogStarts:
                 replica = next(iter(waiting))
                 future = waiting.pop(replica)
                 try:
-                    await directory.run(replica.log.persist_start)
+                    await self._write(directory, replica)
                 except StorageError as error:
                     self._failed(replica, future, error)
                     continue
@@ -92,6 +92,15 @@ class LogStarts:
             log.exception("writing down where logs in %s begin failed", directory)
         finally:
             del self._tasks[directory.path]
+
+    async def _write(self, directory: LogDirectory, replica: HostedReplica) -> None:
+        """Raises StorageError."""
+        try:
+            await directory.run(replica.log.persist_start)
+        except DiskFull:
+            # What it lets go of makes the room for it.
+            await self._delete_segments(directory, replica)
+            await directory.run(replica.log.persist_start)
 
     def _failed(self, replica: HostedReplica, future: asyncio.Future[None], error: StorageError) -> None:
         if not isinstance(error, LogClosed):

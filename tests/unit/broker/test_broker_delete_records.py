@@ -66,6 +66,25 @@ def test_a_full_disk_refuses_it_until_there_is_room(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_full_disk_is_tried_again_in_the_room_that_the_deletion_makes(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        deletion = await leading(rig)
+        rig.replica().log.roll()
+        rig.produce()
+        rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
+        remove = rig.files.remove
+
+        def remove_and_make_room(path: str) -> None:
+            rig.files.faults.clear()
+            remove(path)
+
+        rig.files.remove = remove_and_make_room  # type: ignore[method-assign]
+        assert await delete(deletion, 4) == 4
+        assert file_of(rig).exists()
+
+    run(tmp_path, scenario)
+
+
 def test_a_disk_that_fails_is_said(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         deletion = await leading(rig)

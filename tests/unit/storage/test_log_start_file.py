@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faulty_files import Fault
-from hightide_broker.storage import LogClosed, LogSettings, OffsetOutOfRange, StorageFailed
+from hightide_broker.storage import DiskFull, LogClosed, LogSettings, OffsetOutOfRange, StorageFailed
 from log_rig import LogRig, offsets
 from stored_batches import make_batch
 
@@ -129,6 +129,48 @@ def test_producers_are_remembered_though_their_records_are_let_go_of(rig: LogRig
     rig.log.apply_retention(time.time_ns() // 1000, 33)
     rig.crash()
     assert [each.producer_id for each in rig.log.describe_producers([7])] == [7]
+
+
+def test_a_full_disk_deletes_what_lies_below_and_writes_the_start_down_in_the_room_that_this_makes(
+    rig: LogRig,
+) -> None:
+    rig.log.move_start(25)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start"))
+    assert rig.log.apply_retention(time.time_ns() // 1000, 30) == 25
+    assert rig.names(".log") == ["24"]
+    rig.crash()
+    assert rig.log.log_start_offset == 25
+
+
+def test_a_full_disk_where_a_start_cannot_be_written_still_deletes_by_size(rig: LogRig) -> None:
+    rig.log.move_start(4)
+    rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=SIZE))
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
+    assert rig.log.apply_retention(time.time_ns() // 1000, 30) == 24
+    assert rig.names(".log") == ["24"]
+    with pytest.raises(DiskFull):
+        rig.log.apply_retention(time.time_ns() // 1000, 30)
+    rig.files.faults.clear()
+
+
+def test_a_full_disk_where_all_may_go_keeps_the_last_segment_for_a_round(rig: LogRig) -> None:
+    rig.log.move_start(30)
+    now_us = time.time_ns() // 1000
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, lasting=True))
+    rig.log.apply_retention(now_us, 30)
+    assert rig.names(".log") == ["24"]
+    rig.files.faults.clear()
+    assert rig.log.apply_retention(now_us, 30) == 30
+    assert rig.log.size_bytes == 0
+
+
+def test_a_full_disk_that_has_no_room_for_the_start_is_closed_cleanly_all_the_same(rig: LogRig) -> None:
+    rig.log.move_start(16)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
+    rig.log.close()
+    assert rig.log.is_closed
+    assert rig.log.durable_end_offset == 30
+    rig.files.faults.clear()
 
 
 def test_a_disk_that_fails_then_is_out_of_service(rig: LogRig) -> None:

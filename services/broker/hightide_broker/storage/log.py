@@ -19,10 +19,7 @@ from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
-from hightide_broker.storage.errors import (
-    LogClosed,
-    OffsetOutOfRange,
-)
+from hightide_broker.storage.errors import DiskFull, LogClosed, OffsetOutOfRange
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in
 from hightide_broker.storage.replicated_batches import ExpectedBatches
@@ -494,9 +491,9 @@ class Log:
 
         Age counts from the last append to a segment, not from the records' timestamps: old records that are
         loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms. Call
-        it in a thread.
+        it in a thread. Raises DiskFull only where nothing was deleted, so that the start is told if it moves.
         """
-        self.persist_start()
+        unwritten = self._start_unwritten()
         with self._lock:
             self._check_writable()
             with self._volume.disk:
@@ -511,23 +508,53 @@ class Log:
                 start = max(leaders_log_start, self._start_offset)
                 count = expired_count(self._segments, self.settings, now_us, high_watermark, start)
                 if count == 0:
+                    if unwritten is not None:
+                        raise unwritten
                     return self.log_start_offset
                 self._changed = True
                 if count == len(self._segments):
-                    self._roll()
-                if not self._segments[-1].exists:
+                    count -= self._could_not_roll(count)
+                is_new = not self._segments[-1].exists
+                if is_new:
                     self._segments[-1].make_file()
+                if is_new or unwritten is not None:
+                    # A name is all that says where the log begins.
                     self._volume.files.sync_directory(self._directory)
                 expired, self._segments = self._segments[:count], self._segments[count:]
                 self._start_offset = max(self._start_offset, self._segments[0].base_offset)
                 self._size_bytes -= sum(segment.size_bytes for segment in expired)
                 self._reads.forget()
-                self.epochs.begin_at(self._segments[0].base_offset)
                 self._snapshots.prune(self._bases(), self._end_offset)
         for segment in expired:
             with self._volume.disk, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
+        # These need room, which may have come with the segments only. A log can do without: epochs that begin
+        # before it are true, and the start is written by a later round.
+        with self._lock, suppress(DiskFull), self._volume.disk:
+            if not self._closed:  # It may be in quarantine by now.
+                self.epochs.begin_at(self._segments[0].base_offset)
+        if unwritten is not None:
+            self._start_unwritten()
         return self.log_start_offset
+
+    def _start_unwritten(self) -> DiskFull | None:
+        """Write down where the log begins; what forbids it where the disk is full, which retention heals."""
+        try:
+            self.persist_start()
+        except DiskFull as full:
+            return full
+        return None
+
+    def _could_not_roll(self, expired: int) -> bool:
+        """Close the active segment, so that all may go. On a full disk it stays if others make room."""
+        try:
+            with self._volume.disk:
+                self._roll()
+        except DiskFull:
+            if expired == 1:
+                raise
+            return True
+        return False
 
     def roll(self) -> None:
         """Close the active segment; the next append starts a new one. Does nothing where it is empty."""
@@ -560,8 +587,9 @@ class Log:
         if self._closed:
             return
         if self._has_directory:
-            self.persist_start()
             self.flush()
+            # Nobody was told that a start is durable which had no room; the records above it matter.
+            self._start_unwritten()
             with self._lock, self._volume.disk:
                 self.epochs.sync()
                 if self._changed:
