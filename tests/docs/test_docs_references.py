@@ -1,9 +1,15 @@
 """What docs/reference/ says is what the code says."""
 
+import re
 import subprocess
 import sys
 
-from docs.markdown import ROOT
+from docs.markdown import ROOT, inline_code_of
+
+REFERENCE = ROOT / "docs" / "reference" / "metrics.md"
+METRIC = re.compile(
+    r"\b(?:(?:hightide_(?:broker|controller|coordinator|zookeeper)|rpc_server)_|hightide\.\w+\.)[\w.]+"
+)
 
 
 def test_the_references_are_fresh() -> None:
@@ -15,3 +21,15 @@ def test_the_references_are_fresh() -> None:
         timeout=60,
     )
     assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
+def test_metrics_that_the_guides_name_are_declared() -> None:
+    declared = set(re.findall(r"`((?:hightide|rpc|process)[._][\w.]+)`", REFERENCE.read_text()))
+    named = {
+        name
+        for page in (ROOT / "docs").glob("*.md")
+        for code in inline_code_of(page)
+        for name in METRIC.findall(code)
+    }
+    assert len(named) > 10
+    assert {name for name in named if not name.startswith("hightide.v1")} - declared == set()
