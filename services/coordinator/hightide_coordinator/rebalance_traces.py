@@ -18,9 +18,9 @@ from hightide_runtime.trace_context import root_traceparent
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.shard_state import ShardState
 
-__all__ = ["RebalanceTraces"]
+__all__ = ["OPEN_MAX", "RebalanceTraces"]
 
-_OPEN_MAX: Final = 1_000
+OPEN_MAX: Final = 100
 """Rebalances that are traced at a time; where ten thousand groups lose their coordinator, the first of
 them."""
 _SAMPLE: Final = 10
@@ -70,7 +70,7 @@ class RebalanceTraces:
 
     def begun(self, group: Group, parent: str) -> None:
         """An attempt has been opened. `parent`: the failover that caused it; empty where none did."""
-        if not self._telemetry.enabled or group.name in self._open or len(self._open) >= _OPEN_MAX:
+        if not self._telemetry.enabled or group.name in self._open or len(self._open) >= OPEN_MAX:
             return
         name, now_us = span_kinds.GROUP_REBALANCE, self._clock.wall_us()
         if parent:
@@ -111,11 +111,14 @@ class RebalanceTraces:
             rebalance.store_id = store_id
 
     def settle(self, state: ShardState) -> None:
-        """The core has taken an event: see which steps have ended."""
+        """The core has taken an event: see which steps have ended, of the groups that it was about."""
         if not self._open:
             return
         now_us = self._clock.wall_us()
-        for name, rebalance in list(self._open.items()):
+        for name in state.looked_at:
+            rebalance = self._open.get(name)
+            if rebalance is None:
+                continue
             group = state.groups.get(name)
             if group is None or group.state is GroupState.EMPTY:
                 self._end(name, group, now_us)

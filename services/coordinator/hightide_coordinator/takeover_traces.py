@@ -33,7 +33,7 @@ class ShardTraces:
         """Groups whose rebalance the takeover has caused, and that are not done with it."""
         self._root: Span | None = None
         self._recovery: Span | None = None
-        self._recovering: list[Group] = []
+        self._recovering: dict[str, Group] = {}
         """Groups that wait for members that they know from ZooKeeper, and some that do not any more."""
 
     def taken_over(self, takeover: Takeover, state: ShardState) -> None:
@@ -59,8 +59,10 @@ class ShardTraces:
         self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
         self._step(COORDINATOR_ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
         self._step(COORDINATOR_LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
-        self._recovering = [group for group in state.groups.values() if group.state is GroupState.RECOVERING]
-        members = sum(len(group.missing) for group in self._recovering)
+        self._recovering = {
+            name: group for name, group in state.groups.items() if group.state is GroupState.RECOVERING
+        }
+        members = sum(len(group.missing) for group in self._recovering.values())
         self._recovery = self._telemetry.span(
             COORDINATOR_RECOVERY,
             parent=self._root.traceparent,
@@ -80,30 +82,36 @@ class ShardTraces:
         """The core has taken an event: end the recovery where no group waits any more, and the takeover where
         no rebalance of its is under way."""
         self.rebalances.settle(state)
+        if self._root is None:
+            return
+        if self._caused:
+            ended = [name for name in state.looked_at if name not in self.rebalances]
+            self._caused.difference_update(ended)
         self._settle_recovery()
 
     def _settle_recovery(self) -> None:
         if self._root is None:
             return
-        while self._recovering and self._recovering[-1].state is not GroupState.RECOVERING:
-            self._recovering.pop()
-        if self._recovering:
-            return
+        # The last of them stands for all: what is taken away is looked at once.
+        while self._recovering:
+            last = next(reversed(self._recovering.values()))
+            if last.state is GroupState.RECOVERING:
+                return
+            self._recovering.popitem()
         if self._recovery is not None:
             self._recovery.end()
             self._recovery = None
-        self._caused = {name for name in self._caused if name in self.rebalances}
         if not self._caused:
             self._root.end()
             self._root = None
 
     def begun(self, group: Group) -> None:
         """An attempt to rebalance the group begins."""
-        parent = ""
-        if self._root is not None and any(group is each for each in self._recovering):
-            parent = self._root.traceparent
-            self._caused.add(group.name)
+        is_caused = self._root is not None and self._recovering.get(group.name) is group
+        parent = self._root.traceparent if self._root is not None and is_caused else ""
         self.rebalances.begun(group, parent)
+        if is_caused and group.name in self.rebalances:
+            self._caused.add(group.name)
 
     def rebalanced(self, group: Group) -> None:
         """A rebalance of the group, or an attempt at one, has ended."""
@@ -119,5 +127,5 @@ class ShardTraces:
             if span is not None:
                 span.end()
         self._root = self._recovery = None
-        self._recovering = []
+        self._recovering = {}
         self._caused = set()

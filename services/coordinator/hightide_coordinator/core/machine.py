@@ -64,6 +64,7 @@ def next_deadline_ms(state: ShardState) -> int | None:
 def step(state: ShardState, event: ev.Event, now_ms: int) -> tuple[Effect, ...]:
     """Decide what follows from one event at `now_ms` (any monotonic clock). The state is changed in place."""
     state.now_ms = now_ms
+    state.looked_at.clear()
     if state.role is Role.ACTIVE or isinstance(event, _ROLE_EVENTS):
         _dispatch(state, event)
         while state.due_groups:

@@ -69,6 +69,8 @@ class ShardState:
     wheel: Wheel[Member | Group] = field(default_factory=Wheel)
     due_groups: dict[str, Group] = field(default_factory=dict)
     """Groups whose next step has to be looked for at the end of this event."""
+    looked_at: set[str] = field(default_factory=set)
+    """Those that the last event was about, gone or not: no other group has changed by it."""
     last_store_id: int = 0
     stores: dict[int, Group] = field(default_factory=dict)
     last_look_up_id: int = 0
@@ -91,6 +93,7 @@ class ShardState:
     def look_at(self, group: Group) -> None:
         """Look for the group's next step at the end of this event."""
         self.due_groups[group.name] = group
+        self.looked_at.add(group.name)
 
     def concern(self, group: Group, topic: str) -> None:
         """Changes of the topic concern the group from now on."""

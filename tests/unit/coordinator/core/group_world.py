@@ -25,6 +25,7 @@ from hightide_coordinator.core.registration import (
     Registration,
     StoredGroup,
 )
+from hightide_coordinator.core.shard_state import Role, ShardState
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 
 EffectT = TypeVar("EffectT")
@@ -103,6 +104,19 @@ class Consumer:
     def commit(self, name: TopicPartition, offset: int, *, is_reset: bool = False) -> ef.ItemOutcome:
         commit = ev.Commit(name, self.reading[name].generation, offset, is_reset=is_reset)
         return self.world.commit(commit, member_id=self.member_id)[0]
+
+
+def traced_of(state: ShardState) -> dict[str, tuple[GroupState, int, int, int]]:
+    """What the traces of rebalances follow, by group."""
+    return {
+        name: (
+            group.state,
+            group.open_stops,
+            len(group.open_orders),
+            -1 if group.store is None else group.store.store_id,
+        )
+        for name, group in state.groups.items()
+    }
 
 
 class World:
@@ -217,8 +231,13 @@ class World:
         if len(self._inbox) > 1:
             return  # What follows from an effect comes after all effects of the same event.
         while self._inbox:
+            before = traced_of(self.state)
             effects = step(self.state, self._inbox[0], self.now_ms)
             check(self.state)
+            after = traced_of(self.state)
+            if self.state.role is Role.ACTIVE:
+                changed = {name for name in before | after if before.get(name) != after.get(name)}
+                assert changed <= self.state.looked_at
             for effect in effects:
                 self.log.append(effect)
                 self._perform(effect)
