@@ -13,7 +13,7 @@ from typing import Final
 from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
-from hightide_runtime.trace_context import root_traceparent
+from hightide_runtime.trace_context import new_root_traceparent
 
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.shard_state import ShardState
@@ -59,8 +59,7 @@ class _Rebalance:
 class RebalanceTraces:
     """One for each shard of a process; belongs to the event loop's thread."""
 
-    def __init__(self, cluster_id: str, telemetry: Telemetry, clock: Clock) -> None:
-        self._cluster_id = cluster_id
+    def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
         self._telemetry = telemetry
         self._clock = clock
         self._open: dict[str, _Rebalance] = {}
@@ -76,8 +75,8 @@ class RebalanceTraces:
         if parent:
             span = self._telemetry.span(name, parent=parent, start_time_us=now_us)
         else:
-            root = root_traceparent(name, self._cluster_id, group.name, group.generation)
-            span = self._telemetry.root(name, root, start_time_us=now_us)
+            # Not by the group and its generation: both come again when a group is deleted and made anew.
+            span = self._telemetry.root(name, new_root_traceparent(), start_time_us=now_us)
         span.set("group", group.name)
         span.set("reason", group.reason)
         span.set("partition_count", len(group.steps))

@@ -28,7 +28,7 @@ class ShardTraces:
     def __init__(self, shard: int, telemetry: Telemetry, clock: Clock) -> None:
         self._shard = shard
         self._telemetry = telemetry
-        self.rebalances = RebalanceTraces(telemetry.cluster_id, telemetry, clock)
+        self.rebalances = RebalanceTraces(telemetry, clock)
         self._caused: set[str] = set()
         """Groups whose rebalance the takeover has caused, and that are not done with it."""
         self._root: Span | None = None

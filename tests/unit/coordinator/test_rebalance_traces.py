@@ -126,6 +126,18 @@ def test_so_many_rebalances_are_open_at_most(traces: ShardTraces, tmp_path: Path
     assert len(spans) == rebalance_traces.OPEN_MAX
 
 
+def test_a_group_that_is_deleted_and_made_again_has_a_trace_of_its_own(
+    traces: ShardTraces, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        group = Group("g", GroupState.REBALANCING, generation=1)
+        traces.begun(group)
+        group.become(GroupState.STABLE)
+        traces.rebalanced(group)
+    spans = [span for span in read_spans(tmp_path) if span.name == GROUP_REBALANCE]
+    assert len({span.trace_id for span in spans}) == len({span.span_id for span in spans}) == 2
+
+
 def test_a_takeover_ends_with_the_last_rebalance_that_it_caused(traces: ShardTraces, tmp_path: Path) -> None:
     shard = shard_of(3, GroupState.RECOVERING)
     take_over(traces, shard)
