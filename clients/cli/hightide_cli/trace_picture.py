@@ -162,6 +162,8 @@ def label_of(span: SpanRecord, kind: str) -> str:
 def _segments(account: Account) -> Iterator[Segment]:
     at_ms = 0.0
     for part in account.parts:
+        if part is account.parts[-1]:
+            at_ms += account.idle_ms
         if part.ms is not None:
             yield Segment(part.name, at_ms, part.ms)
             at_ms += part.ms

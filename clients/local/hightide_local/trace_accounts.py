@@ -5,6 +5,9 @@ The parts follow one another and sum up to the whole: each ends where the last s
 what that added. A step that left no span is said to be unknown, and its time is the next part's; where the
 first or the last one is unknown, the whole is no more than a lower bound.
 
+A leader that was sent nothing was not unavailable. That time belongs to no part, and is told behind them; the
+time in which a producer waited is no such time, though the leader had not heard of it yet.
+
 A failover begins with the break as the controller knows it, or as a producer felt it before: one that waited
 for an acknowledgement of a broker that stood still knows when that was, of which the end of the broker's
 session says nothing. Clocks of several machines are taken for one.
@@ -38,11 +41,13 @@ class Account:
     is_least: bool
     waited_ms: float | None = None
     """The longest that a client waited for it, where clients trace."""
+    idle_ms: float = 0.0
+    """How long, before the last part, a new leader had nothing to commit; no part counts it."""
 
     @property
     def took_ms(self) -> float:
-        """From the beginning to the end of the last part that is known."""
-        return (self.end_us - self.start_us) / 1000
+        """From the beginning to the end of the last part that is known, without the time that was idle."""
+        return (self.end_us - self.start_us) / 1000 - self.idle_ms
 
     @property
     def sentence(self) -> str:
@@ -56,7 +61,8 @@ class Account:
             told.append(f"{part.name} {round(at_ms) - shown_ms}")
             shown_ms = round(at_ms)
         least = "at least " if self.is_least else ""
-        return f"{self.what} {least}{shown_ms} ms: {', '.join(told)}"
+        idle = f" (after {round(self.idle_ms)} ms without records)" if round(self.idle_ms) else ""
+        return f"{self.what} {least}{shown_ms} ms: {', '.join(told)}{idle}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +153,11 @@ def account_of(trace: Trace) -> Account | None:
     is_break_known = root.attributes.get("reason") != _SILENT or felt_us < start_us
     start_us = at_us = min(start_us, felt_us)
     parts = []
+    idle_us = 0
     for name, spans in steps.parts:
         ended_us = _end_of(trace, spans)
+        if spans == (kinds.FIRST_COMMIT,) and ended_us is not None:
+            ended_us, idle_us = _last_commit(trace, at_us)
         if ended_us is not None and spans == (kinds.LEADERSHIP_CHANGE,):
             ended_us = min(ended_us, _last_leader_told_at(trace, ended_us))
         if ended_us is not None and name == "detect" and not is_break_known:
@@ -159,7 +168,7 @@ def account_of(trace: Trace) -> Account | None:
             if name not in _OPTIONAL:
                 parts.append(Part(name, None))
             continue
-        parts.append(Part(name, max(0, ended_us - at_us) / 1000))
+        parts.append(Part(name, max(0, ended_us - idle_us - at_us) / 1000))
         at_us = max(at_us, ended_us)
     if not any(part.ms is not None for part in parts):
         return None
@@ -170,7 +179,34 @@ def account_of(trace: Trace) -> Account | None:
         parts=tuple(parts),
         is_least=parts[-1].ms is None or parts[0].ms is None,
         waited_ms=max((span.duration_us / 1000 for span in trace.spans if is_wait(span)), default=None),
+        idle_ms=idle_us / 1000,
     )
+
+
+def _last_commit(trace: Trace, led_us: int) -> tuple[int, int]:
+    """When the new leader that took longest to commit did so, and how much of that time it had nothing to
+    commit. Of each leader only the time counts in which there was something."""
+    ended = [(span.end_us, _idle_us(trace, span, led_us)) for span in trace.named(kinds.FIRST_COMMIT)]
+    return max(ended, key=lambda each: each[0] - each[1])
+
+
+def _idle_us(trace: Trace, commit: SpanRecord, led_us: int) -> int:
+    """How long after all were led a leader waited for its first record, while no producer waited either."""
+    waited_ms = commit.attributes.get("waited_for_traffic_ms")
+    connects = (span for span in trace.named(kinds.FOLLOWERS_CONNECT) if span.span_id == commit.parent_id)
+    connect = next(connects, None)
+    if connect is None or not isinstance(waited_ms, int | float):
+        return 0
+    until_us = min(connect.start_us + int(waited_ms * 1000), commit.end_us)
+    at_us, idle_us = max(connect.start_us, led_us), 0
+    for send in sorted(_sends(trace), key=lambda span: span.start_us):
+        idle_us += max(0, min(send.start_us, until_us) - at_us)
+        at_us = max(at_us, send.end_us)
+    return idle_us + max(0, until_us - at_us)
+
+
+def _sends(trace: Trace) -> list[SpanRecord]:
+    return [span for span in trace.spans if is_wait(span) and span.name.partition(" ")[0] == kinds.SEND]
 
 
 def is_wait(span: SpanRecord) -> bool:
@@ -194,8 +230,7 @@ def _last_leader_told_at(trace: Trace, otherwise_us: int) -> int:
 
 def _first_felt(trace: Trace, start_us: int) -> int:
     """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
-    sent = (span for span in trace.spans if is_wait(span) and span.name.startswith(kinds.SEND))
-    felt = (span.start_us for span in sent if span.start_us > start_us - _FELT_WITHIN_US)
+    felt = (span.start_us for span in _sends(trace) if span.start_us > start_us - _FELT_WITHIN_US)
     return min(felt, default=start_us)
 
 

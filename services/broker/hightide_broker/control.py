@@ -389,6 +389,7 @@ class _Spans:
         """A controller decides just now; not so at startup, when its standing decisions are read."""
         self._telemetry = telemetry
         self._traceparent = current_traceparent() if telemetry.enabled else ""
+        self._clock = clock
         self._started_us = clock.wall_us()
         self._decided: list[HostedReplica] = []
 
@@ -406,7 +407,7 @@ class _Spans:
         traceparent = self._span(BECOME_LEADER, leaders)
         self._span(BECOME_FOLLOWER, followers)
         if leaders:
-            first_commit = FirstCommit(self._telemetry, traceparent, len(leaders))
+            first_commit = FirstCommit(self._telemetry, self._clock, traceparent, len(leaders))
             for replica in leaders:
                 replica.first_commit = first_commit
 

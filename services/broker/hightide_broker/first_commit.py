@@ -1,25 +1,40 @@
 """The last part of a failover's trace: followers connect, a record is committed (V3 discussion 1, step 5).
 
 One span for each LeaderAndISR request that made this broker a leader, whatever the number of
-partitions in it; it ends with the first commit in any of them.
+partitions in it; it ends with the first commit in any of them. A leader that nobody sends anything has
+nothing to commit: how long that was is told, so that nobody takes it for a leader that was slow.
 """
 
 from __future__ import annotations
 
+from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import FIRST_COMMIT, FOLLOWERS_CONNECT, Attribute, Span, Telemetry
 
 
 class FirstCommit:
     """The span `followers_connect`, open until something is committed under the new epoch."""
 
-    __slots__ = ("_open", "_span", "_telemetry")
+    __slots__ = ("_began_us", "_clock", "_open", "_span", "_telemetry", "_waited_ms")
 
-    def __init__(self, telemetry: Telemetry, parent: str, partitions: int) -> None:
+    def __init__(self, telemetry: Telemetry, clock: Clock, parent: str, partitions: int) -> None:
         self._telemetry = telemetry
+        self._clock = clock
+        self._began_us = clock.wall_us()
         self._span: Span = telemetry.span(
-            FOLLOWERS_CONNECT, parent=parent, attributes={"partition_count": partitions}
+            FOLLOWERS_CONNECT,
+            parent=parent,
+            start_time_us=self._began_us,
+            attributes={"partition_count": partitions},
         )
         self._open = True
+        self._waited_ms: float | None = None
+
+    def traffic_came(self) -> None:
+        """A producer sent something that is new to one of the partitions. Called before it is taken, or
+        refused since replicas are missing; only the first one counts."""
+        if self._waited_ms is None:
+            self._waited_ms = max(0, self._clock.wall_us() - self._began_us) / 1000
+            self._span.set("waited_for_traffic_ms", self._waited_ms)
 
     def happened(self, partition: str, leader_epoch: int, high_watermark: int) -> None:
         """The high watermark of one of the partitions passed the start of its new epoch."""
@@ -29,6 +44,8 @@ class FirstCommit:
         attributes: dict[str, Attribute] = {
             "partition": partition, "leader_epoch": leader_epoch, "high_watermark": high_watermark,
         }  # fmt: skip
+        if self._waited_ms is not None:
+            attributes["waited_for_traffic_ms"] = self._waited_ms
         self._telemetry.span(FIRST_COMMIT, parent=self._span.traceparent, attributes=attributes).end()
         self._span.end()
 

@@ -107,6 +107,8 @@ class Producing:
                 return Appended(verdict.base_offset, verdict.end_offset, replica.state.log_start_offset)
             if isinstance(verdict, Rejected):
                 return Refused(verdict.code, f"{replica}: {verdict.message}")
+        if replica.first_commit is not None:
+            replica.first_commit.traffic_came()
         record_count = sum(header.record_count for header in headers)
         arrived = ProduceArrived(record_count, acks_all, asked.leader_epoch, self._clock.monotonic_ms())
         effects = self._shell.feed(replica, arrived, Payload(asked.batches, headers))

@@ -231,6 +231,11 @@ ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
     SpanAttribute("partition_sample", "text", "Up to ten of them."),
     SpanAttribute("leader_epoch", "number", "The leader epoch; of several partitions the highest."),
     SpanAttribute("high_watermark", "number", "The high watermark at the first commit."),
+    SpanAttribute(
+        "waited_for_traffic_ms",
+        "number",
+        "How long a new leader was sent nothing that it could commit.",
+    ),
     SpanAttribute("committed", "true/false", "False: leadership was lost before anything was committed."),
     SpanAttribute("outcome", "text", "What became of a multi: StoreCommitted, StoreRefused, StoreUnknown."),
     SpanAttribute("detect_ms", "number", "From the break until the controller's core was told."),

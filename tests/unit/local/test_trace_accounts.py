@@ -100,6 +100,42 @@ def test_multis_of_what_only_followed_are_not_waited_for_by_those_who_lead() -> 
     assert told.sentence == "unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177"
 
 
+def committed(led_ms: float, waited_ms: float, end_ms: float) -> tuple[SpanRecord, SpanRecord]:
+    """A new leader that was sent its first record `waited_ms` after it led."""
+    connect = span(kinds.FOLLOWERS_CONNECT, led_ms, end_ms, service="broker")
+    connect.attributes["waited_for_traffic_ms"] = waited_ms
+    commit = span(kinds.FIRST_COMMIT, end_ms, end_ms, below=connect.span_id, service="broker")
+    commit.attributes["waited_for_traffic_ms"] = waited_ms
+    return connect, commit
+
+
+def test_a_leader_that_is_sent_nothing_is_not_unavailable() -> None:
+    told = account(ROOT, *STEPS, *committed(1235, 230, 1467))
+    assert told.sentence == (
+        "unavailable 237 ms: detect 180, elect 35, fan-out 20, first commit 2 (after 230 ms without records)"
+    )
+    assert sum(part.ms or 0 for part in told.parts) == told.took_ms == 237
+    assert (told.idle_ms, told.end_us) == (230, 1_467_000)
+
+
+def test_the_leader_counts_whose_records_waited_longest() -> None:
+    told = account(ROOT, *STEPS, *committed(1235, 230, 1467), *committed(1230, 1, 1300))
+    assert told.sentence == "unavailable 300 ms: detect 180, elect 35, fan-out 20, first commit 65"
+
+
+def test_what_a_producer_waits_is_not_idle_though_the_leader_has_not_heard_of_it() -> None:
+    felt = span("send flights", 1010, 1400, service="client")
+    told = account(ROOT, *STEPS, *committed(1235, 230, 1467), felt)
+    assert told.sentence == (
+        "unavailable 402 ms: detect 180, elect 35, fan-out 20, first commit 167 (after 65 ms without records)"
+    )
+
+
+def test_a_leader_is_idle_only_once_all_are_led() -> None:
+    told = account(ROOT, *STEPS, *committed(1230, 235, 1467))
+    assert (told.idle_ms, told.took_ms) == (230, 237)
+
+
 def test_an_orderly_shutdown_is_not_called_unavailable() -> None:
     root = span(kinds.FAILOVER, 1000, 1240, below="", reason="controlled_shutdown")
     assert account(root, *STEPS, *COMMITS).sentence.startswith("handed over in 412 ms: detect 180")
