@@ -95,3 +95,31 @@ def test_after_it_registers_again_it_is_a_broker_like_any_other() -> None:
     assert world.state.shutting_down == {}
     world.send(ev.CreateTopicRequested(8, "new", TOPIC_ID, 3, 3))
     assert len(world.pending) == 1
+
+
+def test_a_drained_broker_that_lives_on_stays_where_a_leader_has_let_it_in_again() -> None:
+    world = World.elected(1, 2, 3, topics=(topic(*THREE),))
+    world.send(request())
+    world.settle()
+    for name, known in list(world.zookeeper.items()):
+        world.leader_writes_isr(name, *known.isr, 1)
+    stored = len(world.stores)
+    for _ in range(5):
+        world.send(ev.Ticked())
+        world.settle()
+    assert len(world.stores) == stored, "its leaders would only take it in again, for as long as it lives"
+    assert all(1 in known.isr for known in world.zookeeper.values())
+    assert world.state.partitions[FLIGHTS].leader_and_isr == world.zookeeper[FLIGHTS]
+
+
+def test_a_drained_broker_that_is_in_sync_again_leads_nothing_when_a_leader_dies() -> None:
+    world = World.elected(1, 2, 3, topics=(topic(*THREE),))
+    world.send(request())
+    world.settle()
+    for name, known in list(world.zookeeper.items()):
+        world.leader_writes_isr(name, *known.isr, 1)
+    world.send(ev.Ticked())
+    world.settle()
+    world.registered(broker(1), broker(3))
+    world.settle()
+    assert {known.leader for known in world.zookeeper.values()} == {3}

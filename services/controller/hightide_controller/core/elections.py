@@ -11,7 +11,7 @@ truncate or reconnect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hightide_controller.core.mends import Mends
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, Partition
@@ -26,6 +26,8 @@ class Candidates:
     live: frozenset[int]
     leaving: frozenset[int] = frozenset()
     bounced: frozenset[int] = frozenset()
+    leaving_may_follow: bool = False
+    """Those that leave stay in an ISR whose leader stays: it let them in again, and would do so for ever."""
 
 
 def decide(
@@ -49,6 +51,8 @@ def decide(
         )
     isr = isr_that_stays(partition.replicas, known.isr, candidates)
     leader = known.leader
+    if candidates.leaving_may_follow and leader in isr and leader not in candidates.bounced:
+        isr = isr_that_stays(partition.replicas, known.isr, replace(candidates, leaving=frozenset()))
     if not isr:
         leader, isr = _without_isr(partition, known, candidates, mends, unclean)
     elif leader not in isr:

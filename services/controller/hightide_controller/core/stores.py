@@ -73,13 +73,15 @@ def reconsider(
     names: Collection[TopicPartition],
     cause: str,
     bounced: frozenset[int] = frozenset(),
+    *,
+    is_news: bool = False,
 ) -> list[Effect]:
     """Decide about each partition and store what changes; the busy ones are decided later.
 
     Elections come before mere shrinks, because clients wait for the former. Nobody is elected for a topic
-    that is being deleted.
+    that is being deleted. `is_news`: a leader has changed the ISR, and that is all that has happened.
     """
-    candidates = candidates_of(state, bounced)
+    candidates = replace(candidates_of(state, bounced), leaving_may_follow=is_news)
     elections: list[Change] = []
     shrinks: list[Change] = []
     effects: list[Effect] = []
@@ -235,6 +237,7 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
     """
     changed: list[TopicPartition] = []
     decidable: list[TopicPartition] = []
+    news: set[TopicPartition] = set()
     for name, read in event.states.items():
         partition = state.partitions.get(name)
         if partition is None or name in state.storing:
@@ -255,6 +258,8 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
             state.want_read(name.topic, event.cause)
             state.work[name.topic].unsure.add(name)
             continue
+        if name not in state.rereading:
+            news.add(name)
         state.rereading.discard(name)
         state.note_progress(name)
         decidable.append(name)
@@ -265,7 +270,9 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
     effects = send_decisions(state, changed, event.cause)
     effects += send_metadata(state, changed, event.cause)
     effects += decide_again(state, decidable, event.cause)
-    effects += reconsider(state, [n for n in decidable if n not in state.storing], event.cause)
+    free = [name for name in decidable if name not in state.storing]
+    effects += reconsider(state, [name for name in free if name not in news], event.cause)
+    effects += reconsider(state, [name for name in free if name in news], event.cause, is_news=True)
     return effects + _settle_doubts(state, decidable, event.cause)
 
 
