@@ -166,10 +166,11 @@ class Operations:
         `settled` is for orders that must not be repeated blindly: it looks after an attempt whose outcome is
         unknown, and where a later one is refused, and what it returns, unless None, stands for the answer."""
         last: HightideError | None = None
+        is_redirected = False
         self.is_uncertain = is_uncertain = False
         while True:
             address = self.cluster.controller_address
-            if address is None or last is not None:
+            if address is None or (last is not None and not is_redirected):
                 yield from self.metadata()
                 address = self.cluster.controller_address
             if is_uncertain and settled is not None:
@@ -200,14 +201,18 @@ class Operations:
                     + (f"the last answer was: {last}" if last is not None else "the brokers know of none"),
                     address=address,
                 )
-            yield Pause(RETRY_PAUSE_MS)
+            # Who is not the controller names it, and is believed at once; but two may name each other.
+            is_named = isinstance(last, NotControllerError) and self.cluster.controller_address is not None
+            is_redirected = is_named and not is_redirected
+            if not is_redirected:
+                yield Pause(RETRY_PAUSE_MS)
 
     def _after(self, error: HightideError, address: str) -> HightideError:
         """What may be tried again comes back; what may not is raised."""
         if isinstance(error, NotControllerError):
             if error.metadata.get("may_have_begun"):
                 self.is_uncertain = True  # It resigned while it was at it.
-            named = error.metadata.get("controller_address") or error.metadata.get("controller")
+            named = error.metadata.get("controller_address")
             self.cluster.controller_address = named if named and ":" in named and named != address else None
             return error
         if not error.retriable or self._is_over():

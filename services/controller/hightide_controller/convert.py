@@ -136,7 +136,12 @@ def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = Fal
         message = "this controller is not the active one, and none is known to be; try again after a pause"
         return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
     told = address_told(active)
-    facts |= {"controller_id": str(active.controller_id), "host": told.host, "port": str(told.port)}
+    facts |= {
+        "controller_id": str(active.controller_id),
+        "controller_address": str(told),
+        "host": told.host,
+        "port": str(told.port),
+    }
     message = f"this controller is not the active one; controller {active.controller_id} is, at {told}"
     return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
 import pytest
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.errors_pb2 import ErrorCode
@@ -12,6 +14,8 @@ from hightide_controller.core import requests as rq
 from hightide_controller.core.effects import Refusal, RefuseRequest
 from hightide_controller.core.partition import TopicPartition
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.listeners import CURRENT, Listener
+from hightide_runtime.znodes import ControllerZnode
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 
 IDENTITY = convert.Identity("the-cluster", 7, "127.0.0.1", 9192)
@@ -21,6 +25,19 @@ def test_every_refusal_has_an_error_code() -> None:
     assert set(convert.ERROR_CODES) == set(Refusal)
     error = convert.error_of(RefuseRequest(1, Refusal.INVALID_CONFIG, "why"))
     assert (error.code, error.message) == (ErrorCode.ERROR_CODE_INVALID_CONFIG, "why")
+
+
+def test_who_is_not_the_controller_names_its_address_as_the_caller_reaches_it() -> None:
+    active = ControllerZnode(8, "inside", 9192, 5, "outside", 19192)
+    told = convert.not_controller(active).metadata
+    assert (told["controller_id"], told["controller_address"]) == ("8", "inside:9192")
+
+    def from_outside() -> str:
+        CURRENT.set(Listener.EXTERNAL)
+        return convert.not_controller(active).metadata["controller_address"]
+
+    assert copy_context().run(from_outside) == "outside:19192"
+    assert "controller_address" not in convert.not_controller(None).metadata
 
 
 def test_create_topic_is_taken_over_field_by_field() -> None:

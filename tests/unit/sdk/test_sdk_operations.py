@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hightide.calls import Call, Method
+from hightide.cluster import RETRY_PAUSE_MS
 from hightide.errors import (
     AddressUnreachableError,
     BrokersUnavailableError,
@@ -60,6 +61,25 @@ def test_not_controller_is_followed() -> None:
         CREATE_TOPIC=lambda call: created() if call.address == "c8:8" else NotControllerError("not me"),
     )
     assert create(world).name == TOPIC
+
+
+def redirect_to(address: str) -> NotControllerError:
+    return NotControllerError("not me", metadata={"controller_address": address})
+
+
+def test_the_controller_that_a_redirect_names_is_asked_at_once() -> None:
+    world = World(CREATE_TOPIC=lambda call: created() if call.address == "c8:8" else redirect_to("c8:8"))
+    assert create(world).name == TOPIC
+    assert world.asked == [("GET_METADATA", "boot:9"), ("CREATE_TOPIC", "c7:7"), ("CREATE_TOPIC", "c8:8")]
+    assert world.now_ms == 0
+
+
+def test_controllers_that_name_each_other_are_asked_twice_between_two_pauses() -> None:
+    world = World(CREATE_TOPIC=lambda call: redirect_to("c8:8" if call.address == "c7:7" else "c7:7"))
+    with pytest.raises(ControllerUnavailableError, match="not me"):
+        create(world)
+    assert 5_000 <= world.now_ms < 6_000
+    assert len(world.asked) <= 3 * (1 + world.now_ms // RETRY_PAUSE_MS)
 
 
 def test_a_topic_that_an_unanswered_attempt_created_is_not_an_error() -> None:
