@@ -26,6 +26,9 @@ _FOR_THE_USER = (
     ("hightide_cli.benchmarks.load_worker", "LoadFailedError"),
 )
 
+# After these, nobody of the cluster could be asked at all.
+_OF_NOBODY = ("BrokersUnavailableError", "AddressUnreachableError")
+
 # After these, the user may wonder why it was that address which was tried.
 _OF_ADDRESSES = (
     *("BrokersUnavailableError", "AddressUnreachableError", "RequestTimeoutError"),
@@ -42,10 +45,18 @@ def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
     return f"{sentence.rstrip('.')}; the address {target.bootstrap} is {target.origin}"
 
 
+def nobody_answers(error: Exception) -> bool:
+    """Whether nobody could be reached, which is an exit code of its own: to try again later may help."""
+    return _is_one_of(_OF_NOBODY, error)
+
+
 def _is_of_an_address(error: Exception) -> bool:
+    return _is_one_of(_OF_ADDRESSES, error)
+
+
+def _is_one_of(names: tuple[str, ...], error: Exception) -> bool:
     errors = sys.modules.get("hightide.errors")
-    known = tuple(getattr(errors, name) for name in _OF_ADDRESSES if hasattr(errors, name))
-    return isinstance(error, known)
+    return isinstance(error, tuple(getattr(errors, name) for name in names if hasattr(errors, name)))
 
 
 def _sentence(error: Exception) -> str | None:

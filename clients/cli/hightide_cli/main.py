@@ -12,6 +12,7 @@ from hightide_cli.options import Choices, common_options
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
@@ -95,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except Exception as error:
-        from hightide_cli.failures import sentence_of  # Late: it knows the SDK's errors, hence grpc.
+        from hightide_cli.failures import nobody_answers, sentence_of  # Late: most commands do not fail.
 
         sentence = None if os.environ.get("HIGHTIDE_DEBUG") else sentence_of(error, chosen.resolved)
         if sentence is None:
             raise
-        return _fail(sentence, EXIT_FAILED)
+        return _fail(sentence, EXIT_UNREACHABLE if nobody_answers(error) else EXIT_FAILED)
     return result if isinstance(result, int) else 0
 
 

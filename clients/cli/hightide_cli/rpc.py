@@ -147,7 +147,7 @@ def call(
     import grpc
 
     from hightide_cli.message_json import document_of
-    from hightide_cli.rpc_failures import sentence_of_rpc_error
+    from hightide_cli.rpc_failures import failure_of_rpc_error
 
     address, name = _address_and_name(ctx, words, needs_name=True)
     assert name is not None, "a name was asked for"
@@ -170,7 +170,7 @@ def call(
                 else:
                     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         except grpc.RpcError as error:
-            raise click.ClickException(sentence_of_rpc_error(error, where)) from error
+            raise failure_of_rpc_error(error, where) from error
 
 
 def _request(ctx: click.Context, method: "MethodDescriptor", data: str, is_text: bool) -> Any:
@@ -257,14 +257,14 @@ def _server(
     from hightide.transport import channel_options
 
     from hightide_cli.reflection import ReflectedServer
-    from hightide_cli.rpc_failures import sentence_of_rpc_error
+    from hightide_cli.rpc_failures import failure_of_rpc_error
 
     where = address or _usual_address(ctx, name, timeout_s)
     channel = grpc.insecure_channel(where, options=channel_options("hightide-cli"))
     try:
         yield ReflectedServer(channel, where, timeout_s), channel, where
     except grpc.RpcError as error:
-        raise click.ClickException(sentence_of_rpc_error(error, where)) from error
+        raise failure_of_rpc_error(error, where) from error
     finally:
         channel.close()
 

@@ -2,19 +2,33 @@
 
 from typing import Any
 
+import click
 import grpc
 
+from hightide_cli.main import EXIT_UNREACHABLE
 from hightide_cli.rendering import printable
 
 _METADATA_MAX = 20
 
 
+def failure_of_rpc_error(error: Any, address: str) -> click.ClickException:
+    """What `hightide rpc` raises for every grpc.RpcError; where nobody answers, with that exit code."""
+    failure = click.ClickException(sentence_of_rpc_error(error, address))
+    if isinstance(error, grpc.Call) and _is_nobody(error):
+        failure.exit_code = EXIT_UNREACHABLE
+    return failure
+
+
+def _is_nobody(error: Any) -> bool:
+    return error.code() is grpc.StatusCode.UNAVAILABLE and _error_info(error) is None
+
+
 def sentence_of_rpc_error(error: Any, address: str) -> str:
-    """Called by `hightide rpc` for every grpc.RpcError."""
+    """The same as a line."""
     if not isinstance(error, grpc.Call):
         return f"the call to {address} failed: {error!r}"
     code, details = error.code(), printable(error.details() or "")
-    if code is grpc.StatusCode.UNAVAILABLE and _error_info(error) is None:
+    if _is_nobody(error):
         return f"{address} cannot be reached: {details}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"{address} did not answer in time; --timeout gives it longer"

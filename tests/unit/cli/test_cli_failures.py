@@ -4,6 +4,7 @@ import pytest
 from hightide.errors import UnknownTopicError
 from hightide_cli.benchmarks.load_worker import LoadFailedError, LoadWorker
 from hightide_cli.failures import sentence_of
+from hightide_cli.main import EXIT_UNREACHABLE, main
 from hightide_local.errors import ClusterError
 
 
@@ -12,6 +13,15 @@ def test_errors_for_the_user_are_told_as_they_are() -> None:
     told = sentence_of(UnknownTopicError("topic nowhere does not exist"))
     assert told is not None
     assert told.startswith("topic nowhere does not exist. `hightide topic ls`")
+
+
+@pytest.mark.parametrize("line", ["topic ls", "broker ls", "group describe g"])
+def test_that_nobody_answers_is_an_exit_code_of_its_own(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hightide_cli.connections.ADMIN_TIMEOUT_MS", 300)
+    assert main([*line.split(), "--bootstrap", "127.0.0.1:1"]) == EXIT_UNREACHABLE
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_missing_file_is_told_by_its_name() -> None:

@@ -133,5 +133,5 @@ def test_a_wrong_call_is_a_usage_error(
 
 
 def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rpc", "127.0.0.1:1", "BrokerService/GetMetadata", "--timeout", "2"]) == 1
+    assert main(["rpc", "127.0.0.1:1", "BrokerService/GetMetadata", "--timeout", "2"]) == 3
     assert capsys.readouterr().err.startswith("error: 127.0.0.1:1 cannot be reached: ")
