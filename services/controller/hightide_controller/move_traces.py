@@ -12,7 +12,8 @@ has one that follows from the topic, the partition and the znode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -86,7 +87,13 @@ class MoveTraces:
         self._by_cause: dict[str, _Trace] = {}
         self._by_hand: dict[TopicPartition, str] = {}
         """The traceparents of moves that have not begun."""
+        self._stored: dict[int, list[_Move]] = {}
+        """Moves whose last write is done, by store id, until the core has taken that."""
         self._collecting: list[_Move] = []
+        self._awaiting: dict[int, deque[tuple[int, _Move]]] = {}
+        """Which moves wait for each broker, and up to which sequence; sequences grow. There may be some that
+        do not any more."""
+        self._perhaps_done: list[_Move] = []
 
     # ---- requests
 
@@ -116,29 +123,25 @@ class MoveTraces:
             return
         match event:
             case ev.Elected() if state.role is Role.CAMPAIGNING:
-                ids = {topic.name: topic.topic_id for topic in event.snapshot.topics}
-                self._take_over(event.snapshot.admin.reassignments, ids)
+                topics = {topic.name: topic for topic in event.snapshot.topics}
+                self._take_over(event.snapshot.admin.reassignments, topics)
             case ev.AdminChanged() | ev.TopicsRead():
                 if moves := event.admin.reassignments:
-                    self._note(moves, {name: topic.topic_id for name, topic in state.topics.items()})
+                    self._note(moves, state.topics)
             case ev.StoreCommitted():
-                self._collecting = [
-                    move
-                    for move in self._moves.values()
-                    if move.store_id == event.store_id and move.stage is _Stage.STOP
-                ]
+                self._collecting = self._stored.pop(event.store_id, [])
             case _:
                 pass
 
     def _take_over(
-        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topic_ids: Mapping[str, str]
+        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
     ) -> None:
         traces: dict[str, _Trace] = {}
-        self._note(moves, topic_ids)
+        self._note(moves, topics)
         for name, znode in moves.items():
             if znode is None or not znode.original or len(self._moves) >= _MOVES_MAX:
                 continue
-            traceparent = self._traceparent_of(name, znode, topic_ids)
+            traceparent = self._traceparent_of(name, znode, topics)
             trace = traces.get(traceparent)
             if trace is None:
                 trace = traces[traceparent] = self._new_trace(traceparent, self._clock.wall_us())
@@ -146,12 +149,12 @@ class MoveTraces:
             self._add(name, trace, znode.target, znode.original, _Stage.CATCH_UP)
 
     def _note(
-        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topic_ids: Mapping[str, str]
+        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
     ) -> None:
         for name, znode in moves.items():
             self._by_hand.pop(name, None)
             if znode is not None and not znode.original and len(self._by_hand) < _MOVES_MAX:
-                self._by_hand[name] = self._traceparent_of(name, znode, topic_ids)
+                self._by_hand[name] = self._traceparent_of(name, znode, topics)
             move = self._moves.get(name)
             if znode is None and move is not None and move.stage in (_Stage.BEGIN, _Stage.CATCH_UP):
                 # A hand has taken it back.
@@ -159,11 +162,12 @@ class MoveTraces:
                 self._done(move)
 
     def _traceparent_of(
-        self, name: TopicPartition, znode: ev.ReassignmentZnode, topic_ids: Mapping[str, str]
+        self, name: TopicPartition, znode: ev.ReassignmentZnode, topics: Mapping[str, ev.Topic]
     ) -> str:
         if is_root(znode.traceparent):
             return znode.traceparent
-        topic_id = topic_ids.get(name.topic, "")
+        topic = topics.get(name.topic)
+        topic_id = "" if topic is None else topic.topic_id
         return root_traceparent(
             span_kinds.REASSIGNMENT, self._cluster_id, topic_id, name.partition, znode.czxid
         )
@@ -232,6 +236,7 @@ class MoveTraces:
             elif move.stage is _Stage.SWITCH:
                 self._step(move, span_kinds.MOVE_SWITCH)
                 move.stage = _Stage.STOP
+                self._stored.setdefault(effect.store_id, []).append(move)
 
     # ---- what is sent
 
@@ -239,25 +244,30 @@ class MoveTraces:
         """Something is about to be sent to a broker: by a move that has just been written, if it is one."""
         for move in self._collecting:
             move.awaited[effect.broker_id] = effect.sequence
+            self._awaiting.setdefault(effect.broker_id, deque()).append((effect.sequence, move))
 
     def acknowledged(self, broker_id: int, sequence: int) -> None:
         """A broker has everything up to a sequence."""
-        for move in self._stopping():
+        waiting = self._awaiting.get(broker_id)
+        while waiting and waiting[0][0] <= sequence:
+            _, move = waiting.popleft()
             if move.awaited.get(broker_id, sequence + 1) <= sequence:
                 del move.awaited[broker_id]
+                self._perhaps_done.append(move)
 
     def broker_gone(self, broker_id: int) -> None:
         """Nobody waits for this one any more."""
-        for move in self._stopping():
+        for _, move in self._awaiting.pop(broker_id, ()):
             move.awaited.pop(broker_id, None)
+            self._perhaps_done.append(move)
 
     def settle(self) -> None:
-        """The core has taken an event: end what is done."""
+        """The core has taken an event: end what is done, of the moves that it was about."""
         for move in self._collecting:
             move.is_told = True
-        self._collecting = []
-        for move in self._stopping():
-            if move.is_told and not move.awaited:
+        looked_at, self._collecting, self._perhaps_done = [*self._collecting, *self._perhaps_done], [], []
+        for move in looked_at:
+            if move.is_told and not move.awaited and self._moves.get(move.name) is move:
                 self._step(move, span_kinds.MOVE_STOP)
                 self._done(move)
 
@@ -270,12 +280,11 @@ class MoveTraces:
         for cause in list(self._by_cause):
             self.answered(cause)
         self._by_hand.clear()
-        self._collecting = []
+        self._stored.clear()
+        self._awaiting.clear()
+        self._collecting, self._perhaps_done = [], []
 
     # ---- the books
-
-    def _stopping(self) -> Iterable[_Move]:
-        return [move for move in self._moves.values() if move.stage is _Stage.STOP] if self._moves else ()
 
     def _new_trace(self, traceparent: str, began_us: int) -> _Trace:
         root = self._telemetry.root(span_kinds.REASSIGNMENT, traceparent, start_time_us=began_us)
