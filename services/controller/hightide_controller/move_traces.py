@@ -81,6 +81,7 @@ class MoveTraces:
         self._cluster_id = cluster_id
         self._telemetry = telemetry
         self._clock = clock
+        self._is_active = False
         self._moves: dict[TopicPartition, _Move] = {}
         self._requests: dict[str, int] = {}
         """Since when each request waits for its answer, by cause."""
@@ -123,6 +124,7 @@ class MoveTraces:
             return
         match event:
             case ev.Elected() if state.role is Role.CAMPAIGNING:
+                self._is_active = True
                 topics = {topic.name: topic for topic in event.snapshot.topics}
                 self._take_over(event.snapshot.admin.reassignments, topics)
             case ev.AdminChanged() | ev.TopicsRead():
@@ -175,8 +177,9 @@ class MoveTraces:
     # ---- what is written
 
     def marked(self, effect: StoreWrites) -> StoreWrites:
-        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them."""
-        if not self._telemetry.enabled or not _is_about_moves(effect):
+        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them. They
+        may go after a resignation: ZooKeeper refuses them then, and nobody would end what began here."""
+        if not self._is_active or not _is_about_moves(effect):
             return effect
         writes: list[Write] = []
         for write in effect.writes:
@@ -273,6 +276,7 @@ class MoveTraces:
 
     def finish_all(self) -> None:
         """This controller is no longer active, or ends: the next one goes on from here."""
+        self._is_active = False
         for move in list(self._moves.values()):
             if move.stage is _Stage.CATCH_UP:
                 self._step(move, span_kinds.MOVE_CATCH_UP)

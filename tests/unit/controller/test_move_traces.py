@@ -125,3 +125,14 @@ def test_an_event_costs_the_same_however_many_partitions_move(telemetry: Telemet
         return min(took_s)
 
     assert least_s(2_000) < 10 * least_s(2)
+
+
+def test_a_write_that_starts_after_the_resignation_opens_no_trace(traces: MoveTraces, tmp_path: Path) -> None:
+    traces.finish_all()
+    effect = begin(traces, 1, *MOVING)
+    assert [write.traceparent for write in effect.writes if isinstance(write, ReassignmentWrite)] == [""] * 3
+    elect(traces)
+    effect = begin(traces, 1, *MOVING)
+    assert all(write.traceparent for write in effect.writes if isinstance(write, ReassignmentWrite))
+    traces.finish_all()
+    assert len(spans(tmp_path, REASSIGNMENT)) == 1
