@@ -1,18 +1,21 @@
 """Copies records from topic to topic, in the form in which they lie in the log."""
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from hightide_cli.progress import WorkDone
 from hightide_cli.record_ranges import TopicRanges, read_ranges
 
 if TYPE_CHECKING:
     from hightide import BulkDelivery, Producer, RangeReader
+    from pyarrow import RecordBatch
 
 # Small batches are put together up to this size: with a writer that is counted, one is under way a partition.
 _SENT_AT_ONCE_BYTES: Final = 1 << 20
+# However small they are, since each is an object of its own in memory.
+_GATHERED_MAX: Final = 4_096
 # So many deliveries are waited for at most before the oldest one has to be done.
 _UNDER_WAY_MAX: Final = 64
 
@@ -48,7 +51,8 @@ def copy_records(
             copied.size_bytes += size_bytes
             done.advance(delivery.record_count)
 
-    for partition, rows in _gathered(reader, source):
+    batches = ((partition, batch.rows) for partition, batch in read_ranges(reader, source))
+    for partition, rows in gathered(batches):
         under_way.append(
             (producer.send_arrow(target, rows, partition=None if by_key else partition), rows.nbytes)
         )
@@ -57,20 +61,34 @@ def copy_records(
     settle(down_to=0)
 
 
-def _gathered(reader: "RangeReader", source: TopicRanges) -> Iterator[tuple[int, Any]]:
-    """The rows of one partition after the other's, small batches put together."""
+def gathered(batches: "Iterable[tuple[int, RecordBatch]]") -> "Iterator[tuple[int, RecordBatch]]":
+    """Put small batches of one partition together, each with its partition; called by `copy_records`, whose
+    source may have a batch for every record."""
     import pyarrow as pa
 
-    waiting: dict[int, list[Any]] = {}
-    for partition, batch in read_ranges(reader, source):
-        rows = waiting.setdefault(partition, [])
-        if rows and rows[0].schema != batch.rows.schema:
-            yield partition, pa.concat_batches(rows)
-            rows.clear()
-        rows.append(batch.rows)
-        if sum(each.nbytes for each in rows) >= _SENT_AT_ONCE_BYTES:
-            yield partition, pa.concat_batches(rows)
-            rows.clear()
-    for partition, rows in waiting.items():
-        if rows:
-            yield partition, pa.concat_batches(rows)
+    waiting: dict[int, _Gathering] = {}
+    for partition, rows in batches:
+        of_it = waiting.setdefault(partition, _Gathering())
+        if of_it.batches and of_it.batches[0].schema != rows.schema:
+            yield partition, pa.concat_batches(of_it.taken())
+        of_it.batches.append(rows)
+        of_it.size_bytes += rows.nbytes
+        if of_it.size_bytes >= _SENT_AT_ONCE_BYTES or len(of_it.batches) >= _GATHERED_MAX:
+            yield partition, pa.concat_batches(of_it.taken())
+    for partition, of_it in waiting.items():
+        if of_it.batches:
+            yield partition, pa.concat_batches(of_it.taken())
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """What waits of one partition. The size is counted as batches come: to add it up anew for each is
+    quadratic in them."""
+
+    batches: "list[RecordBatch]" = field(default_factory=list)
+    size_bytes: int = 0
+
+    def taken(self) -> "list[RecordBatch]":
+        """Give it all, and begin anew."""
+        batches, self.batches, self.size_bytes = self.batches, [], 0
+        return batches
