@@ -442,7 +442,11 @@ class ConsumerCore(TracedCore):
                 continue
             position.is_under_way = False
             if isinstance(outcome, HightideError):
-                self._failed(position, outcome, now_ms, since_ms=hung_since(call, outcome))
+                since_ms = hung_since(call, outcome)
+                if since_ms is not None and isinstance(call, FetchCall) and not _is_owed_records(position):
+                    # Until then a leader may keep silent for want of records.
+                    since_ms = min(since_ms + self.settings.fetch_max_wait_ms, now_ms)
+                self._failed(position, outcome, now_ms, since_ms=since_ms)
             elif at >= len(outcome):
                 short = RequestTimeoutError("the answer is too short", address=call.address)
                 self._failed(position, short, now_ms)
@@ -468,8 +472,9 @@ class ConsumerCore(TracedCore):
         if position.parted_from is not None and not self._goes_back(position):
             return
         if self._waits.waiting:
-            # A long poll that brought nothing waited for records, not for the leader.
-            taken_ms = now_ms if fetched.batches else call.started_ms
+            # A long poll that brought nothing, or nothing that was there before, waited for records.
+            is_behind = position.high_watermark < 0 or _is_owed_records(position)
+            taken_ms = now_ms if fetched.batches and is_behind else call.started_ms
             self._waits.went_through(position.partition, position.tried_epoch, taken_ms)
         position.worked()
         position.high_watermark = fetched.high_watermark
@@ -598,3 +603,8 @@ class ConsumerCore(TracedCore):
             self.seeker.want_again(now_ms=now_ms)
         elif leader.leader_epoch > position.tried_epoch:
             position.blocked_until_ms = now_ms
+
+
+def _is_owed_records(position: FetchPosition) -> bool:
+    """Whether records are known to be there that were not fetched, so that a leader answers at once."""
+    return position.fetch_offset is not None and position.fetch_offset < position.high_watermark

@@ -2,7 +2,7 @@
 
 import pytest
 from hightide.cluster import Cluster
-from hightide.errors import AddressUnreachableError
+from hightide.errors import AddressUnreachableError, RequestTimeoutError
 from hightide.leader_waits import GATHERING_MS, PATIENCE_MS, STALE_MS, Fact, GroupOrder, LeaderWait
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.coordinator_service_pb2 import StartFetcher, StopFetcher
@@ -219,6 +219,39 @@ def test_a_long_poll_that_brings_nothing_ends_the_wait_when_it_begins() -> None:
     bench.answer(call)
     (fact,) = facts(bench)
     assert fact.ended_ms == 1_100.0
+
+
+@pytest.mark.parametrize(("high_watermark", "ended_ms"), [(0, 1_100.0), (9, 1_600.0)])
+def test_a_poll_for_records_that_are_not_there_yet_ends_the_wait_when_it_begins(
+    high_watermark: int, ended_ms: float
+) -> None:
+    bench = traced_consumer()
+    bench.answer(bench.fetch(), high_watermark=high_watermark)
+    bench.fail(bench.fetch(), UNREACHABLE)
+    bench.calls()
+    bench.pass_ms(100)
+    bench.answer_metadata(elected(partitions=2))
+    call = bench.fetch()
+    bench.pass_ms(500)
+    bench.answer(call, batch(0, 1), high_watermark=high_watermark + 1)
+    (fact,) = facts(bench)
+    assert fact.ended_ms == ended_ms
+
+
+@pytest.mark.parametrize(("high_watermark", "began_ms"), [(0, 1_500.0), (9, 1_000.0)])
+def test_a_leader_that_hangs_is_waited_for_since_its_answer_was_due(
+    high_watermark: int, began_ms: float
+) -> None:
+    bench = traced_consumer()
+    bench.answer(bench.fetch(), high_watermark=high_watermark)
+    call = bench.fetch()
+    bench.pass_ms(2_000)
+    bench.fail(call, RequestTimeoutError("no answer", address=call.address))
+    bench.calls()
+    bench.answer_metadata(elected(partitions=2))
+    bench.answer(bench.fetch(), batch(0, 1))
+    (fact,) = facts(bench)
+    assert fact.began_ms == began_ms
 
 
 def test_a_member_tells_of_the_orders_of_a_coordinator_that_traces() -> None:
