@@ -32,7 +32,7 @@ from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrac
 from hightide_controller.move_traces import MoveTraces
 from hightide_controller.store import ActiveController, ControllerStore
 from hightide_controller.topic_trace import Request, TopicTrace, adopted_in
-from hightide_controller.unfinished_work import Unfinished, broker_parts, unfinished_work
+from hightide_controller.unfinished_work import LEAVES, LOST, Unfinished, broker_parts, unfinished_work
 
 __all__ = ["FailoverTraces"]
 
@@ -110,12 +110,16 @@ class FailoverTraces:
     def before(self, state: ClusterState, event: ev.Event) -> None:
         """The core is about to take this event: open a trace if somebody is lost by it."""
         self.moves.before(state, event)
+        how = LOST
         match event:
             case ev.BrokerProcessDied():
                 lost = [event.broker_id] if _is_that_life(state, event.broker_id, event.broker_epoch) else []
             case ev.ControlledShutdownRequested():
+                how = LEAVES
                 known = state.brokers.get(event.broker_id)
                 lost = [] if known is None or known.broker_epoch != event.broker_epoch else [event.broker_id]
+                if event.broker_id in state.shutting_down and not state.led_by.get(event.broker_id):
+                    lost = []  # It asks once more whether it still leads anything, and follows on.
             case ev.BrokersChanged():
                 standing = {broker.broker_id: broker.broker_epoch for broker in event.brokers}
                 lost = [
@@ -145,7 +149,7 @@ class FailoverTraces:
         first = state.brokers[lost[0]]
         brokers = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
         trace = FailoverTrace.begin(
-            root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first)),
+            root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
             Loss(loss.reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation),
             state.controller_epoch,
             self._telemetry,

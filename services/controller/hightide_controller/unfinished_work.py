@@ -18,7 +18,12 @@ from hightide_runtime.trace_context import root_traceparent, trace_id_of
 from hightide_controller.core.events import Broker, Snapshot
 from hightide_controller.core.partition import NO_LEADER, TopicPartition
 
-__all__ = ["RECENT_MS", "LastWrite", "Unfinished", "broker_parts", "unfinished_work"]
+__all__ = ["LEAVES", "LOST", "RECENT_MS", "LastWrite", "Unfinished", "broker_parts", "unfinished_work"]
+
+LOST: Final = "lost"
+LEAVES: Final = "leaves"
+"""How a registration of a broker loses what it leads: by its end, or since it asked for that. It may do the
+one hours after the other, so that they are not one trace."""
 
 RECENT_MS: Final = 5_000
 """Decisions that were written so long before the controller broke may not have been told to everybody. What
@@ -52,12 +57,12 @@ class Unfinished:
     """What the lost broker still leads, by what was read."""
 
 
-def broker_parts(broker: Broker) -> tuple[str | int, ...]:
-    """What the trace of this broker's failover is about. A broker that does not tell its incarnation has none
-    that could be found by another controller."""
+def broker_parts(broker: Broker, how: str) -> tuple[str | int, ...]:
+    """What the trace of this broker's failover is about; `how`: LOST or LEAVES. A broker that does not tell
+    its incarnation has none that could be found by another controller."""
     if broker.incarnation < 0:
-        return broker.broker_id, "epoch", broker.broker_epoch
-    return broker.broker_id, broker.incarnation, broker.registered_before
+        return broker.broker_id, "epoch", broker.broker_epoch, how
+    return broker.broker_id, broker.incarnation, broker.registered_before, how
 
 
 def unfinished_work(
@@ -93,15 +98,16 @@ def _failovers(
         last = incarnations[broker_id]
         # One that is back by now is in its next life, or registered once more.
         lives = [(life, again) for life in (last, last - 1) for again in range(_REGISTRATIONS_TRIED)]
-        for incarnation, again in lives:
-            traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, incarnation, again)
+        tried = [(*life, how) for life in lives for how in (LOST, LEAVES)]
+        for incarnation, again, how in tried:
+            traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, incarnation, again, how)
             if trace_id_of(traceparent) in recent:
                 lost = tuple(led.pop(broker_id, ()))
                 yield Unfinished(FAILOVER, traceparent, broker_id, incarnation, led=lost)
                 break
         else:
             if broker_id in led:
-                traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, last, 0)
+                traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, last, 0, LOST)
                 yield Unfinished(FAILOVER, traceparent, broker_id, last, led=tuple(led[broker_id]))
 
 

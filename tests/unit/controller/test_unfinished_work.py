@@ -6,6 +6,8 @@ import pytest
 from hightide_controller.core.events import Admin, Broker, DeletionZnode, Snapshot, Topic
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.unfinished_work import (
+    LEAVES,
+    LOST,
     RECENT_MS,
     LastWrite,
     Unfinished,
@@ -25,8 +27,8 @@ def snapshot(*live: int, leader: int = 2) -> Snapshot:
     return Snapshot(tuple(Broker(each, 100 + each) for each in live), (TOPIC,), states)
 
 
-def failover_of(broker_id: int, incarnation: int, registered_before: int = 0) -> str:
-    return root_traceparent(FAILOVER, CLUSTER, broker_id, incarnation, registered_before)
+def failover_of(broker_id: int, incarnation: int, registered_before: int = 0, how: str = LOST) -> str:
+    return root_traceparent(FAILOVER, CLUSTER, broker_id, incarnation, registered_before, how)
 
 
 def found(read: Snapshot, *writes: LastWrite) -> tuple[Unfinished, ...]:
@@ -45,12 +47,14 @@ def test_a_leader_that_is_not_registered_is_a_failover_of_its_last_life() -> Non
 
 
 @pytest.mark.parametrize(
-    ("incarnation", "registered_before"), [(5, 0), (4, 0), (5, 2)], ids=["dead", "back", "registered-again"]
+    ("incarnation", "registered_before", "how"),
+    [(5, 0, LOST), (4, 0, LOST), (5, 2, LOST), (5, 0, LEAVES)],
+    ids=["dead", "back", "registered-again", "leaving"],
 )
 def test_what_was_decided_in_the_last_moments_may_not_have_been_told(
-    incarnation: int, registered_before: int
+    incarnation: int, registered_before: int, how: str
 ) -> None:
-    traceparent = failover_of(1, incarnation, registered_before)
+    traceparent = failover_of(1, incarnation, registered_before, how)
     (work,) = found(snapshot(1, 2), LastWrite(traceparent, LOST_EPOCH, BROKE_AT_MS - 100))
     assert (work.traceparent, work.broker_id) == (traceparent, 1)
 
@@ -74,5 +78,5 @@ def test_a_topic_without_leaders_is_being_created_and_one_with_an_intent_deleted
 
 
 def test_a_broker_that_does_not_tell_its_incarnation_is_known_by_its_epoch() -> None:
-    assert broker_parts(Broker(1, 77)) == (1, "epoch", 77)
-    assert broker_parts(Broker(1, 77, incarnation=3, registered_before=2)) == (1, 3, 2)
+    assert broker_parts(Broker(1, 77), LOST) == (1, "epoch", 77, LOST)
+    assert broker_parts(Broker(1, 77, incarnation=3, registered_before=2), LOST) == (1, 3, 2, LOST)
