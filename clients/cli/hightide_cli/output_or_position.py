@@ -9,6 +9,10 @@ from hightide_cli.options import OutputFormat
 from hightide_cli.positions import Position, parse_position
 
 _CHOSEN = "hightide.position_by_output"
+_NEITHER = (
+    f"neither a form of output ({', '.join(each.value for each in OutputFormat)}) nor a position (earliest, "
+    "latest, an offset, -N, or @TIME, s@TIME and e@TIME with a time like 2013-01-01T05:00:00Z or -15m)"
+)
 
 Decorated = TypeVar("Decorated", bound=click.Command)
 
@@ -16,7 +20,7 @@ Decorated = TypeVar("Decorated", bound=click.Command)
 def output_or_position(command: Decorated) -> Decorated:
     """Let -o of a command that has the common options take a position, too."""
     (option,) = (each for each in command.params if each.name == "output" and isinstance(each, click.Option))
-    take_output, form = option.callback, option.type
+    take_output = option.callback
     assert take_output is not None, "the common options note what is chosen"
 
     def take(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
@@ -25,8 +29,7 @@ def output_or_position(command: Decorated) -> Decorated:
         try:
             parse_position(value)
         except click.BadParameter:
-            # It says which forms there are.
-            return take_output(ctx, parameter, form.convert(value, parameter, ctx))
+            raise click.BadParameter(f"{value!r} is {_NEITHER}", ctx, parameter) from None
         ctx.meta[_CHOSEN] = value
         return None
 

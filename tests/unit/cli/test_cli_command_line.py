@@ -87,6 +87,16 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("wrong", ["s@bad", "jsn", "yesterday"])
+def test_an_o_that_is_neither_a_form_nor_a_position_is_told_of_both(
+    capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    code, output, error = run(capsys, "topic", "consume", "t", "-o", wrong)
+    assert (code, output) == (EXIT_USAGE, "")
+    assert f"'{wrong}' is neither a form of output (table, json, yaml, wide) nor a position" in error
+    assert "earliest, latest, an offset, -N, or @TIME" in error
+
+
 def test_what_cannot_be_done_is_one_line_with_the_next_step(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
