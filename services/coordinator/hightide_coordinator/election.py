@@ -41,8 +41,8 @@ class Takeover:
     cause: str
     """`process_died`, `session_ended` (the znode went), `vacant` (it never stood there)."""
     previous: Endpoint | None
-    broke_at_us: int
-    """When the stream to the process broke that is dead now; where no stream told, when it was noticed."""
+    broke_at_us: int | None
+    """When the stream to the process broke that is dead now; None where no stream told."""
     noticed_at_us: int
     elected_at_us: int
     loaded_at_us: int
@@ -54,7 +54,7 @@ class _Noticed:
 
     cause: str
     previous: Endpoint | None
-    broke_at_us: int
+    broke_at_us: int | None
     at_us: int
 
 
@@ -168,8 +168,7 @@ class Candidacy:
     def _note(self, cause: str, before: Standing | None) -> None:
         if self._noticed is None:
             previous = None if before is None else _endpoint_of(before)
-            now_us = self._clock.wall_us()
-            self._noticed = _Noticed(cause, previous, now_us, now_us)
+            self._noticed = _Noticed(cause, previous, None, self._clock.wall_us())
 
     def _watch(self, standing: Standing) -> None:
         self._peers.unwatch(self.shard)
@@ -183,11 +182,11 @@ class Candidacy:
         _log.info("shard %d: coordinator %d at %s is active", self.shard, holder.id, address)
         if address == HostPort(self._identity.host, self._identity.port):
             # The port is ours now, so that this is what an earlier life of this process left behind.
-            self._died(standing, self._clock.wall_us())
+            self._died(standing, None)
             return
         self._peers.watch(self.shard, address, lambda broke_at_us: self._died(standing, broke_at_us))
 
-    def _died(self, standing: Standing, broke_at_us: int) -> None:
+    def _died(self, standing: Standing, broke_at_us: int | None) -> None:
         """The active coordinator's process is dead, though its session and its znode live on for a while."""
         self._dead = standing
         previous = _endpoint_of(standing)
@@ -225,7 +224,7 @@ class Candidacy:
             self._reader.mark()
             return
         assert loaded.coordinator_epoch == epoch
-        noticed = self._noticed or _Noticed("vacant", None, elected_at_us, elected_at_us)
+        noticed = self._noticed or _Noticed("vacant", None, None, elected_at_us)
         self._noticed = self._dead = None
         me = self._identity
         self._active = Standing(Holder(me.id, me.host, me.port, epoch), 0, is_mine=True)

@@ -20,12 +20,13 @@ class Peers:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watchers: dict[HostPort, ProcessWatcher] = {}
-        self._told: dict[HostPort, dict[int, Callable[[int], None]]] = {}
+        self._told: dict[HostPort, dict[int, Callable[[int | None], None]]] = {}
         """By address and shard, who is to be told."""
 
-    def watch(self, shard: int, address: HostPort, on_death: Callable[[int], None]) -> None:
+    def watch(self, shard: int, address: HostPort, on_death: Callable[[int | None], None]) -> None:
         """Tell the candidacy of this shard, once, when the process at this address is dead: with the
-        wall-clock time in us at which its stream broke. Of any other process it is not told any more."""
+        wall-clock time in us at which its stream broke, None where it was dead before there was a stream. Of
+        any other process it is not told any more."""
         self.unwatch(shard)
         self._told.setdefault(address, {})[shard] = on_death
         if address not in self._watchers:
@@ -48,6 +49,6 @@ class Peers:
         return any(shard in told for told in self._told.values())
 
     def _died(self, address: HostPort, broke_at_us: int) -> None:
-        del self._watchers[address]
+        was_reached = self._watchers.pop(address).was_reached
         for on_death in self._told.pop(address).values():
-            on_death(broke_at_us)
+            on_death(broke_at_us if was_reached else None)

@@ -48,7 +48,7 @@ class ShardTraces:
         self._root = self._telemetry.root(
             COORDINATOR_FAILOVER,
             root_traceparent(COORDINATOR_FAILOVER, self._telemetry.cluster_id, self._shard, lost_epoch),
-            start_time_us=takeover.broke_at_us,
+            start_time_us=takeover.noticed_at_us if takeover.broke_at_us is None else takeover.broke_at_us,
             attributes={
                 "shard": self._shard,
                 "cause": takeover.cause,
@@ -56,7 +56,9 @@ class ShardTraces:
                 "coordinator_epoch": state.coordinator_epoch,
             },
         )
-        self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
+        if takeover.broke_at_us is not None:
+            # Who was not on standby, or saw no more than a session end, cannot tell how long it was gone.
+            self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
         self._step(COORDINATOR_ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
         self._step(COORDINATOR_LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
         self._recovering = {

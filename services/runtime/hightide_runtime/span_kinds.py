@@ -146,7 +146,11 @@ SPANS: Final[tuple[SpanKind, ...]] = (
     SpanKind(CONTROLLER_ADOPT, CONTROLLER, "Until what was not well had been decided and stored."),
     SpanKind(CONTROLLER_FAN_OUT, CONTROLLER, "Until every live broker had acknowledged what holds."),
     SpanKind(COORDINATOR_FAILOVER, COORDINATOR, "Root. Another coordinator took over a shard of the groups."),
-    SpanKind(COORDINATOR_DETECTION, COORDINATOR, "Until it was noticed that the coordinator is gone."),
+    SpanKind(
+        COORDINATOR_DETECTION,
+        COORDINATOR,
+        "Until it was noticed that the coordinator is gone; there is none where nobody on standby saw it go.",
+    ),
     SpanKind(COORDINATOR_ELECTION, COORDINATOR, "Until this one was elected under a new epoch."),
     SpanKind(COORDINATOR_LOAD, COORDINATOR, "Until it had read the groups from ZooKeeper."),
     SpanKind(COORDINATOR_RECOVERY, COORDINATOR, "Until no group waits any more for members that it knows."),

@@ -219,6 +219,18 @@ def test_every_kind_has_its_sentence(kind: str, steps: tuple[str, ...], sentence
     assert account(span(kind, 0, len(steps) * 10, below=""), *spans).sentence == sentence
 
 
+def test_how_long_a_coordinator_was_gone_that_nobody_saw_go_is_not_known() -> None:
+    told = account(
+        span(kinds.COORDINATOR_FAILOVER, 0, 30, below="", cause="process_died"),
+        span(kinds.COORDINATOR_ELECTION, 0, 10),
+        span(kinds.COORDINATOR_LOAD, 10, 20),
+        span(kinds.COORDINATOR_RECOVERY, 20, 30),
+    )
+    assert told.sentence == (
+        "coordinator took over in at least 30 ms: detect unknown, elect 10, load 10, recover 10"
+    )
+
+
 def test_every_kind_of_trace_is_accounted_for() -> None:
     steps = {each.name for each in kinds.SPANS}
     for kind in kinds.TRACE_KINDS:
