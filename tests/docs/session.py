@@ -19,7 +19,7 @@ from docs.markdown import Fence
 from docs.notation import Marks, is_as_expected, marks_of
 
 _INTERPRETER = Path(__file__).with_name("python_session.py")
-BLOCK_S = 90
+BLOCK_S = 120
 #: What `timeout` says of a command that it had to interrupt.
 _INTERRUPTED = 124
 

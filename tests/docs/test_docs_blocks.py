@@ -13,7 +13,7 @@ from docs.docs_cluster import DocsCluster
 from docs.notation import marks_of
 from docs.session import Session
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 _GRPCURL = Path(__file__).with_name("grpcurl_by_buf.py")
 
