@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
@@ -38,6 +39,7 @@ __all__ = ["FailoverTraces"]
 
 _log = logging.getLogger(__name__)
 
+_Told = TypeVar("_Told", SendLeaderAndIsr, SendStopReplica)
 _EXPECTED_MAX: Final = 1_000
 _OPEN_MAX: Final = 100
 
@@ -314,11 +316,14 @@ class FailoverTraces:
         for trace in self._of(cause):
             trace.read_ended()
 
-    def informing(self, effect: SendLeaderAndIsr | SendStopReplica) -> None:
-        """A broker is about to be told."""
-        self.moves.sends(effect)
+    def informing(self, effect: _Told) -> _Told:
+        """A broker is about to be told; the same, as it is handed over."""
+        by_move = self.moves.sends(effect)
         for trace in self._of(effect.cause):
             trace.sends(effect)
+        if by_move and not self.traceparent_of(effect.cause):
+            return replace(effect, cause=by_move)
+        return effect
 
     def acknowledged(self, broker_id: int, sequence: int) -> None:
         """A broker has everything up to a sequence."""

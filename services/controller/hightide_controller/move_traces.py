@@ -36,6 +36,11 @@ _MOVES_MAX: Final = 2_000
 """Moves that are followed at a time; of more, the traces tell nothing."""
 
 
+_FOLLOWS: Final = "follows "
+"""Begins the cause of what follows from a step of a move that no request asked for just now; the root of its
+trace stands behind."""
+
+
 class _Stage(Enum):
     BEGIN = auto()
     CATCH_UP = auto()
@@ -112,7 +117,9 @@ class MoveTraces:
             self._end_if_done(trace)
 
     def traceparent_of(self, cause: str) -> str:
-        """Of the request with this cause; empty where nothing has moved for it."""
+        """Of the request with this cause, or of what follows from a move; empty where nothing has moved."""
+        if cause.startswith(_FOLLOWS):
+            return cause.removeprefix(_FOLLOWS)
         trace = self._by_cause.get(cause)
         return "" if trace is None else trace.root.traceparent
 
@@ -243,11 +250,14 @@ class MoveTraces:
 
     # ---- what is sent
 
-    def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> None:
-        """Something is about to be sent to a broker: by a move that has just been written, if it is one."""
+    def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> str:
+        """Something is about to be sent to a broker: by a move that has just been written, if it is one. The
+        cause with which it then joins the trace; empty where it is none."""
         for move in self._collecting:
             move.awaited[effect.broker_id] = effect.sequence
             self._awaiting.setdefault(effect.broker_id, deque()).append((effect.sequence, move))
+        # A multi is about one topic, and its moves are one trace as a rule.
+        return f"{_FOLLOWS}{self._collecting[0].trace.root.traceparent}" if self._collecting else ""
 
     def acknowledged(self, broker_id: int, sequence: int) -> None:
         """A broker has everything up to a sequence."""

@@ -297,11 +297,9 @@ class Shell:
             case ef.StoreLeaderAndIsr():
                 self._store_leader_and_isr(effect)
             case ef.SendLeaderAndIsr():
-                self._traces.informing(effect)
-                self._fleet.put(effect)
+                self._fleet.put(self._traces.informing(effect))
             case ef.SendStopReplica():
-                self._traces.informing(effect)
-                self._fleet.put(effect)
+                self._fleet.put(self._traces.informing(effect))
             case ef.SendUpdateMetadata():
                 self._fleet.put(effect)
             case StoreWrites():

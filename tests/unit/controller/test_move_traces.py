@@ -9,9 +9,10 @@ from time import perf_counter
 import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
-from hightide_controller.core.effects import SendLeaderAndIsr
+from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite, StoreWrites
+from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.move_traces import MoveTraces
 from hightide_local.span_files import SpanRecord, read_spans
 from hightide_runtime.span_kinds import MOVE_STOP, REASSIGNMENT
@@ -92,6 +93,24 @@ def test_a_move_ends_when_all_that_were_told_have_acknowledged(traces: MoveTrace
     switch(traces, 4, MOVING[2])
     assert stopped(tmp_path) == ["t-0", "t-1", "t-2"]
     assert len(spans(tmp_path, REASSIGNMENT)) == 1
+
+
+def test_what_follows_from_a_later_step_is_told_under_the_trace_of_the_move(
+    telemetry: Telemetry, tmp_path: Path
+) -> None:
+    traces = FailoverTraces("cluster", 1, telemetry, SystemClock())
+    elect(traces.moves)
+    commit(traces.moves, begin(traces.moves, 1, MOVING[0]))
+    traces.settle()
+    unrelated = SendLeaderAndIsr(3, 50, 9, ())
+    assert traces.informing(unrelated) == unrelated
+    commit(traces.moves, traces.moves.marked(StoreWrites(2, 7, (ReassignmentDone(MOVING[0], 1),))))
+    told = traces.informing(SendStopReplica(1, 40, 10, ()))
+    traces.settle()
+    traces.acknowledged(1, 10)
+    traces.settle()
+    (root,) = spans(tmp_path, REASSIGNMENT)
+    assert traces.traceparent_of(told.cause).split("-")[1:3] == [root.trace_id, root.span_id]
 
 
 def test_what_one_that_is_told_again_has_acknowledged_before_does_not_count(
