@@ -166,6 +166,11 @@ def test_a_follower_that_is_cut_off_from_its_leader_alone_leaves_the_isr_and_ret
         cluster.wait_isr("flights")
 
 
+def test_a_topic_that_does_not_exist_is_not_waited_for(hightide_cluster: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match="no topic 'nope'"):
+        hightide_cluster.wait_isr("nope")
+
+
 def test_a_cluster_without_its_network_says_how_to_have_one(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, brokers=1, controllers=1)
     with pytest.raises(ClusterError, match="partitionable=True"):

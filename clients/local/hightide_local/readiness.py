@@ -12,6 +12,8 @@ from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide.v1.metadata_pb2 import PartitionMetadata
 
+from hightide_local.errors import ClusterError
+
 _Reply = TypeVar("_Reply")
 #: How long one question waits for a process that is starting; in between, the caller looks whether it lives.
 _WAIT_S = 0.25
@@ -65,14 +67,20 @@ class Questions:
         return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
 
     def partitions_of(self, address: str, topic: str) -> Sequence[PartitionMetadata]:
-        """The partitions of a topic; none where the controller is not active, or does not know the topic."""
+        """The partitions of a topic; none where the controller is not active. ClusterError where the active
+        one knows no such topic."""
         stub = ControllerServiceStub(self._channel(address))
         request = controller_service_pb2.DescribeTopicsRequest(topics=[topic])
         try:
             reply = _answer(lambda: stub.DescribeTopics(request, timeout=1.0))
         except _NotFound:
+            raise ClusterError(f"there is no topic {topic!r} in this cluster; create it first") from None
+        if reply is None:
             return ()
-        return () if reply is None or not reply.topics else reply.topics[0].partitions
+        described = reply.topics[0]
+        if described.error_code:
+            raise ClusterError(f"there is no topic {topic!r} in this cluster; create it first")
+        return described.partitions
 
     def is_active_coordinator(self, address: str, group: str = "") -> bool:
         """Whether the coordinator answers as the active one, of this group where one is named."""

@@ -51,6 +51,6 @@ def wait_for_partitions(
                 if heard and wanted(heard):
                     return heard
             if time.monotonic() > deadline:
-                state = "; ".join(map(str, told)) or "no controller knows the topic"
+                state = "; ".join(map(str, told)) or "no controller answers as the active one"
                 raise ClusterError(f"{topic}: not {what} within {timeout_s:g} s; {state}")
             time.sleep(_POLL_S)
