@@ -11,12 +11,16 @@ from hightide_cli.rendering import printable
 _METADATA_MAX = 20
 
 
+class NobodyAnswersError(click.ClickException):
+    """The server that was to be called cannot be reached."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
 def failure_of_rpc_error(error: Any, address: str) -> click.ClickException:
-    """What `hightide rpc` raises for every grpc.RpcError; where nobody answers, with that exit code."""
-    failure = click.ClickException(sentence_of_rpc_error(error, address))
-    if isinstance(error, grpc.Call) and _is_nobody(error):
-        failure.exit_code = EXIT_UNREACHABLE
-    return failure
+    """What `hightide rpc` raises for every grpc.RpcError."""
+    is_nobody = isinstance(error, grpc.Call) and _is_nobody(error)
+    return (NobodyAnswersError if is_nobody else click.ClickException)(sentence_of_rpc_error(error, address))
 
 
 def _is_nobody(error: Any) -> bool:
