@@ -22,8 +22,8 @@ _RIGHT: Final = 0.915
 
 
 def write_png(picture: Picture, path: Path) -> None:
-    """Draw it into a file. Called for `trace show --png`. Raises ClickException where matplotlib is not
-    there, and OSError."""
+    """Draw it into a file, a PNG whatever the file is called. Called for `trace show --png`. Raises
+    ClickException where matplotlib is not there, and OSError."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -44,7 +44,8 @@ def write_png(picture: Picture, path: Path) -> None:
             _frame(axes, picture)
             for at, row in enumerate(picture.rows):
                 _draw(axes, picture, row, at)
-            figure.savefig(path, dpi=_DPI)
+            # By the option's name and not by the file's, which may end in anything.
+            figure.savefig(path, dpi=_DPI, format="png")
         finally:
             pyplot.close(figure)
 
@@ -140,7 +141,8 @@ def _draw(axes: Any, picture: Picture, row: Row, at: int) -> None:
     offset_pt = 7 if row.is_moment else 5
     axes.annotate(
         row.took, (end_ms, middle), xytext=(offset_pt, 0), textcoords="offset points",
-        va="center", color=_SOFT, fontsize=8, annotation_clip=False,
+        va="center", color=_SOFT, fontsize=8, annotation_clip=False, zorder=4,
+        bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha": 0.85, "linewidth": 0},
     )  # fmt: skip
 
 

@@ -165,9 +165,10 @@ def test_the_numbered_steps_are_the_six_of_v3() -> None:
     assert sorted(STEPS.values()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_png_is_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["trace.png", "trace.txt", "trace.pdf", "trace"])
+def test_a_png_is_drawn_whatever_the_file_is_called(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "trace.png"
+    path = tmp_path / name
     odd = span("$\\frac{1}{", ROOT, 3, 4)
     write_png(picture_of(trace_of(*FAILOVER, odd)), path)
     content = path.read_bytes()
