@@ -1,13 +1,16 @@
 """A trace as a page and as a picture: small, self-contained, escaped, with all that the terminal shows."""
 
+import json
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import click
 import pytest
+from click.testing import CliRunner
+from hightide_cli.main import cli
 from hightide_cli.trace_page import page_of
 from hightide_cli.trace_picture import ROWS_MAX, STEPS, picture_of
 from hightide_cli.trace_png import write_png
@@ -163,6 +166,18 @@ def test_the_axis_has_round_numbers_whatever_the_scale(took_ms: float) -> None:
 
 def test_the_numbered_steps_are_the_six_of_v3() -> None:
     assert sorted(STEPS.values()) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("option", ["--png", "--html"])
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, option: str) -> None:
+    pytest.importorskip("matplotlib")
+    lines = [asdict(each) for each in FAILOVER]
+    (tmp_path / "controller-1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    missing = tmp_path / "nowhere" / "trace.png"
+    arguments = ["trace", "show", "--directory", str(tmp_path), option, str(missing)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 1
+    assert f"{missing} could not be written: No such file or directory" in done.output
 
 
 @pytest.mark.parametrize("name", ["trace.png", "trace.txt", "trace.pdf", "trace"])
