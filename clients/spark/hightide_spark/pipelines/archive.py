@@ -23,6 +23,7 @@ from hightide_spark.pipelines.command import (
     stream_of,
     told_in_a_sentence,
 )
+from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,10 +206,10 @@ def command(
         raise click.UsageError(
             "--compact merges when all is archived, and --every never ends; run it afterwards"
         )
-    with told_in_a_sentence():
+    with told_in_a_sentence(), work_shown("archive") as shown:
         merged = 0
         if topics or compacts:
-            spark = spark_session("hightide archive", master=master)
+            spark = shown.of(spark_session("hightide archive", master=master, defaults=NO_BARS_OF_SPARK))
             if topics:
                 archive(spark, bootstrap, directory, {**source_options, **topics}, every_s)
             if compacts:

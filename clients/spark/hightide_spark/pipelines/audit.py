@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hightide_spark.pipelines.command import cluster_options, print_report, told_in_a_sentence
+from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,8 +199,9 @@ def command(topics: tuple[str, ...], bootstrap: str, master: str | None, output:
     """
     from hightide_spark.session import spark_session
 
-    with told_in_a_sentence():
-        report = audit(spark_session("hightide audit", master=master), bootstrap, topics or None)
+    with told_in_a_sentence(), work_shown("audit") as shown:
+        spark = shown.of(spark_session("hightide audit", master=master, defaults=NO_BARS_OF_SPARK))
+        report = audit(spark, bootstrap, topics or None)
     document = {
         "partitions": report.partitions,
         "records": report.records,

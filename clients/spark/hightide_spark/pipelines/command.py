@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from hightide_spark.pipelines.run_progress import no_progress_option
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -48,7 +50,7 @@ def _default_bootstrap() -> str:
 
 
 def cluster_options(command: Command) -> Command:
-    """Add --bootstrap, --master and -o. `hightide` hands on what stands in front of `pipeline`."""
+    """Add --bootstrap, --master, -o and --no-progress. `hightide` hands on what stands in front of it."""
     options: tuple[Callable[[Command], Command], ...] = (
         click.option(
             "-o",
@@ -69,7 +71,7 @@ def cluster_options(command: Command) -> Command:
     )
     for option in options:
         command = option(command)
-    return command
+    return no_progress_option(command)
 
 
 SOURCE_OPTIONS: Final = click.option(

@@ -26,6 +26,7 @@ from hightide_spark.pipelines.command import (
     stream_of,
     told_in_a_sentence,
 )
+from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -250,10 +251,9 @@ def command(
     from hightide_spark.session import spark_session
 
     plan = DelaysPlan(source, target, directory, window_h, watermark)
-    with told_in_a_sentence():
-        found = delays(
-            spark_session("hightide delays", master=master), bootstrap, plan, source_options, every_s
-        )
+    with told_in_a_sentence(), work_shown("delays") as shown:
+        spark = shown.of(spark_session("hightide delays", master=master, defaults=NO_BARS_OF_SPARK))
+        found = delays(spark, bootstrap, plan, source_options, every_s)
     document = {
         "rows": found.rows,
         "windows": found.windows,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_spark.pipelines.command import check_topics, cluster_options, print_report, told_in_a_sentence
+from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,9 +133,10 @@ def command(
     """
     from hightide_spark.session import spark_session
 
-    with told_in_a_sentence():
+    with told_in_a_sentence(), work_shown("replay") as shown:
         plan = plan_replay(directory, topic, topic_id)
-        replay(spark_session("hightide replay", master=master), bootstrap, plan, target, run)
+        spark = shown.of(spark_session("hightide replay", master=master, defaults=NO_BARS_OF_SPARK))
+        replay(spark, bootstrap, plan, target, run)
     document = {"records": plan.record_count, "from": plan.topic, "topic_id": plan.topic_id, "to": target}
     print_report(output, document, [f"replay: records={plan.record_count} from={plan.topic} to={target}"])
 

@@ -1,0 +1,205 @@
+"""How far a pipeline has come: a bar with the time left, on stderr, if that is a terminal and rich is there.
+
+Spark tells the driver which tasks are done, and streams how far they have read: both are looked at from a
+thread of its own, so that the work knows nothing of it.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.progress import Progress, TaskID
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+#: Topic and partition → offset.
+Offsets = Mapping[tuple[str, int], int]
+
+_OFF: Final = "hightide_spark.no_progress"
+#: Spark's own bars would be drawn over this one, and into logs.
+NO_BARS_OF_SPARK: Final = {"spark.ui.showConsoleProgress": "false"}
+_LOOK_EVERY_S: Final = 0.5
+_ENDS_WITHIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The tasks of one stage that runs."""
+
+    stage_id: int
+    tasks: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the bar shows. `total` is None while nothing is known of it; `of` changes where another thing is
+    counted, whose pace is another one."""
+
+    of: object
+    text: str
+    done: int = 0
+    total: int | None = None
+
+
+@dataclass(slots=True)
+class StreamCourse:
+    """How far a stream has come in this run, by what it told after its micro-batches."""
+
+    _first: dict[tuple[str, int], int] = field(default_factory=dict)
+    _untold: int = 0
+    """Records of the first micro-batch of all, whose beginning Spark does not tell."""
+
+    def records(self, start: Offsets, end: Offsets, latest: Offsets, rows: int) -> tuple[int, int]:
+        """The records that were read since the first look, and how many that and what is left come to."""
+        if end and not start and not self._first:
+            self._untold = rows
+        for place, offset in end.items():
+            self._first.setdefault(place, start.get(place, offset))
+        done = self._untold + sum(max(offset - self._first[place], 0) for place, offset in end.items())
+        left = sum(max(offset - end.get(place, offset), 0) for place, offset in latest.items())
+        return done, done + left
+
+
+def offsets_of(written: str | None) -> Offsets:
+    """The offsets of our source that a progress of Spark quotes; none where it quotes something else."""
+    from hightide_spark.core.stream_offsets import parse
+    from hightide_spark.errors import UnreadableOffsetsError
+
+    try:
+        topics = parse(written)
+    except UnreadableOffsetsError:
+        return {}
+    return {(name, number): at for name, each in topics.items() for number, at in each.offsets.items()}
+
+
+def shown_of(stages: Iterable[Stage], records: tuple[int, int] | None) -> Shown:
+    """The records of a stream that has more to read than one micro-batch; else the tasks of what runs."""
+    if records is not None and records[0] < records[1]:
+        done, total = records
+        return Shown("records", f"{done:,} of {total:,} records", done, total)
+    running = sorted(stages, key=lambda each: each.stage_id)
+    if not running:
+        return Shown(None, "")
+    done, total = sum(each.done for each in running), sum(each.tasks for each in running)
+    return Shown(tuple(each.stage_id for each in running), f"{done:,} of {total:,} tasks", done, total)
+
+
+def no_progress_option(command: Command) -> Command:
+    """Add --no-progress."""
+
+    def take(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_OFF] = True
+
+    option = click.option(
+        "--no-progress",
+        is_flag=True,
+        expose_value=False,
+        callback=take,
+        help="No bar; there is none anyway where stderr is no terminal.",
+    )
+    return option(command)
+
+
+class Watch:
+    """Is told of the session as soon as there is one."""
+
+    def __init__(self) -> None:
+        self.session: SparkSession | None = None
+
+    def of(self, session: "SparkSession") -> "SparkSession":
+        """Look at this session from now on; returns it."""
+        self.session = session
+        return session
+
+
+@contextmanager
+def work_shown(what: str) -> Iterator[Watch]:
+    """Show how far the block has come, until it ends. The pipelines' commands call it around their work."""
+    watch = Watch()
+    bar = _bar() if _is_wanted() else None
+    if bar is None:
+        yield watch
+        return
+    ended = threading.Event()
+    with bar:
+        task = bar.add_task(what, total=None, counted="")
+        looking = threading.Thread(
+            target=_look_on, args=(watch, bar, task, ended), name="progress", daemon=True
+        )
+        looking.start()
+        try:
+            yield watch
+        finally:
+            ended.set()
+            looking.join(_ENDS_WITHIN_S)
+
+
+def _is_wanted() -> bool:
+    ctx = click.get_current_context(silent=True)
+    return sys.stderr.isatty() and not (ctx is not None and ctx.meta.get(_OFF))
+
+
+def _bar() -> "Progress | None":
+    """None where rich is not installed: a worker's or a cluster's Python needs no terminal."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    except ModuleNotFoundError:
+        return None
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[counted]}"),
+        TimeRemainingColumn(compact=True),
+        TimeElapsedColumn(),
+    )
+    # What is printed to stdout is the result, and stays there.
+    console = Console(stderr=True, highlight=False)
+    return Progress(*columns, console=console, transient=True, redirect_stdout=False)
+
+
+def _look_on(watch: Watch, bar: "Progress", task: "TaskID", ended: threading.Event) -> None:
+    course, last = StreamCourse(), Shown(None, "")
+    while not ended.wait(_LOOK_EVERY_S):
+        if watch.session is None:
+            continue
+        try:
+            now = look(watch.session, course)
+        except Exception:  # noqa: BLE001 - what is shown of the work must never end it
+            return
+        # Between two stages the bar stays as it was.
+        if now.total is None:
+            continue
+        if now.of != last.of:
+            bar.reset(task, total=now.total)
+        bar.update(task, completed=now.done, total=now.total, counted=now.text)
+        last = now
+
+
+def look(session: "SparkSession", course: StreamCourse) -> Shown:
+    """Ask the driver what runs. Raises what Spark raises while it stops."""
+    tracker = session.sparkContext.statusTracker()
+    stages = []
+    for number in tracker.getActiveStageIds():
+        found = tracker.getStageInfo(number)
+        if found is not None:
+            stages.append(Stage(number, found.numTasks, found.numCompletedTasks))
+    return shown_of(stages, _records(session, course))
+
+
+def _records(session: "SparkSession", course: StreamCourse) -> tuple[int, int] | None:
+    for query in session.streams.active:
+        told = query.lastProgress
+        if told is not None and told.sources:
+            source = told.sources[0]
+            start, end = offsets_of(source.startOffset), offsets_of(source.endOffset)
+            return course.records(start, end, offsets_of(source.latestOffset), source.numInputRows)
+    return None
