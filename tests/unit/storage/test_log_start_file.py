@@ -106,6 +106,13 @@ def test_a_cut_at_the_start_takes_the_batch_that_holds_it(rig: LogRig) -> None:
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 25)
 
 
+def test_a_cut_at_a_start_that_is_not_written_down_yet_does_so_too(rig: LogRig) -> None:
+    rig.log.move_start(16)
+    assert rig.log.truncate_to(16) == 16
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (16, 16)
+    assert rig.append(epoch=2) == 19
+
+
 def test_times_are_found_from_the_start_on_also_inside_its_batch(rig: LogRig) -> None:
     delete(rig, 4)
     found = rig.log.find_timestamp(0, 30)

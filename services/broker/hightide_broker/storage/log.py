@@ -344,7 +344,8 @@ class Log:
         """
         with self._lock:
             self._check_writable()
-            if offset <= self._start_offset < self._end_offset and self._start_file.offset:
+            is_inside = self._start_offset > self._segments[0].base_offset
+            if offset <= self._start_offset < self._end_offset and is_inside:
                 self.truncate_and_start_at(self._start_offset)
                 return self._end_offset
             if offset >= self._end_offset:
