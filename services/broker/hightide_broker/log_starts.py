@@ -78,18 +78,18 @@ class LogStarts:
                 future = waiting.pop(replica)
                 try:
                     await self._write(directory, replica)
+                    if not future.done():
+                        future.set_result(None)
+                    await self._delete_segments(directory, replica)
                 except StorageError as error:
                     self._failed(replica, future, error)
-                    continue
                 except asyncio.CancelledError:
                     future.cancel()
                     raise
-                if not future.done():
-                    future.set_result(None)
-                await self._delete_segments(directory, replica)
-        except Exception:
-            # The top of a task: what waits is done when somebody asks again.
-            log.exception("writing down where logs in %s begin failed", directory)
+                except Exception as error:
+                    # A bug at one replica; those behind it are not to wait for somebody who asks again.
+                    log.exception("%s: writing down where its log begins failed", replica)
+                    _fail(future, error)
         finally:
             del self._tasks[directory.path]
 
@@ -106,9 +106,7 @@ class LogStarts:
         if not isinstance(error, LogClosed):
             log.error("%s: where its log begins is not written down, and is later: %s", replica, error)
             self._on_failed(error)
-        if not future.done():
-            future.set_exception(error)
-            future.exception()  # Nobody has to wait for it.
+        _fail(future, error)
 
     async def _delete_segments(self, directory: LogDirectory, replica: HostedReplica) -> None:
         """As retention does, which does so again where this fails."""
@@ -125,3 +123,9 @@ class LogStarts:
             return
         if start > replica.state.log_start_offset:
             self._shell.feed(replica, LogStartMoved(start))
+
+
+def _fail(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # Nobody has to wait for it.

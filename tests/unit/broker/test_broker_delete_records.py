@@ -6,6 +6,7 @@ import asyncio
 import errno
 from pathlib import Path
 
+import pytest
 from control_rig import ME, TOPIC_ID, Rig, decision, run
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
@@ -81,6 +82,30 @@ def test_a_full_disk_is_tried_again_in_the_room_that_the_deletion_makes(tmp_path
         rig.files.remove = remove_and_make_room  # type: ignore[method-assign]
         assert await delete(deletion, 4) == 4
         assert file_of(rig).exists()
+
+    run(tmp_path, scenario)
+
+
+def test_a_bug_at_one_replica_keeps_nobody_waiting_for_another(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        deletion = await leading(rig)
+        await rig.decide(decision(1, isr=(ME,), replicas=(ME,)))
+        rig.produce(1)
+
+        def breaks() -> None:
+            raise AssertionError("a bug")
+
+        rig.replica().log.persist_start = breaks  # type: ignore[method-assign]
+        with rig.busy_disk():
+            asked = [
+                asyncio.create_task(deletion.delete([Deletion((TOPIC_ID, each), 1)], validate_only=False))
+                for each in (0, 1)
+            ]
+            await asyncio.sleep(0)
+        with pytest.raises(AssertionError, match="a bug"):
+            await asyncio.wait_for(asked[0], 5)
+        assert await asyncio.wait_for(asked[1], 5) == [1]
+        del rig.replica().log.persist_start
 
     run(tmp_path, scenario)
 
