@@ -96,6 +96,12 @@ class ServiceSettings(BaseSettings):
                 f"--external-listen {listen} means every address of this machine, and clients need one that "
                 "they can reach; give --external-advertise"
             )
+        told = self.external_advertised
+        if told is not None and told.port == 0:
+            raise ValueError(
+                f"clients from outside would be told {told}, and port 0 is reached by nobody; give "
+                "--external-advertise with the port that they can reach"
+            )
         return self
 
     @classmethod

@@ -107,9 +107,10 @@ class Fields:
         return value if is_text(value) else ""
 
     def optional_address(self, host: str, port: str) -> tuple[str, int]:
-        """The fields as a host and a TCP port; nothing and 0 where there is no host."""
-        text = self.optional_text(host)
-        return (text, self.port(port)) if text else ("", 0)
+        """The fields as a host and a TCP port; nothing and 0 where they do not tell one. Whoever is there
+        without an address for outside is there all the same."""
+        text, number = self.optional_text(host), self._fields.get(port)
+        return (text, number) if text and type(number) is int and 1 <= number <= 65535 else ("", 0)
 
     def mapping(self, name: str) -> Mapping[str, object]:
         """The field as a JSON object."""

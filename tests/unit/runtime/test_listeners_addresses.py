@@ -5,7 +5,7 @@ import contextvars
 import pytest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.listeners import CURRENT, Listener, address_told, current_listener
-from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
+from hightide_runtime.znodes import ControllerZnode
 
 BOTH = ControllerZnode(1, "inside", 9090, 7, "outside", 19090)
 INSIDE_ONLY = ControllerZnode(1, "inside", 9090, 7)
@@ -30,7 +30,11 @@ def test_without_a_listener_named_it_is_that_of_the_call_in_hand() -> None:
     assert address_told(BOTH) == HostPort("inside", 9090)
 
 
-def test_a_znode_that_names_an_external_host_names_its_port_as_well() -> None:
-    content = b'{"controller_id":1,"host":"h","port":1,"controller_epoch":1,"external_host":"o"}'
-    with pytest.raises(ZnodeGarbage, match="external_port is missing"):
-        ControllerZnode.decode(content)
+@pytest.mark.parametrize("port", ["", ',"external_port":0', ',"external_port":"9"', ',"external_port":65536'])
+def test_a_znode_whose_external_port_is_of_no_use_counts_as_one_without_an_external_address(
+    port: str,
+) -> None:
+    content = '{"controller_id":1,"host":"h","port":1,"controller_epoch":1,"external_host":"o"' + port + "}"
+    found = ControllerZnode.decode(content.encode())
+    assert address_told(found, Listener.EXTERNAL) == HostPort("h", 1)
+    assert (found.external_host, found.external_port) == ("", 0)

@@ -55,6 +55,8 @@ def test_clients_from_outside_are_told_the_external_address_or_else_where_its_li
         ),
         ("--external-listen 0.0.0.0:1", "--external-listen 0.0.0.0:1 means every address of this machine"),
         ("--external-listen 0.0.0.0:1 --external-advertise [::]:1", "[::]:1 is reached by nobody"),
+        ("--external-listen 127.0.0.1:0", "would be told 127.0.0.1:0, and port 0 is reached by nobody"),
+        ("--external-listen kite:1 --external-advertise kite:0", "would be told kite:0, and port 0"),
     ],
 )
 def test_external_addresses_that_cannot_work_are_refused_in_a_line(
