@@ -8,10 +8,23 @@ from hightide_cli.benchmarks.spark_reading import measure_spark_read
 from hightide_cli.benchmarks.spark_streaming import measure_spark_stream
 from hightide_cli.benchmarks.spark_writing import measure_spark_write
 from hightide_cli.benchmarks.target import Target
+from hightide_cli.progress import WorkDone
 from hightide_local.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Counted(WorkDone):
+    """Counts what a bar would show."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def advance(self, count: int) -> None:
+        """One more."""
+        self.steps += count
+
 
 PLAN = SparkPlan(record_bytes=100, size_mb=1, partitions=(1, 2), rounds=1, workers=2, batches=7)
 
@@ -21,7 +34,9 @@ def test_rates_are_measured_for_each_number_of_partitions(
 ) -> None:
     target = Target(cluster.bootstrap, None)
     for measure in (measure_spark_read, measure_spark_write):
-        figures = measure(spark, target, PLAN)
+        done = Counted()
+        figures = measure(spark, target, PLAN, done)
+        assert done.steps == PLAN.turns == 4
         assert list(figures) == [1, 2]
         assert all((each[key] or 0) > 0 for each in figures.values() for key in RATE_KEYS)
 
@@ -29,7 +44,9 @@ def test_rates_are_measured_for_each_number_of_partitions(
 def test_a_micro_batch_is_measured_beside_one_of_the_rate_source(
     spark: "SparkSession", cluster: LocalCluster
 ) -> None:
-    overhead, catch_up = measure_spark_stream(spark, Target(cluster.bootstrap, None), PLAN)
+    done = Counted()
+    overhead, catch_up = measure_spark_stream(spark, Target(cluster.bootstrap, None), PLAN, done)
+    assert done.steps == PLAN.turns + PLAN.rounds
     assert all((each[key] or 0) > 0 for each in catch_up.values() for key in CATCH_UP_KEYS)
     assert set(overhead) == set(STREAM_KEYS)
     assert (overhead["batch_ms"] or 0) > 0 < (overhead["rate_batch_ms"] or 0)

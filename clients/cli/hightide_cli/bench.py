@@ -1,7 +1,8 @@
 """`hightide bench`: what this machine can do with this cluster, in figures."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -23,7 +24,7 @@ from hightide_cli.bench_tracing import TRACING, traced_and_not
 from hightide_cli.bench_verify import verify
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
-from hightide_cli.progress import progress_option
+from hightide_cli.progress import progress, progress_option
 from hightide_cli.rendering import Json, properties, table
 
 THROUGHPUT_KEYS = (
@@ -226,6 +227,7 @@ def e2e(
     help="To idle in the first round; 0: not at all.",
 )
 @ROUNDS
+@progress_option
 @JSON
 @click.pass_context
 def failover(
@@ -248,10 +250,12 @@ def failover(
     setting: dict[str, Json] = {"signal": "SIGKILL" if kill else "SIGTERM", "rounds": rounds}
     went_wrong = False
     for size in scale or (partitions,):
-        measured_rounds = []
-        for number in range(rounds):
-            plan = FailoverPlan(size, graceful=not kill, idle_s=0 if number else idle_seconds)
-            measured_rounds.append(measured(ctx, partial(measure_failover, plan=plan, say=_say)))
+        plans = [
+            FailoverPlan(size, graceful=not kill, idle_s=0 if number else idle_seconds)
+            for number in range(rounds)
+        ]
+        with _steps_told(sum(each.steps for each in plans)) as say:
+            measured_rounds = [measured(ctx, partial(measure_failover, plan=each, say=say)) for each in plans]
         figures = merged(measured_rounds)
         about = {"partitions": size, "topics": -(-size // PARTITIONS_A_TOPIC), **setting}
         _print(ctx, as_json, FAILOVER_KEYS, {"failover": figures}, about, upright=True)
@@ -283,6 +287,7 @@ def failover(
 )
 @seconds_option(20)
 @ROUNDS
+@progress_option
 @JSON
 @click.pass_context
 def groups(
@@ -315,7 +320,8 @@ def groups(
         streams_per_connection=streams_per_connection,
         rounds=rounds,
     )
-    figures = measure_groups(plan, _say)
+    with _steps_told(plan.steps) as say:
+        figures = measure_groups(plan, say)
     setting: dict[str, Json] = {
         "consumers": consumers,
         "groups": groups,
@@ -327,8 +333,19 @@ def groups(
     _print(ctx, as_json, GROUPS_KEYS, {"groups": figures}, setting, upright=True)
 
 
-def _say(what: str) -> None:
-    click.echo(what, err=True)
+@contextmanager
+def _steps_told(steps: int) -> Iterator[Callable[[str], None]]:
+    """Give what is to be called with each step that begins; a bar counts those that have ended."""
+    with progress("measuring", steps, "steps") as done:
+        begun = 0
+
+        def say(what: str) -> None:
+            nonlocal begun
+            click.echo(what, err=True)
+            done.reach(begun)
+            begun += 1
+
+        yield say
 
 
 def _print(

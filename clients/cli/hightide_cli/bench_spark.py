@@ -16,6 +16,7 @@ from hightide_cli.bench_options import (
 )
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
+from hightide_cli.progress import progress_option
 from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _plan_options(record_bytes: int, size_mb: int) -> Callable[[Command], Comman
         )
         for option in options:
             command = option(command)
-        return command
+        return progress_option(command)
 
     return add
 
@@ -83,7 +84,7 @@ def spark_read(
     from hightide_cli.benchmarks.spark_reading import measure_spark_read
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_read, plan)))
+    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_read, plan, plan.turns)))
 
 
 @common_options
@@ -107,7 +108,7 @@ def spark_write(
     from hightide_cli.benchmarks.spark_writing import measure_spark_write
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_write, plan)))
+    _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_write, plan, plan.turns)))
 
 
 @common_options
@@ -132,7 +133,7 @@ def spark_stream(
     from hightide_cli.benchmarks.spark_streaming import measure_spark_stream
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
-    overhead, catch_up = measured(ctx, on_spark(measure_spark_stream, plan))
+    overhead, catch_up = measured(ctx, on_spark(measure_spark_stream, plan, plan.turns + plan.rounds))
     _print(ctx, as_json, plan, CATCH_UP_KEYS, catch_up, overhead)
 
 

@@ -14,6 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Unit = Literal["records", "bytes", "steps"]
 
 _OFF = "hightide.no_progress"
+_IS_SHOWN = "hightide.progress"
 _COUNT_COLUMNS: dict[Unit, str] = {
     "records": "{task.completed:,.0f} of {task.total:,.0f} records",
     "steps": "{task.completed:,.0f} of {task.total:,.0f}",
@@ -64,11 +65,11 @@ def progress(
     what: str, total: float, unit: Unit = "records", *, prints_meanwhile: bool = False
 ) -> Iterator[WorkDone]:
     """Show a bar while the block runs; it goes when the block ends. `prints_meanwhile`: the work prints its
-    results to stdout as it goes, so that a bar on the same terminal would be in their way."""
+    results to stdout as it goes, so that a bar on the same terminal would be in their way. Inside of another
+    bar there is none."""
     if not is_shown(prints_meanwhile=prints_meanwhile):
         yield WorkDone()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as RichProgress
 
@@ -76,7 +77,7 @@ def progress(
         [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [TextColumn(_COUNT_COLUMNS[unit])]
     )
     columns = (TextColumn("{task.description}"), BarColumn(), *counted, TimeRemainingColumn(compact=True))
-    with RichProgress(*columns, console=Console(stderr=True, highlight=False), transient=True) as shown:
+    with _alone(), RichProgress(*columns, **_style()) as shown:
         # What a topic or a file is called must not be taken for rich's markup.
         yield _Bar(shown, shown.add_task(what.replace("[", r"\["), total=max(total, 1)))
 
@@ -87,12 +88,11 @@ def waiting(what: str) -> Iterator[None]:
     if not is_shown():
         yield
         return
-    from rich.console import Console
     from rich.progress import Progress as RichProgress
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with RichProgress(*columns, console=Console(stderr=True, highlight=False), transient=True) as shown:
+    with _alone(), RichProgress(*columns, **_style()) as shown:
         shown.add_task(what.replace("[", r"\["), total=None)
         yield
 
@@ -100,6 +100,27 @@ def waiting(what: str) -> Iterator[None]:
 def is_shown(*, prints_meanwhile: bool = False) -> bool:
     """Whether a bar would be shown. rich is not imported for it, since it costs more than most commands."""
     ctx = click.get_current_context(silent=True)
-    if ctx is not None and ctx.meta.get(_OFF):
+    if ctx is not None and (ctx.meta.get(_OFF) or ctx.meta.get(_IS_SHOWN)):
         return False
     return sys.stderr.isatty() and not (prints_meanwhile and sys.stdout.isatty())
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        yield
+        return
+    ctx.meta[_IS_SHOWN] = True
+    try:
+        yield
+    finally:
+        ctx.meta[_IS_SHOWN] = False
+
+
+def _style() -> dict[str, Any]:
+    from rich.console import Console
+
+    # What is printed to stdout is the result: rich would draw it above the bar, on stderr.
+    console = Console(stderr=True, highlight=False)
+    return {"console": console, "transient": True, "redirect_stdout": False}

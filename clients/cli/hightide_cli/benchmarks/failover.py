@@ -67,6 +67,11 @@ class FailoverPlan:
         return self.partitions > 10 * self.loaded
 
     @property
+    def steps(self) -> int:
+        """How often a round tells what begins, where there is a second controller."""
+        return 6 + self.is_large + bool(self.idle_s)
+
+    @property
     def interval_ms(self) -> float:
         """How often each loaded partition gets a record; a wait is known to that."""
         return _INTERVAL_OF_MANY_MS if self.is_large else _INTERVAL_MS

@@ -52,6 +52,11 @@ class GroupsPlan:
         """The size of a group, and of the topic."""
         return self.consumers // self.groups
 
+    @property
+    def steps(self) -> int:
+        """How often it tells what begins."""
+        return 6 + self.rounds
+
 
 def measure_groups(plan: GroupsPlan, say: Callable[[str], None]) -> Figures:
     """Run it. `say` is told what begins. Raises LoadFailedError where a step does not end, or where some

@@ -13,6 +13,7 @@ from hightide_local.spark_java import spark_java_home
 from hightide_cli.benchmarks.load_worker import run_load
 from hightide_cli.benchmarks.statistics import BYTES_PER_MB, medians
 from hightide_cli.benchmarks.target import Target
+from hightide_cli.progress import WorkDone, progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,22 +39,30 @@ class SparkPlan:
         """How many records that is."""
         return max(self.size_mb * BYTES_PER_MB // self.record_bytes, 1)
 
+    @property
+    def turns(self) -> int:
+        """How often all topics together are measured, with the first time that warms up."""
+        return (self.rounds + 1) * len(self.partitions)
+
 
 def on_spark(
-    measure: "Callable[[SparkSession, Target, SparkPlan], Measured]", plan: SparkPlan
+    measure: "Callable[[SparkSession, Target, SparkPlan, WorkDone], Measured]", plan: SparkPlan, steps: int
 ) -> Callable[[Target], Measured]:
-    """Return what measures a cluster with a session of the plan's threads, which ends with it."""
+    """Return what measures a cluster with a session of the plan's threads, which ends with it. `steps` is how
+    often `measure` tells that it has come further."""
 
     def measure_target(target: Target) -> Measured:
         os.environ["JAVA_HOME"] = str(spark_java_home())
         from hightide_spark.session import spark_session
 
-        defaults = {"spark.log.level": "ERROR"}
-        session = spark_session("hightide bench", master=f"local[{plan.workers}]", defaults=defaults)
-        try:
-            return measure(session, target, plan)
-        finally:
-            session.stop()
+        # Spark's own bars would be drawn over ours.
+        defaults = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+        with progress("measuring", steps, "steps") as done:
+            session = spark_session("hightide bench", master=f"local[{plan.workers}]", defaults=defaults)
+            try:
+                return measure(session, target, plan, done)
+            finally:
+                session.stop()
 
     return measure_target
 
@@ -113,10 +122,16 @@ def rates(records: int, record_bytes: int, elapsed_s: float) -> Figures:
 
 
 def medians_by_partitions(
-    partitions: Sequence[int], rounds: int, measure: Callable[[int], Mapping[str, float | None]]
+    plan: SparkPlan, measure: Callable[[int], Mapping[str, float | None]], done: WorkDone
 ) -> dict[int, Figures]:
     """Measure each number of partitions in turns, and return the medians of each; a first turn warms up."""
-    for number in partitions:
-        measure(number)
-    measured = [{number: measure(number) for number in partitions} for _ in range(rounds)]
-    return {number: medians([each[number] for each in measured]) for number in partitions}
+
+    def measure_one(number: int) -> Mapping[str, float | None]:
+        figures = measure(number)
+        done.advance(1)
+        return figures
+
+    for number in plan.partitions:
+        measure_one(number)
+    measured = [{number: measure_one(number) for number in plan.partitions} for _ in range(plan.rounds)]
+    return {number: medians([each[number] for each in measured]) for number in plan.partitions}

@@ -13,12 +13,15 @@ from hightide_cli.benchmarks.spark_here import (
     topics_of,
 )
 from hightide_cli.benchmarks.target import Target
+from hightide_cli.progress import WorkDone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def measure_spark_read(spark: "SparkSession", target: Target, plan: SparkPlan) -> dict[int, Figures]:
+def measure_spark_read(
+    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+) -> dict[int, Figures]:
     """Fill a topic for each number of partitions, and read them in turns, with all columns."""
     with topics_of(target, "spark-read", plan.partitions) as topics:
         for topic in topics.values():
@@ -31,4 +34,4 @@ def measure_spark_read(spark: "SparkSession", target: Target, plan: SparkPlan) -
             elapsed_s = seconds(lambda: rows.write.format("noop").mode("overwrite").save())
             return rates(records[number], plan.record_bytes, elapsed_s)
 
-        return medians_by_partitions(plan.partitions, plan.rounds, measure)
+        return medians_by_partitions(plan, measure, done)

@@ -16,6 +16,7 @@ from hightide_cli.benchmarks.spark_here import (
     topics_of,
 )
 from hightide_cli.benchmarks.target import Target
+from hightide_cli.progress import WorkDone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +31,7 @@ _LOOK_S = 0.1
 
 
 def measure_spark_stream(
-    spark: "SparkSession", target: Target, plan: SparkPlan
+    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
 ) -> tuple[Figures, dict[int, Figures]]:
     """Return the micro-batches' times, and the rate of catching up for each number of partitions."""
     with topics_of(target, "spark-stream", plan.partitions) as topics:
@@ -42,11 +43,11 @@ def measure_spark_stream(
             rows = _stream(spark, target, topics[number])
             return {"catch_up_rows_per_s": records[number] / seconds(lambda: _catch_up(rows))}
 
-        catch_up = medians_by_partitions(plan.partitions, plan.rounds, measure)
-    return _overhead(spark, target, plan), catch_up
+        catch_up = medians_by_partitions(plan, measure, done)
+    return _overhead(spark, target, plan, done), catch_up
 
 
-def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan) -> Figures:
+def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone) -> Figures:
     """Run the same query over the rate source and over a topic, of as many partitions and rows, in turns."""
     with topics_of(target, "spark-batches", [_PARTITIONS]) as topics:
         fill(target, topics[_PARTITIONS], _ROWS_A_BATCH * plan.batches, plan.record_bytes)
@@ -54,9 +55,10 @@ def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan) -> Figures
             rowsPerBatch=_ROWS_A_BATCH, numPartitions=_PARTITIONS
         )
         ours = _stream(spark, target, topics[_PARTITIONS], maxOffsetsPerTrigger=str(_ROWS_A_BATCH))
-        rounds = [
-            (_batch_ms(ours, plan.batches), _batch_ms(rate.load(), plan.batches)) for _ in range(plan.rounds)
-        ]
+        rounds = []
+        for _ in range(plan.rounds):
+            rounds.append((_batch_ms(ours, plan.batches), _batch_ms(rate.load(), plan.batches)))
+            done.advance(1)
     return {
         "batch_overhead_ms": median(ours_ms - rate_ms for ours_ms, rate_ms in rounds),
         "batch_ms": median(ours_ms for ours_ms, _ in rounds),

@@ -11,12 +11,15 @@ from hightide_cli.benchmarks.spark_here import (
     topics_of,
 )
 from hightide_cli.benchmarks.target import RETENTION, Target
+from hightide_cli.progress import WorkDone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def measure_spark_write(spark: "SparkSession", target: Target, plan: SparkPlan) -> dict[int, Figures]:
+def measure_spark_write(
+    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+) -> dict[int, Figures]:
     """Write the same rows to a topic of each number of partitions in turns."""
     with topics_of(target, "spark-write", plan.partitions, RETENTION) as topics:
         value = f"CAST(lpad(CAST(id AS STRING), {plan.record_bytes}, 'x') AS BINARY) AS value"
@@ -27,4 +30,4 @@ def measure_spark_write(spark: "SparkSession", target: Target, plan: SparkPlan) 
             elapsed_s = seconds(writer.option("topic", topics[number]).mode("append").save)
             return rates(plan.records, plan.record_bytes, elapsed_s)
 
-        return medians_by_partitions(plan.partitions, plan.rounds, measure)
+        return medians_by_partitions(plan, measure, done)
