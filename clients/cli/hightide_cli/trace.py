@@ -23,6 +23,16 @@ KINDS = (
     "topic_deletion",
     "reassignment",
 )
+
+
+class _Kind(click.Choice[str]):
+    """A kind of trace, which may be written with dashes, as commands are."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value.replace("-", "_"), param, ctx)
+
+
+_KIND = _Kind(KINDS)
 _DIRECTORY = click.option(
     "--directory",
     "directories",
@@ -43,7 +53,7 @@ common_options(trace)
 
 @common_options
 @trace.command("ls")
-@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these; may be repeated.")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only these; may be repeated.")
 @click.option("--all", "is_all", is_flag=True, help="Also spans of clients that belong to none of them.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N.")
 @_DIRECTORY
@@ -68,7 +78,7 @@ def list_traces(
 @trace.command()
 @click.argument("trace_id", required=False)
 @click.option("--last", is_flag=True, help="The latest failover; also what is shown without a trace id.")
-@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="The latest of these instead.")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="The latest of these instead.")
 @click.option("--html", type=_FILE, help="Write it as a page that needs nothing else, and print only where.")
 @click.option("--png", type=_FILE, help="Write it as a picture; needs hightide[pipelines].")
 @_DIRECTORY

@@ -97,6 +97,13 @@ def test_an_o_that_is_neither_a_form_nor_a_position_is_told_of_both(
     assert "earliest, latest, an offset, -N, or @TIME" in error
 
 
+@pytest.mark.parametrize("kind", ["topic_creation", "topic-creation"])
+def test_a_kind_of_traces_may_be_written_with_dashes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
+) -> None:
+    assert run(capsys, "trace", "ls", "--kind", kind, "--directory", str(tmp_path))[0] == 0
+
+
 def test_what_cannot_be_done_is_one_line_with_the_next_step(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
