@@ -233,7 +233,8 @@ def test_a_move_is_one_trace_also_where_two_controllers_carry_it_out(stage: Stag
         kinds.MOVE_STOP,
     ]
     root = one_root(trace)
-    assert (root.attributes["partition_count"], root.attributes["partition_sample"]) == (1, "moved-0 to 2,3")
+    assert (root.attributes["partition_count"], root.attributes["partition_sample"]) == (1, "moved-0")
+    assert root.attributes["move_sample"] == "moved-0 to 2,3"
     lost = stage.cluster.active_controller()
     stage.note()
     # The first writes are its beginning, the second ones would be its end.

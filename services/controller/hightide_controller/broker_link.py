@@ -162,7 +162,8 @@ class BrokerLink:
                     span.set("broker_id", self.broker.broker_id)
                     span.set("broker_epoch", self.broker.broker_epoch)
                     span.set("partition_count", len(delivery.decisions) or len(delivery.stops))
-                    span.set("partition_sample", sample_of(delivery.decisions))
+                    if sample := sample_of(_partitions_of(delivery)):
+                        span.set("partition_sample", sample)
                 return await self._deliver(delivery)
         except grpc.aio.AioRpcError as error:
             self._explain(error)
@@ -270,3 +271,10 @@ class BrokerLink:
             *(self.broker.broker_id, self.broker.host, self.broker.port),
             *(reason or error.code().name, error.details()),
         )
+
+
+def _partitions_of(delivery: Delivery) -> Iterable[TopicPartition]:
+    """What a broker is told of; where that is to stop replicas, these."""
+    if delivery.decisions:
+        return delivery.decisions
+    return (TopicPartition(stop.topic, stop.partition) for stop in delivery.stops.values())

@@ -63,7 +63,9 @@ class ControlTrace:
         self._fan_out_began_us = 0
         self._partitions = 0
         self._leader_epoch = -1
-        self._sample: list[str] = []
+        self._sample: list[TopicPartition] = []
+        self._leaders: list[str] = []
+        """What was decided for these."""
         self._multis: dict[int, Span] = {}
         self._untaken: set[int] = set()
         """Multis whose fate the core has not taken yet: until then, nobody can say what follows."""
@@ -139,10 +141,8 @@ class ControlTrace:
         self._partitions += len(effect.changes)
         for change in effect.changes[: max(0, SAMPLE - len(self._sample))]:
             decided = change.decided
-            self._sample.append(
-                f"{change.name.topic}-{change.name.partition} leader {decided.leader} "
-                f"epoch {decided.leader_epoch}"
-            )
+            self._sample.append(change.name)
+            self._leaders.append(f"{sample_of([change.name])}: {decided.leader} in {decided.leader_epoch}")
         if self._telemetry.enabled:
             epochs = (change.decided.leader_epoch for change in effect.changes)
             self._leader_epoch = max(self._leader_epoch, *epochs)
@@ -190,7 +190,9 @@ class ControlTrace:
             span.end()
         root = self._root
         root.set("partition_count", self._partitions)
-        root.set("partition_sample", "; ".join(self._sample))
+        if self._sample:
+            root.set("partition_sample", sample_of(self._sample))
+            root.set("leader_sample", "; ".join(self._leaders))
         if self._leader_epoch >= 0:
             root.set("leader_epoch", self._leader_epoch)
         root.end(self._finishing(root))

@@ -23,7 +23,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 from hightide_runtime.trace_context import is_root, new_root_traceparent, root_traceparent
 
-from hightide_controller.control_trace import SAMPLE
+from hightide_controller.control_trace import SAMPLE, sample_of
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica
@@ -56,7 +56,7 @@ class _Trace:
     began_us: int
     moves: int = 0
     open: int = 0
-    sample: list[str] = field(default_factory=list)
+    sample: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     cause: str = ""
     """The request's, while it waits for its answer."""
 
@@ -314,7 +314,7 @@ class MoveTraces:
     ) -> _Move:
         is_named = trace.moves < SAMPLE
         if is_named:
-            trace.sample.append(f"{name.topic}-{name.partition} to {_listed(target)}")
+            trace.sample[name] = target
         trace.moves += 1
         trace.open += 1
         began_us = trace.began_us if stage is _Stage.BEGIN else self._clock.wall_us()
@@ -347,7 +347,10 @@ class MoveTraces:
         if trace.open or trace.cause:
             return
         trace.root.set("partition_count", trace.moves)
-        trace.root.set("partition_sample", "; ".join(trace.sample))
+        if trace.sample:
+            trace.root.set("partition_sample", sample_of(trace.sample))
+            moves = (f"{sample_of([name])} to {_listed(to)}" for name, to in trace.sample.items())
+            trace.root.set("move_sample", "; ".join(moves))
         trace.root.end()
 
 

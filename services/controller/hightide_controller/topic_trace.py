@@ -12,8 +12,9 @@ from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 
-from hightide_controller.control_trace import ControlTrace
+from hightide_controller.control_trace import SAMPLE, ControlTrace, sample_of
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, StoreTopic
+from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.writes import DeletionAdopted, StoreWrites, TopicRemoved
 
 __all__ = ["Request", "TopicTrace", "adopted_in"]
@@ -47,6 +48,7 @@ class TopicTrace(ControlTrace):
         carried_on: bool = False,
     ) -> None:
         super().__init__(kind, traceparent, began_us, telemetry, clock, carried_on=carried_on)
+        self._topic = topic
         self._root.set("topic", topic)
         self._root.set("topic_id", topic_id)
         self._partitions_told = partition_count
@@ -87,6 +89,9 @@ class TopicTrace(ControlTrace):
 
     def _finishing(self, root: Span) -> int:
         root.set("partition_count", self._partitions_told)
+        names = [TopicPartition(self._topic, number) for number in range(min(SAMPLE, self._partitions_told))]
+        if names:
+            root.set("partition_sample", sample_of(names))
         if self.kind == span_kinds.TOPIC_DELETION and self._fan_out_began_us:
             ended_us = max(self._informed_at_us, self._fan_out_began_us)
             self.span(span_kinds.DELETION_STOP, self._fan_out_began_us, ended_us)

@@ -232,7 +232,9 @@ ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
     SpanAttribute("topic_id", "text", "Its id, 32 hexadecimal digits."),
     SpanAttribute("partition", "text", "One partition, as topic-number."),
     SpanAttribute("partition_count", "number", "How many partitions it is about."),
-    SpanAttribute("partition_sample", "text", "Up to ten of them."),
+    SpanAttribute("partition_sample", "text", "The names of up to ten of them, separated by commas."),
+    SpanAttribute("leader_sample", "text", "Their leaders, each with its epoch: `flights-0: 2 in 7`."),
+    SpanAttribute("move_sample", "text", "Where they move: `flights-0 to 2,3`."),
     SpanAttribute("leader_epoch", "number", "The leader epoch; of several partitions the highest."),
     SpanAttribute("high_watermark", "number", "The high watermark at the first commit."),
     SpanAttribute(

@@ -10,7 +10,10 @@ import pytest
 from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrace
+from hightide_controller.topic_trace import TopicTrace
+from hightide_local.span_files import read_spans
 from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_runtime.span_kinds import TOPIC_DELETION
 from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, Telemetry
 from hightide_runtime.trace_context import root_traceparent
 
@@ -91,6 +94,38 @@ def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
     found = summary_of(tmp_path)
     assert (found.partitions, found.elect_ms) == (3, 70.0)
     assert found.zookeeper_ms == 40.0 + 15.0
+
+
+def test_a_sample_of_partitions_is_their_names_and_their_leaders_stand_apart(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    trace = begin(clock, telemetry)
+    trace.multi_submitted(multi(1, *LED[:2]))
+    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
+    trace.finish()
+    (found,) = failovers(tmp_path)
+    assert found.root.attributes["partition_sample"] == "t-0, t-1"
+    assert found.root.attributes["leader_sample"] == "t-0: 2 in 1; t-1: 2 in 1"
+
+
+def test_where_no_partition_is_known_none_is_named(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    begin(clock, telemetry).finish()
+    (found,) = failovers(tmp_path)
+    assert "" not in found.root.attributes.values()
+
+
+def test_the_deletion_of_a_topic_names_its_partitions(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    traceparent = root_traceparent(TOPIC_DELETION, "cluster", "ab")
+    TopicTrace(
+        TOPIC_DELETION, traceparent, 1_000_000, telemetry, clock, topic="t", topic_id="ab", partition_count=12
+    ).finish()
+    (span,) = read_spans(tmp_path)
+    assert span.attributes["partition_count"] == 12
+    assert span.attributes["partition_sample"] == ", ".join(f"t-{number}" for number in range(10))
 
 
 def test_all_is_led_when_the_last_new_leader_has_said_so(
