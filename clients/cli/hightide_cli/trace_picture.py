@@ -189,7 +189,7 @@ def _note(span: SpanRecord, start_ms: float) -> str:
         f"{span.name} · {process_of(span)}",
         f"at {_duration(start_ms)}, took {_duration(span.duration_us / 1000)}",
         *([] if span.ok else ["FAILED"]),
-        *(f"{name}: {value}" for name, value in span.attributes.items()),
+        *(f"{name}: {value}" for name, value in span.attributes.items() if value != ""),
     ]
     return "\n".join(facts)[:_NOTE_MAX]
 

@@ -11,6 +11,7 @@ from hightide_cli.rendering import table
 
 BAR_WIDTH = 40
 _SHOWN_ATTRIBUTES_MAX = 4
+_TOPICS_MAX = 3
 _BLOCK = "█"
 _MOMENT = "▏"
 _LATER = "→"
@@ -79,25 +80,41 @@ def title(trace: Trace) -> str:
     """Return what the trace is about, with whom it happened to and the reason where they are told."""
     root = trace.root
     attributes = root.attributes
-    who, reason = attributes.get("broker_ids"), attributes.get("reason")
+    who, reason = attributes.get("broker_ids"), str(attributes.get("reason", "")).replace("_", " ")
     lost = attributes.get("lost_controller_id")
+    name = root.name.replace("_", " ") if root.name in span_kinds.TRACE_KINDS else root.name
     match root.name:
         case span_kinds.CONTROLLER_FAILOVER:
-            return root.name if lost is None else f"{root.name} after controller {lost}"
+            return name if lost is None else f"{name} after controller {lost}"
         case span_kinds.COORDINATOR_FAILOVER:
-            return f"{root.name} after coordinator {attributes.get('previous_coordinator', '?')}"
+            return f"{name} after coordinator {attributes.get('previous_coordinator', '?')}"
         case span_kinds.GROUP_REBALANCE:
-            return f"{root.name} of {attributes.get('group', '?')}" + (f" ({reason})" if reason else "")
+            # The reason may name a member, whose name is its own.
+            why = attributes.get("reason")
+            return f"{name} of {attributes.get('group', '?')}" + (f" ({why})" if why else "")
         case span_kinds.TOPIC_CREATION | span_kinds.TOPIC_DELETION:
-            return f"{root.name} of {attributes.get('topic', '?')}"
+            return f"{name} of {attributes.get('topic', '?')}"
         case span_kinds.REASSIGNMENT:
-            count = attributes.get("partition_count", "?")
-            return f"{root.name} of {count} partition{'' if count == 1 else 's'}"
+            return f"{name} of {_moved(trace)}"
         case _ if trace.kind != root.name and trace.kind in span_kinds.TRACE_KINDS:
             # Its root died with its process.
-            return f"{trace.kind} (unfinished)"
+            return f"{trace.kind.replace('_', ' ')} (unfinished)"
         case _:
-            return root.name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
+            return name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
+
+
+def _moved(trace: Trace) -> str:
+    """What was moved: the partition where it is one, else how many, of which topics."""
+    count = trace.root.attributes.get("partition_count", "?")
+    steps = {
+        str(span.attributes["partition"]): None for span in trace.spans if "partition" in span.attributes
+    }
+    if count == 1 and len(steps) == 1:
+        return next(iter(steps))
+    topics = list(dict.fromkeys(name.rpartition("-")[0] for name in steps))
+    of = f" of {', '.join(topics[:_TOPICS_MAX])}" if topics else ""
+    more = ", …" if len(topics) > _TOPICS_MAX else ""
+    return f"{count} partition{'' if count == 1 else 's'}{of}{more}"
 
 
 def started_at(trace: Trace) -> str:
@@ -127,7 +144,7 @@ def _bar(span: SpanRecord, start_us: int, total_us: int) -> str:
 
 
 def _details(span: SpanRecord) -> str:
-    shown = [f"{name}={value}" for name, value in span.attributes.items()]
+    shown = [f"{name}={value}" for name, value in span.attributes.items() if value != ""]
     more = len(shown) - _SHOWN_ATTRIBUTES_MAX
     failed = [] if span.ok else ["FAILED"]
     return " ".join(failed + shown[:_SHOWN_ATTRIBUTES_MAX]) + (f" +{more}" if more > 0 else "")

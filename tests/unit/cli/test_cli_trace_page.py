@@ -69,7 +69,7 @@ def svg_of(page: str) -> ET.Element:
 
 def test_a_page_says_what_the_terminal_says() -> None:
     page = page_of(picture_of(trace_of(*FAILOVER)))
-    assert "<h1>failover of broker 2 (process_died)</h1>" in page
+    assert "<h1>failover of broker 2 (process died)</h1>" in page
     assert f'<p class="s">{SENTENCE}</p>' in page
     texts = [text.text for text in svg_of(page).iter("text")]
     for label in (

@@ -54,7 +54,7 @@ def test_a_bar_begins_and_ends_where_the_span_did() -> None:
 def test_every_line_names_its_process_and_the_heading_the_broker() -> None:
     (trace,) = traces_of(FAILOVER)
     assert heading(trace).startswith(
-        "failover of broker 2 (process_died) · 2023-11-14 22:13:20Z · 400.0 ms · trace ffff"
+        "failover of broker 2 (process died) · 2023-11-14 22:13:20Z · 400.0 ms · trace ffff"
     )
     assert "broker-3" in waterfall(trace)
 
@@ -62,7 +62,7 @@ def test_every_line_names_its_process_and_the_heading_the_broker() -> None:
 def test_a_takeover_by_another_coordinator_names_the_one_before() -> None:
     took_over = replace(span("coordinator_failover", "", 0, 100), attributes={"previous_coordinator": 2})
     (trace,) = traces_of([took_over, span("coordinator_failover.load", "coordinator_failover", 10, 20)])
-    assert heading(trace).startswith("coordinator_failover after coordinator 2 · ")
+    assert heading(trace).startswith("coordinator failover after coordinator 2 · ")
 
 
 def test_a_span_whose_parent_was_not_written_is_drawn_all_the_same() -> None:
@@ -87,13 +87,13 @@ def test_below_it_stands_where_the_time_went_and_who_felt_it() -> None:
 @pytest.mark.parametrize(
     ("name", "attributes", "expected"),
     [
-        ("controller_failover", {"lost_controller_id": 1}, "controller_failover after controller 1"),
+        ("controller_failover", {"lost_controller_id": 1}, "controller failover after controller 1"),
         (
             "group_rebalance",
-            {"group": "readers", "reason": "c-1 joined"},
-            "group_rebalance of readers (c-1 joined)",
+            {"group": "readers", "reason": "my_app joined"},
+            "group rebalance of readers (my_app joined)",
         ),
-        ("topic_creation", {"topic": "flights"}, "topic_creation of flights"),
+        ("topic_creation", {"topic": "flights"}, "topic creation of flights"),
         ("reassignment", {"partition_count": 3}, "reassignment of 3 partitions"),
         ("failover.broker_down", {}, "failover (unfinished)"),
         ("send flights", {}, "send flights"),
@@ -102,6 +102,33 @@ def test_below_it_stands_where_the_time_went_and_who_felt_it() -> None:
 def test_every_kind_of_trace_has_a_title(name: str, attributes: dict[str, str | int], expected: str) -> None:
     (trace,) = traces_of([replace(span(name, "", 0, 1), attributes=dict(attributes))])
     assert title(trace) == expected
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (["flights-0"], "reassignment of flights-0"),
+        (["flights-0", "flights-1"], "reassignment of 2 partitions of flights"),
+        (["a-0", "b-b-1", "c-0", "d-0"], "reassignment of 4 partitions of a, b-b, c, …"),
+    ],
+)
+def test_a_reassignment_names_what_it_moves(partitions: list[str], expected: str) -> None:
+    root = replace(span("reassignment", "", 0, 9), attributes={"partition_count": len(partitions)})
+    steps = [
+        replace(
+            span("reassignment.begin", "reassignment", 0, 1), span_id=name, attributes={"partition": name}
+        )
+        for name in partitions
+    ]
+    (trace,) = traces_of([root, *steps])
+    assert title(trace) == expected
+
+
+def test_what_is_empty_is_not_shown() -> None:
+    empty = replace(span("failover", "", 0, 9), attributes={"partition_sample": "", "partition_count": 0})
+    (trace,) = traces_of([empty])
+    assert "partition_sample" not in waterfall(trace)
+    assert "partition_count=0" in waterfall(trace)
 
 
 def test_the_commands_kinds_are_those_that_are_written() -> None:
