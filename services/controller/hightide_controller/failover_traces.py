@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 _Told = TypeVar("_Told", SendLeaderAndIsr, SendStopReplica)
 _EXPECTED_MAX: Final = 1_000
 _OPEN_MAX: Final = 100
+_LEAVES_WITHIN_MS: Final = 10_000
+"""So long after a broker has asked to be drained, its end is part of that: it is how a broker stops."""
 
 
 class FailoverTraces:
@@ -63,6 +65,8 @@ class FailoverTraces:
         self._clock = clock
         self._count = 0
         self._expected: OrderedDict[str, Loss] = OrderedDict()
+        self._drained: dict[int, tuple[int, int]] = {}
+        """The broker epoch with which each broker last asked to be drained, and when, in monotonic ms."""
         self._elected_at_us: dict[str, int] = {}
         self._unfinished: tuple[Unfinished, ...] = ()
         self._requests: dict[str, Request] = {}
@@ -112,14 +116,14 @@ class FailoverTraces:
     def before(self, state: ClusterState, event: ev.Event) -> None:
         """The core is about to take this event: open a trace if somebody is lost by it."""
         self.moves.before(state, event)
-        how = LOST
         match event:
             case ev.BrokerProcessDied():
                 lost = [event.broker_id] if _is_that_life(state, event.broker_id, event.broker_epoch) else []
             case ev.ControlledShutdownRequested():
-                how = LEAVES
                 known = state.brokers.get(event.broker_id)
                 lost = [] if known is None or known.broker_epoch != event.broker_epoch else [event.broker_id]
+                if lost:
+                    self._drained[event.broker_id] = event.broker_epoch, self._clock.monotonic_ms()
                 if event.broker_id in state.shutting_down and not state.led_by.get(event.broker_id):
                     lost = []  # It asks once more whether it still leads anything, and follows on.
             case ev.BrokersChanged():
@@ -149,6 +153,7 @@ class FailoverTraces:
         if loss is None or not lost or state.role is not Role.ACTIVE or len(self._open) >= _OPEN_MAX:
             return
         first = state.brokers[lost[0]]
+        how = LEAVES if self._leaves(first) else LOST
         brokers = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
         trace = FailoverTrace.begin(
             root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
@@ -159,6 +164,11 @@ class FailoverTraces:
             [name for broker_id in lost for name in state.led_by.get(broker_id, ())],
         )
         self._open[event.cause] = [trace]
+
+    def _leaves(self, broker: ev.Broker) -> bool:
+        broker_epoch, asked_ms = self._drained.get(broker.broker_id, (-1, 0))
+        is_soon = self._clock.monotonic_ms() - asked_ms <= _LEAVES_WITHIN_MS
+        return broker_epoch == broker.broker_epoch and is_soon
 
     def _begin_takeover(self, cause: str, loss: Loss, controller_epoch: int) -> None:
         """What is carried on comes first: its trace is what goes with the decisions that are made again."""

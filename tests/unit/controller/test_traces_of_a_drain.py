@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,22 @@ from hightide_controller.core.partition import TopicPartition
 from hightide_controller.failover_traces import FailoverTraces
 from hightide_local.span_files import SpanRecord, read_spans
 from hightide_runtime.span_kinds import FAILOVER
-from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
 
 NAME = TopicPartition("t", 0)
+
+
+@dataclass
+class HandClock:
+    """Moved by the test."""
+
+    now_ms: int = 1_000_000
+
+    def wall_us(self) -> int:
+        return self.now_ms * 1000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
 
 @pytest.fixture
@@ -26,8 +39,13 @@ def telemetry(tmp_path: Path) -> Iterator[Telemetry]:
 
 
 @pytest.fixture
-def traces(telemetry: Telemetry) -> FailoverTraces:
-    return FailoverTraces("cluster", 1, telemetry, SystemClock())
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def traces(telemetry: Telemetry, clock: HandClock) -> FailoverTraces:
+    return FailoverTraces("cluster", 1, telemetry, clock)
 
 
 @pytest.fixture
@@ -51,9 +69,10 @@ def failovers(directory: Path) -> list[SpanRecord]:
 
 
 def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
-    traces: FailoverTraces, state: ClusterState, tmp_path: Path
+    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
+    clock.now_ms += 60_000
     traces.before(state, ev.BrokerProcessDied(1, 77, traces.expect("process_died", 200)))
     traces.settle()
     drained, died = failovers(tmp_path)
@@ -63,6 +82,16 @@ def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
     }
     assert drained.trace_id != died.trace_id
     assert drained.span_id != died.span_id
+
+
+def test_a_broker_that_asks_to_be_drained_and_stops_at_once_is_one_trace(
+    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+) -> None:
+    drain(traces, state)
+    clock.now_ms += 5_000
+    traces.before(state, ev.BrokerProcessDied(1, 77, traces.expect("process_died", 200)))
+    traces.settle()
+    assert len({span.trace_id for span in failovers(tmp_path)}) == 1
 
 
 def test_a_drain_that_is_asked_for_again_is_one_trace(
