@@ -138,7 +138,9 @@ def with_group(cluster: LocalCluster, name: str, test: Callable[[Group], Awaitab
 
 
 def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
-    return [span for span in read_spans(cluster.trace_directory) if span.name == kinds.COORDINATOR_FAILOVER]
+    """In the order of time, whichever coordinator wrote them."""
+    spans = [span for span in read_spans(cluster.trace_directory) if span.name == kinds.COORDINATOR_FAILOVER]
+    return sorted(spans, key=lambda span: span.start_us)
 
 
 def figures_of(cluster: LocalCluster, name: str) -> Mapping[str, int]:
