@@ -200,6 +200,11 @@ def test_the_offsets_of_a_group_with_members_are_not_touched_nor_planned(cluster
             assert run.returncode == 1
             assert b"workers" in run.stderr
             assert run.stderr.startswith(b"error: ")
+            assert run.stdout == b"", "a plan would read as if it had been done"
+        for dry_run in ([], ["--dry-run"]):
+            run = hightide(cluster, "group", "commit", "workers", "busy:0=1", "--yes", *dry_run)
+            assert (run.returncode, run.stdout) == (1, b"")
+            assert b"workers" in run.stderr
         assert committed(cluster, "workers") == [3] * PARTITIONS
 
 

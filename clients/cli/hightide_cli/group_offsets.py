@@ -47,15 +47,16 @@ def commit(
 
     with open_admin(ctx) as admin:
         before = _committed(admin, name)
+        # Whether the group has members, and the partitions are there, is told before anything is shown, which
+        # would read as if it had been done, and before anybody is asked.
+        for outcome in admin.reset_offsets(name, offsets, validate_only=True):
+            if outcome.error is not None:
+                raise outcome.error
         if not wants_document(ctx):
             rows = [
                 (each.topic, each.partition, before.get(each), offset) for each, offset in offsets.items()
             ]
             click.echo(table(["topic", "partition", "committed", "new"], rows))
-        # Whether the group has members, and the partitions are there, is told before anybody is asked.
-        for outcome in admin.reset_offsets(name, offsets, validate_only=True):
-            if outcome.error is not None:
-                raise outcome.error
         back = [each for each, offset in offsets.items() if offset < before.get(each, 0)]
         if back and not dry_run:
             confirm(f"Go back in {len(back)} of {len(offsets)} partitions?", is_agreed=yes)

@@ -103,12 +103,13 @@ def _reset(
             raise click.ClickException(
                 f"group {name} has committed no offset: say which topic to set offsets of with --topic"
             )
-        if not as_document:
-            click.echo(reset_table(planned))
-        # A dry run is refused as the real one would be: where the group has members, or is unknown.
+        # A dry run is refused as the real one would be, where the group has members, and before anything of
+        # the plan is shown, which would read as if it had been done.
         outcomes = admin.reset_offsets(
             name, {each.partition: each.offset for each in planned}, validate_only=not execute
         )
+    if not as_document:
+        click.echo(reset_table(planned))
     refused = {each.partition: each.error for each in outcomes if each.error is not None}
     if as_document:
         names = {partition: error_name(error) for partition, error in refused.items()}
