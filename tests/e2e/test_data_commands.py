@@ -163,6 +163,47 @@ def test_a_copy_that_was_killed_goes_on_where_the_log_says_it_was(
     assert records_of(cluster, "words-killed") == records_of(cluster, words)
 
 
+def test_what_was_deleted_before_it_was_copied_is_left_out_only_where_that_is_said(
+    hightide_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster = hightide_cluster
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topic("trimmed-source", 1, 1)
+        for number in range(40):
+            producer.send("trimmed-source", b"%d" % number)
+    topics = ("trimmed-source", "trimmed-target")
+    command = ("topic", "copy", *topics, "--create", "--notes", str(tmp_path / "notes.json"))
+    assert json_here(cluster, *command, "--until", "10")["records"] == 10
+    succeed_here(cluster, "topic", "trim", "trimmed-source", "--before-offset", "15", "--yes")
+    refused = hightide(cluster, *command)
+    assert refused.returncode == 1
+    assert b"5 records of trimmed-source were deleted" in refused.stderr
+    assert b"the offsets 10 to 14: say --skip-deleted" in refused.stderr
+    assert json_here(cluster, *command, "--skip-deleted")["records"] == 25
+    with Producer(cluster.bootstrap) as producer:
+        producer.send("trimmed-source", b"40")
+    assert json_here(cluster, *command)["records"] == 1, "it goes on by itself again"
+    copied = [each["value"] for each in documents_here(cluster, "topic", "consume", "trimmed-target", "-e")]
+    assert copied == [str(number) for number in (*range(10), *range(15, 41))]
+
+
+def test_a_copy_that_copied_nothing_before_a_trim_begins_at_what_is_left(
+    hightide_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster, notes = hightide_cluster, tmp_path / "notes.json"
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topic("trimmed-early", 1, 1)
+        for number in range(9):
+            producer.send("trimmed-early", b"%d" % number)
+    command = ("topic", "copy", "trimmed-early", "early-target", "--create", "--notes", str(notes))
+    assert json_here(cluster, *command, "--until", "0")["records"] == 0
+    # As if it had been killed before it sent anything: nothing is finished, and the count is the first one.
+    begun = {**json.loads(notes.read_text()), "finished": False, "writer_version": 0}
+    notes.write_text(json.dumps(begun))
+    succeed_here(cluster, "topic", "trim", "trimmed-early", "--before-offset", "4", "--yes")
+    assert json_here(cluster, *command)["records"] == 5
+
+
 def test_a_copy_by_key_goes_where_the_keys_belong(hightide_cluster: LocalCluster, words: str) -> None:
     cluster = hightide_cluster
     succeed_here(cluster, "topic", "create", "words-by-key", "-p", "2", "-r", "3")

@@ -7,6 +7,10 @@ count began, and are written before the first record is sent; so the source's of
 that plus the count, however the last run ended. A log remembers a writer for a day. A run that came to its
 end notes where it ended and begins a new count under the next version, so that nothing needs to be remembered
 any more, and the same command a week later copies only what came since.
+
+What the source deletes before it is copied is a hole, of which the count would know nothing. The user says
+that it shall be left out (`--skip-deleted`), and then a new count begins behind it. Only a partition of which
+nothing was ever copied begins at what the source has now, as a first run would.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,6 +56,51 @@ class CopyNotes:
             return self
         bases = {**self.bases, **{each.partition: each.end for each in copied}}
         return CopyNotes(self.version + 1, bases, is_finished=True, noted_ms=now_ms)
+
+    def behind(self, left: Sequence[OffsetRange], now_ms: int) -> "CopyNotes":
+        """The notes of a run that begins a new count where each of these ranges begins, since something in
+        front of them is left out. Raises CopyError where that of other partitions would be forgotten."""
+        others = self.bases.keys() - {each.partition for each in left}
+        if others:
+            raise CopyError(
+                f"a new count begins behind what the source has deleted, and {len(others)} other partitions "
+                "of this copy are counted, too: copy all of them at once, without --partition"
+            )
+        bases = {each.partition: each.start for each in left}
+        return CopyNotes(self.version + 1, bases, noted_ms=now_ms)
+
+
+def deleted_of(left: Sequence[OffsetRange], earliest: Mapping[int, int]) -> list[OffsetRange]:
+    """What is to be copied still, and is not in the source any more, whose partitions begin there now."""
+    ends = {each.partition: min(each.end, earliest.get(each.partition, 0)) for each in left}
+    return [
+        OffsetRange(each.partition, each.start, ends[each.partition])
+        for each in left
+        if each.start < ends[each.partition]
+    ]
+
+
+def skipping(
+    topic: str,
+    left: Sequence[OffsetRange],
+    deleted: Sequence[OffsetRange],
+    notes: CopyNotes,
+    *,
+    is_agreed: bool,
+) -> list[OffsetRange]:
+    """What is to be copied without what is deleted. Raises CopyError where something was copied in front of
+    it, so that the target would have a hole, unless that `is_agreed`."""
+    holes = [each for each in deleted if notes.version or each.start > notes.bases[each.partition]]
+    if holes and not is_agreed:
+        records = sum(each.count for each in holes)
+        first = holes[0]
+        raise CopyError(
+            f"{records:,} records of {topic} were deleted before they were copied, in partition "
+            f"{first.partition} the offsets {first.start} to {first.end - 1}: say --skip-deleted to go on "
+            "behind them, so that the target never has them, or copy into another topic"
+        )
+    ends = {each.partition: each.end for each in deleted}
+    return [OffsetRange(each.partition, ends.get(each.partition, each.start), each.end) for each in left]
 
 
 def going_on(

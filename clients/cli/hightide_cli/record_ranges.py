@@ -1,7 +1,7 @@
 """Which offsets of a topic a command works on, and reading exactly those."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -33,12 +33,13 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicRanges:
-    """What to read of one topic, and of no namesake."""
+    """What to read of one topic, and of no namesake. `earliest`: by partition, where its log begins."""
 
     topic: str
     topic_id: bytes
     partition_count: int
     ranges: tuple[OffsetRange, ...]
+    earliest: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -81,6 +82,7 @@ def topic_ranges(
             range_of(place.partition, earliest[place], latest[place], starts[place], ends[place])
             for place in places
         ),
+        {place.partition: offset for place, offset in earliest.items()},
     )
 
 

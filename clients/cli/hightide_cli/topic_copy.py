@@ -1,7 +1,7 @@
 """`hightide topic copy`: the records of a topic into another one, on this cluster or another."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -51,6 +51,7 @@ class Task:
 @until_option
 @click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--notes", type=click.Path(dir_okay=False, path_type=Path), help="Where the run notes itself.")
+@click.option("--skip-deleted", is_flag=True, help="Leave out what SOURCE deleted before it was copied.")
 @click.option("--dry-run", is_flag=True, help="Say what would be copied, change nothing.")
 @progress_option
 @click.pass_context
@@ -67,6 +68,7 @@ def copy(
     until: str | None,
     compression: str,
     notes: Path | None,
+    skip_deleted: bool,
     dry_run: bool,
 ) -> None:
     """Copy the records of SOURCE to TARGET, with keys, headers and timestamps, in the order of each
@@ -74,7 +76,8 @@ def copy(
 
     The same command again goes on where it was, also after a crash, and writes no record twice: the target
     counts what it has, and a file on this machine notes where the count began. With --by-key, for a TARGET
-    with another number of partitions, it is not counted, and the same command copies all of it again.
+    with another number of partitions, it is not counted, and the same command copies all of it again. Where
+    SOURCE has deleted what was to be copied next, the command is refused unless --skip-deleted is said.
     """
     from hightide_cli.positions import parse_position
 
@@ -96,7 +99,11 @@ def copy(
         ranges = topic_ranges(admin, source, partitions, begin, end)
         described = _target(admin, target_admin, source, target, create=create, dry_run=dry_run)
         name = f"{cluster_id}/{ranges.topic_id.hex()} from {start} to {target_cluster_id}/"
-        task = _task(target_admin, ranges, described, target, bootstrap, name, notes, by_key=by_key)
+        task = _task(
+            *(target_admin, ranges, described, target, bootstrap, name, notes),
+            by_key=by_key,
+            skip_deleted=skip_deleted,
+        )
     if dry_run:
         _tell_plan(ctx, task)
         return
@@ -142,6 +149,7 @@ def _task(
     notes: Path | None,
     *,
     by_key: bool,
+    skip_deleted: bool,
 ) -> Task:
     """What is left to be copied. Raises click.ClickException and CopyError."""
     if described is None:
@@ -157,12 +165,13 @@ def _task(
     from hightide import ProducerKey, TopicPartition
 
     from hightide_cli.copy_notes import load_notes, notes_path
-    from hightide_cli.copy_plan import CopyNotes, going_on
+    from hightide_cli.copy_plan import CopyNotes, deleted_of, going_on, skipping
 
     name += described.topic_id.hex()
     path = notes or notes_path(name)
     noted = load_notes(path, name)
-    key = ProducerKey(f"hightide topic copy {name}", 0, 0 if noted is None else noted.version)
+    identity = f"hightide topic copy {name}"
+    key = ProducerKey(identity, 0, 0 if noted is None else noted.version)
     places = [TopicPartition(target, each.partition) for each in ranges.ranges]
     known: dict[int, ProducerState] = {
         place.partition: states[0]
@@ -171,7 +180,15 @@ def _task(
     }
     now_ms = time.time_ns() // 1_000_000
     left = going_on(target, ranges.ranges, noted, known, now_ms)
-    remaining = TopicRanges(ranges.topic, ranges.topic_id, ranges.partition_count, tuple(left))
+    deleted = deleted_of(left, ranges.earliest)
+    if noted is not None and deleted:
+        left = skipping(ranges.topic, left, deleted, noted, is_agreed=skip_deleted)
+        noted = noted.behind(left, now_ms)
+        key = ProducerKey(identity, 0, noted.version)
+        for each in deleted:
+            gone = f"{ranges.topic}-{each.partition} from {each.start} to {each.end - 1}"
+            click.echo(f"left out, since the source has deleted it: {gone}", err=True)
+    remaining = replace(ranges, ranges=tuple(left))
     begun = (noted or CopyNotes()).begun(ranges.ranges, now_ms)
     return Task(ranges, target, bootstrap, remaining, name, key, begun, path)
 

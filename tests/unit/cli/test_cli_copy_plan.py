@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hightide import ProducerState
 from hightide_cli.copy_notes import load_notes, store_notes
-from hightide_cli.copy_plan import REMEMBERED_MS, CopyError, CopyNotes, going_on
+from hightide_cli.copy_plan import REMEMBERED_MS, CopyError, CopyNotes, deleted_of, going_on, skipping
 from hightide_cli.record_ranges import OffsetRange
 
 NOW_MS = 1_000_000_000
@@ -74,6 +74,44 @@ def test_what_cannot_be_known_is_refused(
 ) -> None:
     with pytest.raises(CopyError, match=said):
         going_on("copy", [OffsetRange(0, 0, 30)], notes, known, NOW_MS)
+
+
+def test_what_the_source_deleted_before_it_was_copied_is_left_out_only_where_that_is_said() -> None:
+    notes = CopyNotes(bases={0: 10, 1: 0}, noted_ms=NOW_MS)
+    wanted = [OffsetRange(0, 25, 30), OffsetRange(1, 0, 5)]
+    left = going_on("copy", wanted, notes, {0: state(7), 1: state(2)}, NOW_MS)
+    deleted = deleted_of(left, {0: 25, 1: 0})
+    assert deleted == [OffsetRange(0, 17, 25)]
+    with pytest.raises(CopyError, match="the offsets 17 to 24: say --skip-deleted"):
+        skipping("t", left, deleted, notes, is_agreed=False)
+    without = skipping("t", left, deleted, notes, is_agreed=True)
+    assert without == [OffsetRange(0, 25, 30), OffsetRange(1, 2, 5)]
+    behind = notes.behind(without, NOW_MS + 1)
+    assert behind == CopyNotes(1, {0: 25, 1: 2}, noted_ms=NOW_MS + 1)
+    assert going_on("copy", wanted, behind, {0: state(7), 1: state(2)}, NOW_MS + 2) == without
+
+
+def test_a_copy_that_copied_nothing_yet_begins_at_what_the_source_has_now() -> None:
+    notes = CopyNotes(bases={0: 0}, noted_ms=NOW_MS)
+    left = going_on("copy", [OffsetRange(0, 4380, 5000)], notes, {}, NOW_MS)
+    deleted = deleted_of(left, {0: 4380})
+    assert skipping("t", left, deleted, notes, is_agreed=False) == [OffsetRange(0, 4380, 5000)]
+
+
+def test_a_later_run_leaves_no_hole_behind_what_an_earlier_one_copied() -> None:
+    notes = CopyNotes(1, {0: 30}, is_finished=True)
+    left = [OffsetRange(0, 30, 50)]
+    with pytest.raises(CopyError, match="--skip-deleted"):
+        skipping("t", left, deleted_of(left, {0: 40}), notes, is_agreed=False)
+
+
+def test_nothing_is_deleted_where_the_reader_only_begins_later_or_has_no_more_to_copy() -> None:
+    assert deleted_of([OffsetRange(0, 17, 30), OffsetRange(1, 9, 9)], {0: 17, 1: 12}) == []
+
+
+def test_no_count_of_a_partition_that_is_not_copied_now_is_forgotten() -> None:
+    with pytest.raises(CopyError, match="without --partition"):
+        CopyNotes(bases={0: 0, 1: 0}).behind([OffsetRange(0, 5, 9)], NOW_MS)
 
 
 def test_more_than_can_be_counted_is_refused() -> None:
