@@ -13,6 +13,7 @@ from hightide_cli.bench_options import (
     JSON,
     PARTITIONS_MAX,
     ROUNDS,
+    keep_option,
     measured,
     partition_counts,
     record_bytes_option,
@@ -84,6 +85,7 @@ for _command in (verify, spark_read, spark_write, spark_stream):
     help="Records a second; as fast as can be unless said.",
 )
 @CSV
+@keep_option
 @progress_option
 @JSON
 @click.pass_context
@@ -137,6 +139,7 @@ def produce(
 @_PARTITIONS
 @ROUNDS
 @CSV
+@keep_option
 @progress_option
 @JSON
 @click.pass_context
@@ -181,6 +184,7 @@ def consume(
 @seconds_option(10)
 @ROUNDS
 @CSV
+@keep_option
 @progress_option
 @JSON
 @click.pass_context
@@ -227,6 +231,7 @@ def e2e(
     help="To idle in the first round; 0: not at all.",
 )
 @ROUNDS
+@keep_option
 @progress_option
 @JSON
 @click.pass_context

@@ -14,6 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Measured = TypeVar("Measured")
 
 PARTITIONS_MAX = 10_000
+_KEEPS = "hightide.bench_keeps_topics"
 JSON = click.option("--json", "as_json", is_flag=True, help="One line of JSON, as -o json.")
 ROUNDS = click.option(
     "--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Figures are their medians."
@@ -44,6 +45,22 @@ def seconds_option(default: float) -> Callable[[Command], Command]:
     )
 
 
+def keep_option(command: Command) -> Command:
+    """Add --keep, which `measured` heeds."""
+
+    def take(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        ctx.meta[_KEEPS] = value
+
+    option = click.option(
+        "--keep",
+        is_flag=True,
+        expose_value=False,
+        callback=take,
+        help="Keep its topics; they are deleted otherwise.",
+    )
+    return option(command)
+
+
 def partition_counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
     """Read `100,1000,10000`; called by click."""
     parts = [part.strip() for part in value.split(",")] if value is not None else []
@@ -57,5 +74,5 @@ def measured(ctx: click.Context, measure: "Callable[[Target], Measured]") -> Mea
     """Measure the cluster that the command line means."""
     from hightide_cli.benchmarks.target import bench_target
 
-    with bench_target(choices(ctx).address()) as target:
+    with bench_target(choices(ctx).address(), keeps_topics=ctx.meta.get(_KEEPS, False)) as target:
         return measure(target)

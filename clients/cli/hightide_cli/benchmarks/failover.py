@@ -93,7 +93,11 @@ def measure_failover(target: Target, plan: FailoverPlan, say: Callable[[str], No
     if target.cluster is None:
         raise LoadFailedError("failover kills a broker: it needs the cluster of `hightide dev up`, or none")
     with Admin(target.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
-        return _Round(target.cluster, admin, target.bootstrap, plan, say).run()
+        of_it = _Round(target.cluster, admin, target.bootstrap, plan, say)
+        try:
+            return of_it.run()
+        finally:
+            target.let_go(of_it.topics)
 
 
 class _Round:
@@ -119,6 +123,11 @@ class _Round:
         prefix = f"bench-failover-{time.time_ns() // 1_000_000}-{os.getpid()}"
         self._topics = spread(prefix, plan.partitions, alive, self._victim)
         self._loaded = evenly(partitions_of(self._topics), plan.loaded)
+
+    @property
+    def topics(self) -> list[str]:
+        """What it makes, all of which it may not have come to."""
+        return list(self._topics)
 
     def run(self) -> Figures:
         """Do all of it."""

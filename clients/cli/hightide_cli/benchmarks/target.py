@@ -3,12 +3,13 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import click
-from hightide import Admin
+from hightide import Admin, HightideError
+from hightide.errors import UnknownTopicError
 from hightide_local.client_traces import export_trace_directory
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
@@ -16,16 +17,19 @@ from hightide_local.detached import default_directory, find
 from hightide_cli.dev_cluster import bench_directory
 from hightide_cli.progress import waiting
 
-# Benchmarks write gigabytes and topics cannot be deleted yet: old segments go while it runs.
+# Benchmarks write gigabytes: old segments go while it runs.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
+_DELETE_TIMEOUT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to send the load. `cluster` is None where the brokers run elsewhere."""
+    """Where to send the load. `cluster` is None where the brokers run elsewhere. `keeps_topics`: the user
+    wants to look into them afterwards."""
 
     bootstrap: str
     cluster: LocalCluster | None
+    keeps_topics: bool = False
 
     def broker_pids(self) -> list[int]:
         """Return the processes whose time is counted as the brokers'."""
@@ -41,21 +45,47 @@ class Target:
             admin.create_topic(name, partitions, min(3, alive), configs=configs or {})
         return name
 
+    @contextmanager
+    def topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> Iterator[str]:
+        """Give a new topic as `create_topic` does, which is deleted after the block, also where that is left
+        by Ctrl-C, unless topics are kept."""
+        name = self.create_topic(purpose, partitions, configs)
+        try:
+            yield name
+        finally:
+            self.let_go([name])
+
+    def let_go(self, topics: Iterable[str]) -> None:
+        """Delete the topics of a benchmark that has ended, however it did, unless they are kept. That one
+        cannot be deleted costs nobody the figures: it is said, and how to do it."""
+        for name in topics:
+            if self.keeps_topics:
+                click.echo(f"topic {name} is kept", err=True)
+                continue
+            try:
+                with Admin(self.bootstrap, timeout_ms=_DELETE_TIMEOUT_MS) as admin:
+                    admin.delete_topic(name)
+            except UnknownTopicError:
+                continue
+            except HightideError as error:
+                again = f"`hightide topic delete {name}` deletes it"
+                click.echo(f"topic {name} could not be deleted: {error}; {again}", err=True)
+
 
 @contextmanager
-def bench_target(bootstrap: str | None) -> Iterator[Target]:
+def bench_target(bootstrap: str | None, *, keeps_topics: bool = False) -> Iterator[Target]:
     """Give the cluster at the address, else the one of `dev up`, else one that lives as long as the block."""
     running = _running_dev_cluster()
     if running is not None and (bootstrap is None or _same(bootstrap, running.bootstrap.split(","))):
-        yield Target(running.bootstrap, running)
+        yield Target(running.bootstrap, running, keeps_topics)
     elif bootstrap is not None:
-        yield Target(bootstrap, None)
+        yield Target(bootstrap, None, keeps_topics)
     else:
         click.echo("no cluster runs; starting one for this benchmark", err=True)
         with ExitStack() as stack:
             with waiting("starting a cluster"):
                 cluster = stack.enter_context(own_cluster())
-            yield Target(cluster.bootstrap, cluster)
+            yield Target(cluster.bootstrap, cluster, keeps_topics)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`bench produce`, `consume` and `e2e`: several rounds of a load, and the median of their figures."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
@@ -57,8 +58,7 @@ def unheard(of: str, figures: Figures) -> None:
 class ProduceRounds:
     """Rounds of `bench produce` on one cluster, one when it is asked for."""
 
-    def __init__(self, target: Target, plan: ProducePlan) -> None:
-        topic = target.create_topic("produce", plan.partitions, RETENTION)
+    def __init__(self, target: Target, topic: str, plan: ProducePlan) -> None:
         where = _where(target, topic)
         self._configuration = {**asdict(plan), **where, "warm_s": _WARM_S, "records": None}
 
@@ -70,14 +70,26 @@ class ProduceRounds:
 def measure_produce(target: Target, plan: ProducePlan, told: Told = unheard) -> Figures:
     """Send as fast as one process can, or as the plan says, each round to the same topic, whose old segments
     go meanwhile. `told` hears of each round."""
-    return _rounds("produce", plan.rounds, ProduceRounds(target, plan).measure, told)
+    with produce_topic(target, plan) as topic:
+        return _rounds("produce", plan.rounds, ProduceRounds(target, topic, plan).measure, told)
+
+
+def produce_topic(target: Target, plan: ProducePlan) -> AbstractContextManager[str]:
+    """Return the topic of all rounds, which is there as long as the block."""
+    return target.topic("produce", plan.partitions, RETENTION)
 
 
 def measure_consume(
     target: Target, plan: ConsumePlan, forms: list[str], told: Told = unheard
 ) -> dict[str, Figures]:
     """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll()."""
-    topic = target.create_topic("consume", plan.partitions)
+    with target.topic("consume", plan.partitions) as topic:
+        return _consumed(target, topic, plan, forms, told)
+
+
+def _consumed(
+    target: Target, topic: str, plan: ConsumePlan, forms: list[str], told: Told
+) -> dict[str, Figures]:
     records = plan.size_mb * 1_000_000 // plan.record_bytes
     fill = ProducePlan(
         record_bytes=plan.record_bytes,
@@ -106,8 +118,8 @@ def measure_consume(
 
 def measure_latency(target: Target, plan: LatencyPlan, told: Told = unheard) -> Figures:
     """Send single records evenly and time each from send() to the moment another process has it."""
-    topic = target.create_topic("e2e", plan.partitions)
-    return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), told)
+    with target.topic("e2e", plan.partitions) as topic:
+        return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), told)
 
 
 def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:

@@ -17,7 +17,7 @@ from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 
 from hightide_cli.benchmarks.statistics import medians
 from hightide_cli.benchmarks.target import Target
-from hightide_cli.benchmarks.throughput import Figures, ProducePlan, ProduceRounds
+from hightide_cli.benchmarks.throughput import Figures, ProducePlan, ProduceRounds, produce_topic
 from hightide_cli.dev_cluster import bench_directory
 
 ON, OFF = "on", "off"
@@ -35,7 +35,9 @@ def measure_tracing(plan: ProducePlan, modes: Sequence[str]) -> tuple[dict[str, 
             environment = _NO_TRACES if mode == OFF else _traces_of(directory / mode)
             with _environment(environment):
                 cluster = clusters.enter_context(LocalCluster(directory / mode))
-                rounds = ProduceRounds(Target(cluster.bootstrap, cluster), plan)
+                target = Target(cluster.bootstrap, cluster)
+                topic = clusters.enter_context(produce_topic(target, plan))
+                rounds = ProduceRounds(target, topic, plan)
             measures[mode] = partial(_measured_in, environment, rounds)
         figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
         for number in range(plan.rounds):
