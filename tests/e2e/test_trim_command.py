@@ -30,6 +30,10 @@ def test_old_records_are_trimmed_after_they_were_shown(hightide_cluster: LocalCl
 
     assert earliest() == [0, 0, 0], "it was only shown"
     assert hightide(cluster, *trim, "--before-offset", "10").returncode == 1, "nobody is there to answer"
+    beyond = hightide(cluster, *trim, "--before-offset", "41", "--yes")
+    assert beyond.returncode == 1
+    assert b"words-trimmed-0 ends at offset 40" in beyond.stderr
+    assert earliest() == [0, 0, 0], "a digit too many deletes nothing"
     done = json_here(cluster, *trim, "--before-offset", "10", "-p", "1", "--yes")
     assert [each["records"] for each in done["partitions"]] == [10]
     assert earliest() == [0, 10, 0]

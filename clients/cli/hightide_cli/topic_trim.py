@@ -12,7 +12,7 @@ from hightide_cli.positions import Anchor, Position, parse_moment
 from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
-    from hightide import HightideError, TopicPartition
+    from hightide import Admin, HightideError, TopicPartition
 
     from hightide_cli.record_ranges import TopicRanges
 
@@ -61,6 +61,8 @@ def trim(
     from hightide_cli.record_ranges import topic_ranges
 
     with open_admin(ctx, _TRIM_TIMEOUT_MS) as admin:
+        if before_offset is not None:
+            _check_reach(admin, name, partitions, before_offset)
         going = topic_ranges(admin, name, partitions, Position(Anchor.EARLIEST), said[0])
         before = {TopicPartition(name, each.partition): each.end for each in going.ranges if each.count}
         if not wants_document(ctx):
@@ -72,6 +74,21 @@ def trim(
         # A dry run is refused as the real one would be.
         outcomes = admin.delete_records(before, validate_only=dry_run) if before else {}
     _tell(ctx, going, outcomes, dry_run)
+
+
+def _check_reach(admin: "Admin", name: str, partitions: tuple[int, ...], before_offset: int) -> None:
+    """Refuse an offset beyond the end of a log: a digit too many must not delete all that there is."""
+    from hightide import TopicPartition
+
+    (described,) = admin.describe_topics([name])
+    numbers = sorted(set(partitions)) or [each.partition for each in described.partitions]
+    ends = admin.list_offsets([TopicPartition(name, number) for number in numbers], "latest")
+    for place, end in ends.items():
+        if before_offset > (end or 0):
+            raise click.ClickException(
+                f"{name}-{place.partition} ends at offset {end or 0}, and nothing has the offset "
+                f"{before_offset - 1}: say --all for all that it has, or -p for the partitions that are meant"
+            )
 
 
 def _tell(
