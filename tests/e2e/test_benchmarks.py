@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 from hightide_cli.bench import FAILOVER_KEYS, GROUPS_KEYS, THROUGHPUT_KEYS
+from hightide_cli.benchmarks.failover import FailoverPlan
+from hightide_cli.benchmarks.groups import GroupsPlan
+from hightide_cli.document_form import departures
+from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -27,6 +31,11 @@ def bench(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
 
 
 def bench_lines(environment: dict[str, str], *arguments: str) -> list[dict[str, Any]]:
+    return bench_run(environment, *arguments)[0]
+
+
+def bench_run(environment: dict[str, str], *arguments: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The documents of one benchmark, which are held to the registry, and what it said meanwhile."""
     run = subprocess.run(
         [sys.executable, "-m", "hightide_cli.main", "bench", *arguments, "--json"],
         capture_output=True,
@@ -35,7 +44,10 @@ def bench_lines(environment: dict[str, str], *arguments: str) -> list[dict[str, 
         env=environment,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    documents = [json.loads(line) for line in run.stdout.splitlines()]
+    for each in documents:
+        assert departures(DOCUMENTS[f"bench {arguments[0]}"], each) == []
+    return documents, run.stderr.splitlines()
 
 
 def test_a_benchmark_without_a_cluster_starts_one_and_counts_what_its_brokers_cost(
@@ -66,7 +78,10 @@ def test_a_cluster_elsewhere_is_measured_without_the_cost_of_its_brokers(
 def test_a_failover_loses_nothing_and_waits_for_no_timer(environment: dict[str, str], signal: str) -> None:
     """A broker that stops in order once let itself back into the ISRs on its way out, and every producer
     waited replica.lag.time.max.ms (10 s) for it. The bound is loose, since the machine may be busy."""
-    document = bench(environment, "failover", signal, "--rounds", "1", "--idle-seconds", "1")
+    (document,), (_, *said) = bench_run(
+        environment, "failover", signal, "--rounds", "1", "--idle-seconds", "1"
+    )
+    assert len(said) == FailoverPlan(6, idle_s=1).steps, said
     assert all(document[key] is not None for key in FAILOVER_KEYS)
     assert (document["lost"], document["duplicated"], document["client_errors"]) == (0, 0, 0)
     assert document["unavailable_ms_max"] < 5_000
@@ -106,10 +121,11 @@ def test_groups_lose_their_coordinator_and_disturb_only_those_who_gain_or_lose(
 ) -> None:
     """10 members with a partition each: one leaves, and one other takes over its partition; one comes, and
     takes it from there."""
-    document = bench(
+    (document,), said = bench_run(
         environment, "groups", "--consumers", "20", "--groups", "2", "--seconds", "4", "--rounds", "1",
         "--session-timeout-ms", "3000",
     )  # fmt: skip
+    assert len(said) == GroupsPlan(20, 2, rounds=1).steps, said
     assert all(document[key] is not None for key in GROUPS_KEYS)
     assert (document["leave_disturbed"], document["join_disturbed"]) == (1, 1)
     assert document["rebalance_moved"] == 10
