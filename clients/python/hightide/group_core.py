@@ -26,6 +26,8 @@ __all__ = ["GroupCore", "IntervalCommit"]
 
 
 RESET_PAUSE_MS: Final = 1_000
+#: How long a goodbye waits for a commit that takes positions back, of the time that closing may take.
+GOING_BACK_TIMEOUT_MS: Final = 2_500
 
 
 class IntervalCommit(MessageCall[CommitOffsetsResponse]):
@@ -62,10 +64,15 @@ class GroupCore:
         self._next_commit_ms: float | None = None
         self._gone_back: set[TopicPartition] = set()
         self._next_reset_ms = 0.0
+        self._leaves_by_ms: float | None = None
+        """A goodbye waits until then for the commit that it cannot tell."""
         consumer.on_gone_back = self._went_back
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
+        if self._leaves_by_ms is not None and (not self._is_going_back() or now_ms >= self._leaves_by_ms):
+            self._leaves_by_ms = None
+            self.membership.leave(now_ms)
         calls = self.membership.poll(now_ms)
         commit = self._reset_commit(now_ms) or self._interval_commit(now_ms)
         if commit is not None:
@@ -75,6 +82,7 @@ class GroupCore:
         if self._commit is None and self.membership.state is MembershipState.MEMBER:
             wakes.append(self._next_commit_ms)
             wakes.append(self._next_reset_ms if self._gone_back else None)
+        wakes.append(self._leaves_by_ms)
         self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
         self.cancelled += self.membership.cancelled + self.consumer.cancelled
         self.membership.cancelled, self.consumer.cancelled = [], []
@@ -98,6 +106,17 @@ class GroupCore:
             self._committed(call, outcome)
         else:
             self.consumer.completed(call, outcome, now_ms)
+
+    def leave(self, now_ms: float) -> None:
+        """Say goodbye with the final positions, with the next poll or as soon as what takes them back is
+        committed. Called once, after the user's callbacks have run."""
+        self._leaves_by_ms = now_ms + GOING_BACK_TIMEOUT_MS
+
+    def _is_going_back(self) -> bool:
+        """Whether a goodbye would leave out where it is, since a lower offset has to stand first."""
+        is_member = self.membership.state is MembershipState.MEMBER
+        owned = self.ownership.owned
+        return is_member and any(each in owned and owned[each].is_reset for each in self._gone_back)
 
     @property
     def has_left(self) -> bool:

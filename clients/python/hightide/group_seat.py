@@ -8,7 +8,7 @@ from hightide.consumer_core import ConsumerCore
 from hightide.driver import Driver, now_ms
 from hightide.fetch_position import Chunk
 from hightide.group_callbacks import GroupCallbacks
-from hightide.group_core import GroupCore
+from hightide.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.group_settings import GroupSettings
 from hightide.handout import Handout
 from hightide.membership import LEAVE_TIMEOUT_MS
@@ -79,8 +79,8 @@ class GroupSeat:
     def _say_goodbye(self, driver: Driver) -> None:
         with self._changed:
             now = now_ms()
-            self.core.membership.leave(now)
-            end_ms = now + LEAVE_TIMEOUT_MS
+            self.core.leave(now)
+            end_ms = now + GOING_BACK_TIMEOUT_MS + LEAVE_TIMEOUT_MS
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
                 self._changed.wait(_CHECK_S)

@@ -1,6 +1,7 @@
 """What a member of a group commits when its log has lost records that it has read (KIP-320)."""
 
 from hightide.fetch_call import FetchCall
+from hightide.group_core import GOING_BACK_TIMEOUT_MS
 from hightide.look_up_call import LookUpCall
 from hightide.v1.broker_service_pb2 import (
     FetchPartitionResult,
@@ -162,3 +163,35 @@ def test_a_partition_that_is_taken_away_meanwhile_is_not_reset() -> None:
     assert bench.ownership.assignment == ()
     assert bench.commits == []
     assert parts(0)[0] not in bench.consumer.positions
+
+
+def test_a_goodbye_waits_for_the_commit_that_it_went_back_and_then_tells_how_far_it_came_since() -> None:
+    bench = has_read(auto_commit=True)
+    lose_all_from(bench, 12)
+    assert len(bench.user_polls()) == 5
+    bench.ownership.came_back()
+    bench.said()
+    bench.core.leave(bench.now_ms)
+    bench.poll()
+    assert bench.said() == [], "it would have to leave out where it is"
+    answer_commit(bench)
+    (goodbye,) = bench.said()
+    assert positions(goodbye) == {0: 17}
+
+
+def test_a_goodbye_does_not_wait_for_ever_for_the_commit_that_it_went_back() -> None:
+    bench = has_read(auto_commit=True)
+    lose_all_from(bench, 12)
+    bench.said()
+    bench.core.leave(bench.now_ms)
+    bench.pass_ms(GOING_BACK_TIMEOUT_MS)
+    assert [each.WhichOneof("message") for each in bench.said()] == ["goodbye"]
+
+
+def test_a_member_that_did_not_go_back_says_goodbye_at_once() -> None:
+    bench = has_read(auto_commit=True)
+    bench.said()
+    bench.core.leave(bench.now_ms)
+    bench.poll()
+    (goodbye,) = bench.said()
+    assert positions(goodbye) == {0: 30}

@@ -9,7 +9,7 @@ from hightide.consumer_core import ConsumerCore
 from hightide.driver import now_ms
 from hightide.fetch_position import Chunk
 from hightide.group_callbacks import GroupCallbacks
-from hightide.group_core import GroupCore
+from hightide.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.group_settings import GroupSettings
 from hightide.handout import Handout
 from hightide.membership import LEAVE_TIMEOUT_MS
@@ -65,8 +65,8 @@ class GroupSeat:
             await self._call_back(self.core.ownership.farewell())
         finally:
             now = now_ms()
-            self.core.membership.leave(now)
-            end_ms = now + LEAVE_TIMEOUT_MS
+            self.core.leave(now)
+            end_ms = now + GOING_BACK_TIMEOUT_MS + LEAVE_TIMEOUT_MS
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
                 await driver.changed(_CHECK_S)
