@@ -83,7 +83,8 @@ class RebalanceTraces:
         names = [
             f"{step.topic}-{step.partition}" for step, _ in zip(group.steps, range(_SAMPLE), strict=False)
         ]
-        span.set("partition_sample", ", ".join(names))
+        if names:
+            span.set("partition_sample", ", ".join(names))
         self._open[group.name] = _Rebalance(span, now_us, _Step(), _Step(), _Step())
 
     def stopping(self, group_name: str) -> str:

@@ -116,6 +116,14 @@ def test_the_steps_of_the_group_that_an_event_is_about_end_with_it(
     assert sorted(span.duration_us for span in starts) == [300, 900]
 
 
+def test_a_rebalance_without_partitions_names_none(traces: ShardTraces, tmp_path: Path) -> None:
+    traces.begun(shard_of(1, GroupState.REBALANCING).groups["g0"])
+    traces.resigned()
+    (span,) = [span for span in read_spans(tmp_path) if span.name == GROUP_REBALANCE]
+    assert span.attributes["partition_count"] == 0
+    assert "partition_sample" not in span.attributes
+
+
 def test_so_many_rebalances_are_open_at_most(traces: ShardTraces, tmp_path: Path) -> None:
     shard = shard_of(3 * rebalance_traces.OPEN_MAX, GroupState.REBALANCING)
     for group in shard.groups.values():
