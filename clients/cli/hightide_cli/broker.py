@@ -167,10 +167,10 @@ def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
 )
 @click.pass_context
 def drain(ctx: click.Context, broker_id: int, dry_run: bool, timeout_s: float) -> None:
-    """Move leadership off a broker and take it out of the ISRs, so that stopping it interrupts nobody.
+    """Move leadership off a broker, so that stopping it interrupts nobody.
 
-    It stays without leadership until it is started again; SIGTERM does all this, too. Exit code 1 where it
-    still leads, because no other replica is in sync.
+    It stays without leadership until it is started again, or another controller takes over; SIGTERM does all
+    this, too. Exit code 1 where it still leads, because no other replica is in sync.
     """
     from hightide_cli.connections import open_admin
 
