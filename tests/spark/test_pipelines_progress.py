@@ -22,12 +22,13 @@ def test_tasks_are_counted_while_they_run(spark: "SparkSession", tmp_path: Path)
 
     # Not a function of this module, which the workers cannot import.
     def hold_the_last(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        pause = threading.Event()
         for batch in batches:
             deadline_s = time.monotonic() + 60
             while (
                 2 in batch.column("id").to_pylist() and not go_on.exists() and time.monotonic() < deadline_s
             ):
-                time.sleep(0.05)
+                pause.wait(0.05)
             yield batch
 
     rows = spark.range(0, 3, 1, 3).mapInArrow(hold_the_last, "id long")
