@@ -149,6 +149,9 @@ def account_of(trace: Trace) -> Account | None:
     root = trace.root
     is_orderly = root.attributes.get("reason") == _ORDERLY
     start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
+    if root.attributes.get("carried_on"):
+        # The root of who began it may have died with its process, but not the steps that were done by then.
+        start_us = min(start_us, _first_of_services(trace))
     felt_us = _first_felt(trace, start_us) if trace.kind == kinds.FAILOVER else start_us
     is_break_known = root.attributes.get("reason") != _SILENT or felt_us < start_us
     start_us = at_us = min(start_us, felt_us)

@@ -231,6 +231,19 @@ def test_how_long_a_coordinator_was_gone_that_nobody_saw_go_is_not_known() -> No
     )
 
 
+def test_what_another_controller_carried_on_counts_from_where_the_first_one_began() -> None:
+    root = span(kinds.REASSIGNMENT, 217, 250, below="")
+    root.attributes["carried_on"] = True
+    told = account(
+        root,
+        span(kinds.MOVE_BEGIN, 0, 5),
+        span(kinds.MOVE_CATCH_UP, 217, 220),
+        span(kinds.MOVE_SWITCH, 220, 233),
+        span(kinds.MOVE_STOP, 233, 250),
+    )
+    assert told.sentence == "moved in 250 ms: begin 5, catch up 215, switch 13, stop old replicas 17"
+
+
 def test_every_kind_of_trace_is_accounted_for() -> None:
     steps = {each.name for each in kinds.SPANS}
     for kind in kinds.TRACE_KINDS:
