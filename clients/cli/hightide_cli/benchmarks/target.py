@@ -39,18 +39,23 @@ class Target:
 
     def create_topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> str:
         """Create a topic for one benchmark, with as many replicas as can be, at most 3; return its name."""
-        name = f"bench-{purpose}-{time.time_ns() // 1_000_000}-{os.getpid()}"
+        name = _topic_name(purpose)
+        self._create(name, partitions, configs)
+        return name
+
+    def _create(self, name: str, partitions: int, configs: dict[str, str] | None) -> None:
         with Admin(self.bootstrap) as admin:
             alive = sum(broker.alive for broker in admin.describe_cluster().brokers)
             admin.create_topic(name, partitions, min(3, alive), configs=configs or {})
-        return name
 
     @contextmanager
     def topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> Iterator[str]:
         """Give a new topic as `create_topic` does, which is deleted after the block, also where that is left
         by Ctrl-C, unless topics are kept."""
-        name = self.create_topic(purpose, partitions, configs)
+        name = _topic_name(purpose)
         try:
+            # Ctrl-C may come when the topic stands and nobody has said so yet.
+            self._create(name, partitions, configs)
             yield name
         finally:
             self.let_go([name])
@@ -70,6 +75,10 @@ class Target:
             except HightideError as error:
                 again = f"`hightide topic delete {name}` deletes it"
                 click.echo(f"topic {name} could not be deleted: {error}; {again}", err=True)
+
+
+def _topic_name(purpose: str) -> str:
+    return f"bench-{purpose}-{time.time_ns() // 1_000_000}-{os.getpid()}"
 
 
 @contextmanager
