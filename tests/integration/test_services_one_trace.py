@@ -105,6 +105,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             built.admin.close()
 
 
+@pytest.fixture(autouse=True)
+def whole_again(stage: Stage) -> Iterator[None]:
+    """A test that fails leaves the next one a whole cluster."""
+    yield
+    stage.plan.unlink(missing_ok=True)
+    stage.cluster.restore()
+
+
 def one_root(trace: Trace) -> SpanRecord:
     (root,) = trace.roots
     return root.span

@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 _Told = TypeVar("_Told", SendLeaderAndIsr, SendStopReplica)
 _EXPECTED_MAX: Final = 1_000
 _OPEN_MAX: Final = 100
+_DRAIN: Final = "controlled_shutdown"
 _LEAVES_WITHIN_MS: Final = 10_000
 """So long after a broker has asked to be drained, its end is part of that: it is how a broker stops."""
 
@@ -153,11 +154,12 @@ class FailoverTraces:
         if loss is None or not lost or state.role is not Role.ACTIVE or len(self._open) >= _OPEN_MAX:
             return
         first = state.brokers[lost[0]]
-        how = LEAVES if self._leaves(first) else LOST
+        # What is left of a drain when the broker's process ends is still the drain that began the trace.
+        how, reason = (LEAVES, _DRAIN) if self._leaves(first) else (LOST, loss.reason)
         brokers = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
         trace = FailoverTrace.begin(
             root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
-            Loss(loss.reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation),
+            Loss(reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation),
             state.controller_epoch,
             self._telemetry,
             self._clock,

@@ -94,6 +94,21 @@ def test_a_broker_that_asks_to_be_drained_and_stops_at_once_is_one_trace(
     assert len({span.trace_id for span in failovers(tmp_path)}) == 1
 
 
+def test_what_a_drain_left_over_does_not_change_the_reason_of_its_failover(
+    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+) -> None:
+    drain(traces, state)
+    state.shutting_down[1] = 77
+    clock.now_ms += 100
+    state.led_by[1], state.in_sync_on[1] = set(), {TopicPartition("news of an ISR came after the drain", 0)}
+    traces.before(state, ev.BrokersChanged((), traces.expect("session_ended", 200)))
+    traces.settle()
+    roots = failovers(tmp_path)
+    assert len(roots) == 2
+    assert {(span.trace_id, span.span_id) for span in roots} == {(roots[0].trace_id, roots[0].span_id)}
+    assert {span.attributes["reason"] for span in roots} == {"controlled_shutdown"}
+
+
 def test_a_drain_that_is_asked_for_again_is_one_trace(
     traces: FailoverTraces, state: ClusterState, tmp_path: Path
 ) -> None:
