@@ -15,6 +15,7 @@ from typing import IO, Self
 from hightide_runtime.process_environment import service_environment
 from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 
+from hightide_local import failure_report
 from hightide_local.embedded_zookeeper import wait_until_answers, zookeeper_process
 from hightide_local.errors import ClusterError
 from hightide_local.guard import Guard
@@ -96,6 +97,7 @@ class LocalCluster:
         )
         self._network = self._new_network() if partitionable else None
         self._processes: dict[str, ManagedProcess] = {}
+        failure_report.note_traces(self.trace_directory)
         for name, (pid, created_s) in self._layout.processes.items():
             if name in self._layout.names:
                 self._process(name).adopt(pid, created_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from hightide_local import failure_report
 from hightide_local.errors import ClusterError
 from hightide_local.guard import Guard
 
@@ -38,6 +39,7 @@ class ManagedProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._process: psutil.Process | None = None
         self._guard: Guard | None = None
+        failure_report.note_log(name, log_path)
 
     def start(self, guard: Guard | None) -> None:
         """Start it; its output is appended to the log. `guard` None leaves it running when we end."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
+from hightide_local import failure_report
+
 if TYPE_CHECKING:
     from hightide_local.cluster import LocalCluster
 
@@ -20,6 +22,7 @@ ClusterFactory: TypeAlias = "Callable[..., LocalCluster]"
 
 # Every run of pytest on a machine with this package imports this module: nothing that is slow above.
 _SHARED = pytest.StashKey["LocalCluster"]()
+_BEGAN = pytest.StashKey[failure_report.Moment]()
 _SIZES = {"brokers": 3, "controllers": 2, "coordinators": 1}
 
 
@@ -81,6 +84,12 @@ def hightide_topic(hightide_cluster: LocalCluster) -> str:
     return topic
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before a test and its fixtures: remember how far the logs are."""
+    item.stash[_BEGAN] = failure_report.now()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """After a test and its own fixtures: mend the shared cluster, where there is one."""
@@ -94,14 +103,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say with a test that failed where the logs of the shared cluster are."""
+    """Show with a test that failed what the processes warned of since it began, of all clusters that it may
+    have used; and where the logs of the shared one are."""
     report = yield
+    if not report.failed:
+        return report
     cluster = item.config.stash.get(_SHARED, None)
-    if report.failed and cluster is not None:
-        lines = [f"logs: {cluster.log_directory}", f"traces: {cluster.trace_directory}"]
+    lines = []
+    if cluster is not None:
+        lines += [f"logs: {cluster.log_directory}", f"traces: {cluster.trace_directory}"]
         ended = [name for name in cluster.names if name not in cluster.running()]
         lines += [f"{name} does not run; the end of its log:\n{cluster.log_tail(name)}" for name in ended]
-        report.sections.append(("hightide cluster", "\n".join(lines)))
+    if _BEGAN in item.stash:
+        lines.append(failure_report.report_since(item.stash[_BEGAN]))
+    if any(lines):
+        report.sections.append(("hightide cluster", "\n".join(filter(None, lines))))
     return report
 
 
