@@ -26,6 +26,13 @@ from hightide_controller.shell import Shell
 CRASH_PLAN = "HIGHTIDE_TEST_CRASH_PLAN"
 
 
+def plan_crash(plan: Path, point: str) -> None:
+    """Have a controller die at this point. Whole at once: controllers read the file at each step."""
+    new = plan.with_suffix(".new")
+    new.write_text(point)
+    new.rename(plan)
+
+
 class CrashingShell(Shell):
     """Counts what it comes by, and dies where the plan says so."""
 

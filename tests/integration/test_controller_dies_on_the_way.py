@@ -18,7 +18,7 @@ from hightide import Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
 from histories.drill import HEALED_S, Drill
 from histories.waiting import wait_until
-from integration.crashing_controller import CRASH_PLAN
+from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -37,8 +37,7 @@ class Stage(OperatorsHand):
     def controller_dies(self, point: str) -> Iterator[None]:
         """Whatever happens inside, the active controller dies at this point of it, and comes back later."""
         self.cluster.active_controller()
-        self._plan.with_suffix(".new").write_text(point)
-        self._plan.with_suffix(".new").rename(self._plan)
+        plan_crash(self._plan, point)
         try:
             yield
             wait_until(f"a controller dies {point}", lambda: not self._plan.exists(), HEALED_S)

@@ -16,7 +16,7 @@ import pytest
 from hightide_local.cluster import LocalCluster
 from histories.drill import HEALED_S, Drill
 from histories.waiting import wait_until
-from integration.crashing_controller import CRASH_PLAN
+from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -37,8 +37,7 @@ class Bed:
         """Inside of it something is asked for, which the active controller begins, up to this point.
         Afterwards the other one is active, and the sleeper sleeps on until `wake`."""
         sleeper = self.cluster.active_controller()
-        self._plan.with_suffix(".new").write_text(f"{point} SIGSTOP")
-        self._plan.with_suffix(".new").rename(self._plan)
+        plan_crash(self._plan, f"{point} SIGSTOP")
         try:
             yield
             wait_until(f"a controller falls asleep {point}", lambda: not self._plan.exists(), HEALED_S)
