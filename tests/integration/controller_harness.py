@@ -212,6 +212,20 @@ class Cluster:
             await until(acts, "the controller that was elected acts")
         return stub
 
+    async def knows_the_active_one(self, controller_id: int) -> None:
+        """Wait until a controller acts, or stands by and would notice if the active one were gone."""
+        await self.active()
+        stub = await self.stub(controller_id)
+
+        async def knows() -> bool:
+            try:
+                await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+            except grpc.aio.AioRpcError as error:
+                return "; controller" in (error.details() or "")
+            return True
+
+        await until(knows, f"controller {controller_id} knows who is active")
+
     async def state(self, topic: str, partition: int) -> tuple[LeaderAndIsrZnode, Znode]:
         found = await self.session.get(LeaderAndIsrZnode.path(topic, partition))
         return LeaderAndIsrZnode.decode(found.data), found
@@ -255,7 +269,7 @@ async def cluster(
         for controller_id in controllers:
             built.start_controller(controller_id)
             if len(controllers) > 1:
-                await built.active()
+                await built.knows_the_active_one(controller_id)
         yield built
     finally:
         await built.close()

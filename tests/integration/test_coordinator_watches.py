@@ -262,6 +262,24 @@ def test_topics_that_come_and_go_are_told(zookeeper_hosts: str) -> None:
     with_active(zookeeper_hosts, test)
 
 
+def test_a_topic_that_a_request_names_is_told_by_the_time_that_the_request_is_judged(
+    zookeeper_hosts: str,
+) -> None:
+    """Whoever creates a topic commits an offset of it next: no watch is sooner than that for sure."""
+
+    async def test(hand: ZooKeeperSession, active: Process) -> None:
+        for number in range(20):
+            name, topic_id = f"new-{number}", bytes(15) + bytes([number + 1])
+            await hand.create(TopicZnode.path(name), TopicZnode(topic_id, ((1,),)).encode())
+            await active.watches.look_up_topics([name, "never/legal"])
+            told: dict[str, Topic | None] = {}
+            while not active.topics.empty():
+                told.update(active.topics.get_nowait().topics)
+            assert told[name] == Topic(name, topic_id, 1)
+
+    with_active(zookeeper_hosts, test)
+
+
 def test_partitions_of_a_topic_that_is_read_are_told_when_they_are_added(zookeeper_hosts: str) -> None:
     async def test(hand: ZooKeeperSession, active: Process) -> None:
         await put_topic(hand, "flights", 2)

@@ -28,7 +28,9 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Any) -> pb.CommitOffsetsResponse:
         """Write offsets down."""
         shard = self._shell.shard_of(request.group)
-        answer = await shard.ask(convert.commit_in(request, shard.requests.take_id()), AnswerCommit)
+        event = convert.commit_in(request, shard.requests.take_id())
+        await self._shell.look_up_topics(shard, event.commits)
+        answer = await shard.ask(event, AnswerCommit)
         return pb.CommitOffsetsResponse(offsets=convert.results_of_commit_out(answer))
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Any) -> pb.FetchOffsetsResponse:
@@ -51,7 +53,9 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Any) -> pb.ResetOffsetsResponse:
         """Set committed offsets of a group without members."""
         shard = self._shell.shard_of(request.group)
-        answer = await shard.ask(convert.reset_in(request, shard.requests.take_id()), AnswerReset)
+        event = convert.reset_in(request, shard.requests.take_id())
+        await self._shell.look_up_topics(shard, event.commits)
+        answer = await shard.ask(event, AnswerReset)
         return pb.ResetOffsetsResponse(offsets=convert.results_of_reset_out(answer))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Any) -> pb.DeleteGroupResponse:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import Final
 
 from hightide.v1 import coordinator_service_pb2 as pb
@@ -14,9 +15,10 @@ from hightide_runtime.errors import ServiceError
 from hightide_runtime.group_znodes import shard_of
 from hightide_runtime.interceptors.interceptor import Context
 from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.commit_fences import not_known
 from hightide_coordinator.core.descriptions import GroupListing, Refused, list_groups
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.shard_state import Role
@@ -40,6 +42,10 @@ _FAREWELL_S: Final = 2.0
 """How long it waits for thousands of consumers to be told."""
 _STREAMS_PER_CONSUMER: Final = 1.1
 """A consumer may be back on another stream before its broken one is noticed."""
+_LOOKED_UP_MAX: Final = 1_000
+"""So many topics of one request are looked up that are not known."""
+_LOOK_UP_S: Final = 2.0
+"""How long a request waits for that."""
 
 
 class Shell:
@@ -160,6 +166,18 @@ class Shell:
     def shard_of(self, group: str) -> Shard:
         """The shard that coordinates a group, here or elsewhere."""
         return self.shards[shard_of(group, len(self.shards))]
+
+    async def look_up_topics(self, shard: Shard, commits: Iterable[ev.Commit]) -> None:
+        """Before commits are put to a shard: have it know topics that were created just before. Whatever
+        becomes of it, the core then judges by what it knows."""
+        unknown = tuple(islice(not_known(shard.state, commits), _LOOKED_UP_MAX))
+        if not unknown or shard.state.role is not Role.ACTIVE:
+            return
+        try:
+            async with asyncio.timeout(_LOOK_UP_S):
+                await self._watches.look_up_topics(unknown)
+        except (ZooKeeperError, TimeoutError) as error:
+            _log.warning("topics that a commit names were not looked up, such as %r: %r", unknown[0], error)
 
     def _groups_here(self) -> list[Group]:
         """Those of the shards that this process coordinates."""

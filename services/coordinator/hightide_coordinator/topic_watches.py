@@ -118,6 +118,17 @@ class TopicWatches:
             if is_legal_topic_name(topic):
                 self._watched.pop(TopicZnode.path(topic), None)
 
+    async def look_up(self, topics: Iterable[str]) -> None:
+        """Tell the core of these topics as ZooKeeper has them now: a request names them, and the watch that
+        tells of them may be on its way. The caller bounds how many, and how long. Raises ZooKeeperError."""
+        named = set(filter(is_legal_topic_name, topics))
+        if not named:
+            return
+        await self._session.sync()
+        if self._is_active:
+            self._changed |= named
+            await self._znodes.read_anew()
+
     def reconnected(self) -> None:
         """The connection is back: watches were lost with it."""
         self._changed |= set(self._watched.values())

@@ -110,6 +110,10 @@ class CoordinatorWatches:
         self._topics.watch(effect.more)
         self._unwatch(effect.fewer)
 
+    async def look_up_topics(self, topics: Iterable[str]) -> None:
+        """Tell all shards of these topics as ZooKeeper has them now. Raises ZooKeeperError."""
+        await self._topics.look_up(topics)
+
     def _unwatch(self, topics: Iterable[str]) -> None:
         """Follow these no more, but for those that another shard wants."""
         self._topics.unwatch(set(topics).difference(*self._wanted.values()))

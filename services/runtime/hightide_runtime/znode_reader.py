@@ -31,6 +31,8 @@ class Reader:
         self._connected = connected
         self._marked = asyncio.Event()
         self._name = name
+        self._waiting: list[asyncio.Future[None]] = []
+        """Whoever waits until what is marked has been read."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -41,20 +43,30 @@ class Reader:
         """What it reads may have changed."""
         self._marked.set()
 
+    async def read_anew(self) -> None:
+        """Wait until a read has succeeded that began after this call. The caller bounds how long."""
+        read = asyncio.get_running_loop().create_future()
+        self._waiting.append(read)
+        self.mark()
+        await read
+
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading. Whoever waits for a read is cancelled."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        for read in self._waiting:
+            read.cancel()
 
     async def _run(self) -> None:
         while True:
             await self._marked.wait()
             await self._connected.wait()
             self._marked.clear()
+            waiting, self._waiting = self._waiting, []
             try:
-                await self._read()
+                await self._read_for(waiting)
             except ZooKeeperError as error:
                 _log.warning("reading ZooKeeper is tried again: %s", error)
                 self._marked.set()
@@ -63,3 +75,13 @@ class Reader:
                 _log.exception("reading %s is tried again", self._name)
                 self._marked.set()
                 await asyncio.sleep(_FAULT_PAUSE_S)
+
+    async def _read_for(self, waiting: list[asyncio.Future[None]]) -> None:
+        try:
+            await self._read()
+        except BaseException:
+            self._waiting = [*waiting, *self._waiting]
+            raise
+        for read in waiting:
+            if not read.done():
+                read.set_result(None)

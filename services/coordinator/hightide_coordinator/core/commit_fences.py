@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.group import CommitWaiting, Group
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.shard_state import ShardState
 
-__all__ = ["refusal_of"]
+__all__ = ["not_known", "refusal_of"]
+
+
+def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
+    """The topics of commits that a shard does not know, or not with such a partition.
+
+    Asked by the shell before it puts commits to the core: who has just created a topic is sooner here than
+    the watch that tells of it.
+    """
+    for commit in commits:
+        topic = state.topics.get(commit.name.topic)
+        if topic is None or commit.name.partition >= topic.partition_count:
+            yield commit.name.topic
 
 
 def refusal_of(
