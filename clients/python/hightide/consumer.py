@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -104,7 +105,7 @@ class Consumer:
         self._changed = threading.Condition(threading.Lock())
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
-        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names)
+        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
         self._handout = Handout(self._core)
         self._transport = Transport(client_id)
         self._seat: GroupSeat | None = None

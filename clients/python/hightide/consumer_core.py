@@ -1,7 +1,7 @@
 """The decisions of a consumer: what to fetch now, from whom, and what becomes of what comes.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
-every method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
+shell holds one lock around every method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
 
 Theory of operation. Each assigned partition has a `FetchPosition`. Those whose offset is not known are looked
 up at their leader; the others are fetched, all partitions of one leader in one long poll, as long as what
@@ -13,6 +13,7 @@ the partition's error, and raised.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Any, Final
 
 from hightide.calls import Call
@@ -38,6 +39,7 @@ from hightide.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.look_up_call import LookUpCall
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt
 from hightide.records import TopicPartition
+from hightide.silent_leaders import SilentLeaders
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import ListOffsetsRequest
 
@@ -56,10 +58,17 @@ METADATA_AGE_MAX_MS: Final = 30_000
 class ConsumerCore(TracedCore):
     """The core. One a consumer."""
 
-    def __init__(self, settings: ConsumerSettings, cluster: Cluster, topics: Iterable[str]) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        topics: Iterable[str],
+        random: Random,
+    ) -> None:
         self.settings = settings
         self.cluster = cluster
         self.seeker = MetadataSeeker(cluster)
+        self._silent = SilentLeaders(self.seeker, settings.fetch_max_wait_ms + SLOW_CALL_MS, random)
         self.positions: dict[TopicPartition, FetchPosition] = {}
         self.chunks: deque[Chunk] = deque()
         self.wake_at_ms: float | None = None
@@ -281,16 +290,17 @@ class ConsumerCore(TracedCore):
             for address, each in fetches.items():
                 if self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
                     calls.append(self._fetch(address, each))
-        self._watch_slow_calls(now_ms)
+        for call in calls:
+            call.started_ms = now_ms
+        self._silent.poll(self._fetches, now_ms)
         self._waits.poll(self.cluster, self.seeker, now_ms)
         metadata = self.seeker.poll(now_ms)
         if metadata is not None:
+            metadata.started_ms = now_ms
             calls.append(metadata)
-        for wake_at_ms in (self.seeker.wake_at_ms, self._waits.wake_at_ms):
+        for wake_at_ms in (self.seeker.wake_at_ms, self._silent.wake_at_ms, self._waits.wake_at_ms):
             if wake_at_ms is not None:
                 self._wake_by(wake_at_ms)
-        for call in calls:
-            call.started_ms = now_ms
         return calls
 
     @property
@@ -388,18 +398,6 @@ class ConsumerCore(TracedCore):
         self._fetches[call] = None
         self._calls_to[address] = self._calls_to.get(address, 0) + 1
         return call
-
-    def _watch_slow_calls(self, now_ms: float) -> None:
-        """A leader that is paused or cut off does not say that it is none any more: ask the others."""
-        for call in self._fetches:
-            if call.next_check_ms == 0.0:
-                call.next_check_ms = now_ms + self.settings.fetch_max_wait_ms + SLOW_CALL_MS
-            elif call.next_check_ms <= now_ms:
-                call.next_check_ms = now_ms + SLOW_CALL_MS
-                self.seeker.suspect(call.address)
-                self.seeker.want()
-                self._cancel_moved(call)
-            self._wake_by(call.next_check_ms)
 
     def _cancel_moved(self, call: FetchCall) -> None:
         for entry in call.entries:

@@ -52,7 +52,6 @@ class FetchCall(Call[tuple[Fetched, ...]]):
         "_min_bytes",
         "entries",
         "is_cancelled",
-        "next_check_ms",
     )
 
     def __init__(
@@ -69,7 +68,6 @@ class FetchCall(Call[tuple[Fetched, ...]]):
     ) -> None:
         super().__init__(address, Method.FETCH, timeout_ms)
         self.entries = entries
-        self.next_check_ms = 0.0
         self.is_cancelled = False
         self._max_wait_ms = max_wait_ms
         self._min_bytes = min_bytes

@@ -29,7 +29,7 @@ class ProduceCall(Call[ProduceResponse]):
     """The call. Encoding the batches is the producer's main work, so it happens here, outside of the core's
     lock."""
 
-    __slots__ = ("_settings", "entries", "is_cancelled", "next_check_ms")
+    __slots__ = ("_settings", "entries", "is_cancelled")
 
     def __init__(
         self, address: str, timeout_ms: int, settings: ProducerSettings, entries: tuple[ProduceEntry, ...]
@@ -37,7 +37,6 @@ class ProduceCall(Call[ProduceResponse]):
         assert entries, "a call carries something"
         super().__init__(address, Method.PRODUCE, timeout_ms)
         self.entries = entries
-        self.next_check_ms = 0.0
         self.is_cancelled = False
         self._settings = settings
 

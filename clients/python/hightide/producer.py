@@ -78,7 +78,9 @@ class Producer:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         cluster = Cluster(bootstrap_addresses(bootstrap))
-        self._core = ProducerCore(self._settings, cluster, self, first_turn=random.getrandbits(16))
+        self._core = ProducerCore(
+            self._settings, cluster, self, first_turn=random.getrandbits(16), random=random.Random()
+        )
         # The hot path reads topics from here; closing swaps it for an empty one.
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = Transport(client_id)

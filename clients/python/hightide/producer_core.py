@@ -1,7 +1,7 @@
 """The decisions of a producer: which batches go now, to whom, and what becomes of those that come back.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
-every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
+shell holds one lock around every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
 
 Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of
 closed ones, and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call
@@ -12,6 +12,7 @@ fail, or go back into their lane, in order. News about leaders come from what br
 
 import logging
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, Final
 
 from hightide.accumulator import Accumulator
@@ -39,6 +40,7 @@ from hightide.produce_call import ProduceCall, ProduceEntry
 from hightide.producer_identity import IdentitySeeker
 from hightide.producer_settings import ProducerSettings
 from hightide.records import TopicPartition
+from hightide.silent_leaders import SilentLeaders
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
     ProducePartitionResult,
@@ -84,9 +86,12 @@ class ProducerCore(Accumulator, TracedCore):
         owner: Owner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
         first_turn: int = 0,
+        *,
+        random: Random,
     ) -> None:
         super().__init__(settings, cluster, owner, delivery, first_turn)
         self.seeker = MetadataSeeker(cluster)
+        self._silent = SilentLeaders(self.seeker, SLOW_CALL_MS, random)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self._calls: dict[ProduceCall, None] = {}
@@ -101,23 +106,26 @@ class ProducerCore(Accumulator, TracedCore):
         self.wants_poll = False
         self._expire(now_ms)
         calls: list[Call[Any]] = list(self._drain(now_ms))
-        self._watch_slow_calls(now_ms)
+        for call in calls:
+            call.started_ms = now_ms
+        self._silent.poll(self._calls, now_ms)
         self._waits.poll(self.cluster, self.seeker, now_ms)
-        if self._waits.wake_at_ms is not None:
-            self._wake_by(self._waits.wake_at_ms)
+        for wake_at_ms in (self._silent.wake_at_ms, self._waits.wake_at_ms):
+            if wake_at_ms is not None:
+                self._wake_by(wake_at_ms)
         if any(lane.identity is None for lane in self.active):
             identify = self._identity.poll(now_ms)
             if identify is not None:
+                identify.started_ms = now_ms
                 calls.append(identify)
             if self._identity.wake_at_ms is not None:
                 self._wake_by(self._identity.wake_at_ms)
         metadata = self.seeker.poll(now_ms)
         if metadata is not None:
+            metadata.started_ms = now_ms
             calls.append(metadata)
         if self.seeker.wake_at_ms is not None:
             self._wake_by(self.seeker.wake_at_ms)
-        for call in calls:
-            call.started_ms = now_ms
         return calls
 
     def _wake_by(self, at_ms: float) -> None:
@@ -246,17 +254,6 @@ class ProducerCore(Accumulator, TracedCore):
             if lane.home.sticky is lane:
                 self.next_sticky(lane.home)
         return ProduceEntry(lane, batch, lane.topic_id, leader.leader_epoch)
-
-    def _watch_slow_calls(self, now_ms: float) -> None:
-        """A leader that is paused or cut off does not say that it is none any more: ask the others."""
-        for call in self._calls:
-            if call.next_check_ms == 0.0:
-                call.next_check_ms = now_ms + SLOW_CALL_MS
-            elif call.next_check_ms <= now_ms:
-                call.next_check_ms = now_ms + SLOW_CALL_MS
-                self.seeker.suspect(call.address)
-                self.seeker.want()
-            self._wake_by(call.next_check_ms)
 
     # -- what came back --------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """A consumer core without a shell: the test is the clock, the brokers and the network."""
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +48,7 @@ class ConsumerBench:
         self, leaders: Iterable[int] = (1,), *, assign: Iterable[TopicPartition] = (P0,), **settings: Any
     ) -> None:
         self.now_ms = 1_000.0
-        self.core = ConsumerCore(ConsumerSettings(**settings), Cluster(("boot:9",)), ())
+        self.core = ConsumerCore(ConsumerSettings(**settings), Cluster(("boot:9",)), (), Random(1))
         self.core.cluster.update(metadata(leaders))
         self.core.assign(assign)
         self.asked: list[Call[Any]] = []

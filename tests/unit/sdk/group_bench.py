@@ -59,7 +59,8 @@ class GroupBench:
                 **settings,
             }
         )
-        self.consumer = ConsumerCore(ConsumerSettings(offset_reset=offset_reset), Cluster(("boot:9",)), ())  # type: ignore[arg-type]
+        read_with = ConsumerSettings(offset_reset=offset_reset)  # type: ignore[arg-type]
+        self.consumer = ConsumerCore(read_with, Cluster(("boot:9",)), (), Random(1))
         self.handout = Handout(self.consumer)
         self.core = GroupCore(self.group, self.consumer, self.handout, Random(1), tells_revoked=tells_revoked)
         self.membership = self.core.membership

@@ -1,6 +1,7 @@
 """A producer core without a shell: the test is the clock, the brokers and the network."""
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Any
 
 from hightide.batch.header import BatchHeader, check_from_producer
@@ -71,6 +72,7 @@ class ProducerBench:
             Cluster(("boot:9",)),
             self,
             first_turn=first_turn,
+            random=Random(1),
         )
         self.core.cluster.update(metadata(leaders, configs=configs))
         home = self.core.lanes_of(TOPIC)

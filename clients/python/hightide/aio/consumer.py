@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -105,7 +106,7 @@ class Consumer:
         callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
-        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names)
+        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
         self._handout = Handout(self._core)
         self._transport = AioTransport(client_id)
         self._seat: GroupSeat | None = None

@@ -61,7 +61,9 @@ class Producer:
             key=key,
         )
         cluster = Cluster(bootstrap_addresses(bootstrap))
-        self._core = ProducerCore(self._settings, cluster, self, Delivery, random.getrandbits(16))
+        self._core = ProducerCore(
+            self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
+        )
         self._transport = AioTransport(client_id)
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(self._core, self._transport, "hightide-aio-producer", reporter)
