@@ -3,15 +3,14 @@
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
 shell holds one lock around every method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
 
-Theory of operation. Each assigned partition has a `FetchPosition`. Those whose offset is not known are looked
-up at their leader; the others are fetched, all partitions of one leader in one long poll, as long as what
-waits to be handed out stays below the limit. Batches wait in `chunks` until the user takes them. A failure
-keeps the position, asks for news of the leader and tries again; what cannot get better by itself is kept as
-the partition's error, and raised.
+Theory of operation. What is read, and what was fetched of it and waits for the user, is `ReadAhead`. Of the
+assigned partitions, those whose offset is not known are looked up at their leader; the others are fetched,
+all partitions of one leader in one long poll, as long as what waits to be handed out stays below the limit. A
+failure keeps the position, asks for news of the leader and tries again; what cannot get better by itself is
+kept as the partition's error, and raised.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final
@@ -25,7 +24,6 @@ from hightide.errors import (
     HightideError,
     InconsistentTopicIdError,
     NoCommittedOffsetError,
-    NotAssignedError,
     OffsetOutOfRangeError,
     PartitionOfflineError,
     RequestTimeoutError,
@@ -34,10 +32,11 @@ from hightide.errors import (
     from_code,
 )
 from hightide.fetch_call import FetchCall, Fetched, FetchEntry
-from hightide.fetch_position import Chunk, FetchPosition
+from hightide.fetch_position import FetchPosition
 from hightide.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.look_up_call import LookUpCall
 from hightide.offset_at import EARLIEST, LATEST, OffsetAt
+from hightide.read_ahead import ReadAhead
 from hightide.records import TopicPartition
 from hightide.silent_leaders import SilentLeaders
 from hightide.v1 import errors_pb2
@@ -55,7 +54,7 @@ UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 METADATA_AGE_MAX_MS: Final = 30_000
 
 
-class ConsumerCore(TracedCore):
+class ConsumerCore(ReadAhead, TracedCore):
     """The core. One a consumer."""
 
     def __init__(
@@ -65,14 +64,11 @@ class ConsumerCore(TracedCore):
         topics: Iterable[str],
         random: Random,
     ) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.cluster = cluster
         self.seeker = MetadataSeeker(cluster)
         self._silent = SilentLeaders(self.seeker, settings.fetch_max_wait_ms + SLOW_CALL_MS, random)
-        self.positions: dict[TopicPartition, FetchPosition] = {}
-        self.chunks: deque[Chunk] = deque()
         self.wake_at_ms: float | None = None
-        self.wants_poll = False
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []
         self._topics = tuple(dict.fromkeys(topics))
@@ -80,7 +76,6 @@ class ConsumerCore(TracedCore):
         self._calls_to: dict[str, int] = {}
         self._next_refresh_ms: float | None = None
         self._missing_since_ms: dict[str, float] = {}
-        self._held: dict[TopicPartition, list[Chunk]] = {}
         self._generation = 0
         self._waits = LeaderWaits()
         self.is_in_group = False
@@ -96,8 +91,7 @@ class ConsumerCore(TracedCore):
         wanted = dict.fromkeys(partitions)
         for partition, position in list(self.positions.items()):
             if partition not in wanted or position.error is not None:
-                del self.positions[partition]
-                self._held.pop(partition, None)
+                self.let_go(partition)
         for partition in wanted:
             self._add(partition)
         self.seeker.topics = {partition.topic for partition in wanted}
@@ -127,8 +121,7 @@ class ConsumerCore(TracedCore):
 
     def stop(self, partition: TopicPartition) -> None:
         """Read a partition no more; what was fetched of it is dropped. Called by groups."""
-        position = self.positions.pop(partition, None)
-        self._held.pop(partition, None)
+        position = self.let_go(partition)
         if position is None:
             return
         # A later start goes on behind all generations of this one: late answers are never taken for its own.
@@ -136,26 +129,6 @@ class ConsumerCore(TracedCore):
         if not any(other.topic == partition.topic for other in self.positions):
             self.seeker.forget(partition.topic)
             self._missing_since_ms.pop(partition.topic, None)
-
-    def pause(self, partition: TopicPartition) -> None:
-        """Neither fetch nor hand out, until it is resumed; the position stays. Raises NotAssignedError."""
-        self.position_of(partition).is_paused = True
-
-    def resume(self, partition: TopicPartition) -> None:
-        """Go on after a pause. Raises NotAssignedError."""
-        self.position_of(partition).is_paused = False
-        self.released(partition)
-
-    def paused(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the user has paused, sorted."""
-        return tuple(sorted(each for each, position in self.positions.items() if position.is_paused))
-
-    def released(self, partition: TopicPartition) -> None:
-        """The partition may not be held any more: what waits of it is handed out first."""
-        position = self.positions.get(partition)
-        if position is not None and not position.is_held:
-            self.chunks.extendleft(reversed(self._held.pop(partition, [])))
-            self.wants_poll = True
 
     def _add(self, partition: TopicPartition) -> None:
         if partition not in self.positions:
@@ -168,71 +141,6 @@ class ConsumerCore(TracedCore):
     def is_assigned(self) -> bool:
         """Whether it is known which partitions to read."""
         return not self._topics or all(topic in self.cluster.topics for topic in self._topics)
-
-    def position_of(self, partition: TopicPartition) -> FetchPosition:
-        """The state of an assigned partition. Raises NotAssignedError."""
-        position = self.positions.get(partition)
-        if position is None:
-            raise NotAssignedError(
-                f"{partition} is not assigned to this consumer",
-                topic=partition.topic,
-                partition=partition.partition,
-            )
-        return position
-
-    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on at an offset. With the leader epoch of the last record below it, as it was committed with the
-        offset, a log that has lost that record is noticed (KIP-320); None or -1 where it is not known."""
-        self.position_of(partition).seek(offset, leader_epoch)
-        self.wants_poll = True
-
-    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """The leader epoch of the last record below an offset up to which was read, to be committed with that
-        offset; -1 where it is not known."""
-        epoch = self.position_of(partition).epochs.before(offset)
-        return -1 if epoch is None else epoch
-
-    def reset(self, partition: TopicPartition, look_up: OffsetAt) -> None:
-        """Go on where a look-up says."""
-        self.position_of(partition).reset(look_up)
-        self.wants_poll = True
-
-    def next_chunk(self) -> Chunk | None:
-        """The next batch to hand out, or None. It counts as handed out only by `handed_out`."""
-        while self.chunks:
-            chunk = self.chunks.popleft()
-            position = self.positions.get(chunk.partition)
-            if position is None or position.generation != chunk.generation:
-                continue
-            if position.is_held:
-                self._held.setdefault(chunk.partition, []).append(chunk)
-                continue
-            was_full = self._is_full(position)
-            position.buffered_bytes -= len(chunk.batch)
-            position.taken_offset = chunk.next_offset
-            if was_full or not position.is_under_way:
-                self.wants_poll = True
-            return chunk
-        return None
-
-    def put_back(self, chunk: Chunk) -> None:
-        """The rest of a chunk was not handed out; it comes first next time."""
-        position = self.positions.get(chunk.partition)
-        if position is not None and position.generation == chunk.generation:
-            position.buffered_bytes += len(chunk.batch)
-            position.taken_offset = chunk.header.base_offset + chunk.skip
-            self.chunks.appendleft(chunk)
-
-    def handed_out(self, chunk: Chunk, next_offset: int) -> None:
-        """Records below this offset were handed out."""
-        position = self.positions.get(chunk.partition)
-        if position is not None and position.generation == chunk.generation:
-            position.position = next_offset
-
-    def is_current(self, chunk: Chunk) -> bool:
-        """Whether nobody has gone elsewhere in the partition since the chunk was fetched."""
-        position = self.positions.get(chunk.partition)
-        return position is not None and position.generation == chunk.generation
 
     def raise_errors(self, now_ms: float) -> None:
         """Raise what stands in the way and does not get better by itself, or has not within the budget."""
@@ -274,7 +182,7 @@ class ConsumerCore(TracedCore):
         fetches: dict[str, list[tuple[FetchPosition, Leader]]] = {}
         look_ups: dict[str, list[tuple[FetchPosition, Leader]]] = {}
         for position in self.positions.values():
-            if position.is_under_way or position.error is not None or self._is_full(position):
+            if position.is_under_way or position.error is not None or self.is_full(position):
                 continue
             if position.is_held:
                 continue
@@ -302,15 +210,6 @@ class ConsumerCore(TracedCore):
             if wake_at_ms is not None:
                 self._wake_by(wake_at_ms)
         return calls
-
-    @property
-    def buffered_bytes(self) -> int:
-        """What was fetched and waits to be handed out; what is held leaves the others their room."""
-        return sum(each.buffered_bytes for each in self.positions.values() if not each.is_held)
-
-    def _is_full(self, position: FetchPosition) -> bool:
-        share = self.settings.prefetch_bytes // max(1, len(self.positions))
-        return position.buffered_bytes >= max(share, self.settings.fetch_max_bytes)
 
     def _wake_by(self, at_ms: float) -> None:
         if self.wake_at_ms is None or at_ms < self.wake_at_ms:
@@ -484,8 +383,7 @@ class ConsumerCore(TracedCore):
         if position.fetch_offset is None or position.epochs.before(position.fetch_offset) is None:
             position.error = error  # The leader was asked nothing that it could say this to.
             return
-        self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != position.partition)
-        self._held.pop(position.partition, None)
+        self.drop(position.partition)
         if not position.part(fetched.diverging_end_offset, fetched.diverging_epoch, fetched.log_start_offset):
             log.info("%s; nothing of it was handed out, offset %d is next", error, position.fetch_offset)
         self.wants_poll = True

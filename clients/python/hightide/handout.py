@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from hightide.batch import body
 from hightide.batch.errors import BatchError
-from hightide.consumer_core import ConsumerCore
 from hightide.errors import CorruptBatchError
 from hightide.fetch_position import Chunk
+from hightide.read_ahead import ReadAhead
 from hightide.records import Record, TopicPartition, records_of
 
 # Small batches are put together up to this size, so that a poll_arrow() is worth its call.
@@ -32,7 +32,7 @@ class Handout:
     """What is left of the chunk that is being handed out. Guarded by the consumer being used by one
     thread."""
 
-    def __init__(self, core: ConsumerCore) -> None:
+    def __init__(self, core: ReadAhead) -> None:
         self._core = core
         self._chunk: Chunk | None = None
         self._records: list[Record] = []
@@ -203,7 +203,7 @@ def _arrow(chunk: Chunk) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
-def gather(core: ConsumerCore) -> list[Chunk]:
+def gather(core: ReadAhead) -> list[Chunk]:
     """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the
     same partition. Called with the lock."""
     first = core.next_chunk()
