@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "_pb2"
 FUNCTION_LINES_MAX = 70
-MODULE_LINES_MAX = 640
+MODULE_LINES_MAX = 600
 
 # Each banned text with what to write instead. The pattern is held against every line of Python outside
 # the files named.

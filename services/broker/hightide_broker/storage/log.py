@@ -1,19 +1,17 @@
 """One partition's log: what is appended, read, cut off at either end, and made durable.
 
-Theory of operation. A log is a row of segments; only the last, the active one, is written to. An append is
-one write at the end of the active segment, then the offsets in memory move; a write that fails is cut back,
-so the log is always whole batches. Nothing is synced on the way: `flush` syncs from a thread what was
-written so far (`unsynced`), and `durable_end_offset` follows. Opening and recovering a log is `log_opening`,
-which batches lie in memory `tail`, how the others are found `reading`, which segments may go `retention`.
+Theory of operation. A log is a row of segments (`segment_row`). An append is one write at its end, then the
+offsets in memory move; a write that fails is cut back, so the log is always whole batches. Nothing is synced
+on the way: `flush` syncs from a thread what was written so far (`unsynced`), and `durable_end_offset`
+follows. Opening and recovering a log is `log_opening`, which batches lie in memory `tail`, how the others are
+found `reading`, which segments may go `retention`.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Final
 
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
@@ -24,9 +22,8 @@ from hightide_broker.storage.producer_states import ProducerState, ProducerState
 from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in
 from hightide_broker.storage.replicated_batches import ExpectedBatches
 from hightide_broker.storage.retention import expired_count
-from hightide_broker.storage.sealed_file import write_new
-from hightide_broker.storage.segment import Segment
-from hightide_broker.storage.settings import SEGMENT_BYTES_MAX, LogSettings
+from hightide_broker.storage.segment_row import SegmentRow
+from hightide_broker.storage.settings import LogSettings
 from hightide_broker.storage.snapshots import ProducerSnapshots
 from hightide_broker.storage.stamping import stamped
 from hightide_broker.storage.tail import Tail, TailBatch, worth_keeping
@@ -34,9 +31,6 @@ from hightide_broker.storage.unsynced import UnsyncedSegments
 from hightide_broker.storage.volume import Volume
 
 __all__ = ["AppendInfo", "Log", "TimestampFound"]
-
-# Offsets in an index are 32 bits wide.
-_SEGMENT_OFFSETS_MAX: Final = 2**31 - 1
 
 
 class Log:
@@ -59,8 +53,6 @@ class Log:
         settings: LogSettings,
         opened: OpenedLog,
     ) -> None:
-        assert opened.segments
-        assert opened.segments[-1].is_active
         self.topic_id = topic_id
         self.partition = partition
         self.topic_name = topic_name
@@ -73,16 +65,13 @@ class Log:
         self.epochs = opened.epochs
         self._volume = volume
         self._directory = directory
-        self._segments = opened.segments
+        self._row = SegmentRow(volume, directory, opened.segments, has_directory=opened.has_directory)
         self._lock = threading.RLock()
         self._flush_lock = threading.Lock()
         self._start_file = opened.start_file
         self._end_offset = opened.segments[-1].next_offset
         self._start_offset = max(opened.segments[0].base_offset, opened.start_file.offset)
         self._durable_end_offset = self._end_offset
-        self._size_bytes = sum(segment.size_bytes for segment in opened.segments)
-        self._has_directory = opened.has_directory
-        self._names_unsynced = False
         # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
         self._truncations = 0
         self._changed = False
@@ -113,12 +102,12 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Size of all segments."""
-        return self._size_bytes
+        return self._row.size_bytes
 
     @property
     def active_size_bytes(self) -> int:
         """Size of the active segment; for the checkpoint."""
-        return self._segments[-1].size_bytes
+        return self._row.active.size_bytes
 
     @property
     def data_directory(self) -> str:
@@ -209,17 +198,14 @@ class Log:
             for header in headers:
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-            segment = self._segments[-1]
-            position = segment.size_bytes
-            self._names_unsynced |= not segment.exists
-            segment.write(to_disk, size_bytes)
+            position = self._row.active.size_bytes
+            segment = self._row.write(to_disk, size_bytes)
             for header in headers:
                 segment.note(position, header, self.settings.index_interval_bytes)
                 position += header.size_bytes
                 states.update(header)
         assert position == segment.size_bytes
         base_offset, self._end_offset = self._end_offset, segment.next_offset
-        self._size_bytes += size_bytes
         if size_bytes <= self._volume.tails.bytes_per_log_max:
             self._tail.append(in_tail)
         return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
@@ -228,26 +214,19 @@ class Log:
         """Before an append: there must be a directory, and room in the segment. Tells if it rolled."""
         self._check_writable()
         self._changed = True
-        if not self._has_directory:
-            self._make_directory()
-        active = self._segments[-1]
-        limit = min(self.settings.segment_bytes, SEGMENT_BYTES_MAX)
-        if active.size_bytes == 0 or (
-            active.size_bytes + size_bytes <= limit
-            and end_offset - active.base_offset <= _SEGMENT_OFFSETS_MAX
-        ):
+        self._make_directory()
+        if self._row.has_room_for(size_bytes, end_offset, self.settings.segment_bytes):
             return False
         self._roll()
         return True
 
     def _make_directory(self) -> None:
-        self._volume.files.make_directory(self._directory)
-        about = {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
-        contents = json.dumps({"version": 1} | about).encode() + b"\n"
-        write_new(self._volume.files, f"{self._directory}/partition.json", contents)
-        self._has_directory = True
-        self._names_unsynced = True
-        self.epochs.directory_made()
+        """Where there is none yet."""
+        if not self._row.has_directory:
+            self._row.make_directory(
+                {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
+            )
+            self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Write down where an epoch starts; called on becoming leader, before it appends (DESIGN 6.1).
@@ -293,7 +272,7 @@ class Log:
             if offset >= end_offset:
                 return []
             with self._volume.disk:
-                segment, position = self._reads.find(self._segments, offset)
+                segment, position = self._reads.find(self._row.segments, offset)
                 lease = self._volume.open_files.lease(segment.log_path)
             truncations, forgotten = self._truncations, self._reads.forgotten
         try:
@@ -324,7 +303,7 @@ class Log:
                 self._check_open()
                 with self._volume.disk:
                     candidate = first_candidate(
-                        self._segments, timestamp_us, max(offset, self.log_start_offset), end_offset
+                        self._row.segments, timestamp_us, max(offset, self.log_start_offset), end_offset
                     )
             if candidate is None:
                 return None
@@ -344,7 +323,7 @@ class Log:
         """
         with self._lock:
             self._check_writable()
-            is_inside = self._start_offset > self._segments[0].base_offset
+            is_inside = self._start_offset > self._row.base_offset
             if offset <= self._start_offset < self._end_offset and is_inside:
                 self.truncate_and_start_at(self._start_offset)
                 return self._end_offset
@@ -354,23 +333,12 @@ class Log:
                 return self._end_offset
             with self._volume.disk:
                 self._note_cut()
-                while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
-                    self._segments.pop().remove()
-                    # A power cut could bring the file back; the next flush makes sure that it does not.
-                    self._names_unsynced = True
-                segment = self._segments[-1]
-                segment.activate()
-                at = max(offset, segment.base_offset)
-                if at < segment.next_offset:
-                    position, header = segment.locate(at)
-                    segment.truncate(position, header.base_offset)
-                self._end_offset = segment.next_offset
+                self._end_offset = self._row.truncate_to(offset)
                 self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
-                self._size_bytes = sum(segment.size_bytes for segment in self._segments)
                 self._tail.truncate_to(self._end_offset)
                 self.epochs.truncate_to(self._end_offset)
                 self._sync_below_recovery_point()
-                self._snapshots.prune(self._bases(), self._end_offset)
+                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
             return self._end_offset
 
     def truncate_and_start_at(self, offset: int) -> None:
@@ -381,14 +349,9 @@ class Log:
             with self._volume.disk:
                 self._note_cut()
                 self._start_file.forget_above(offset)
-                if not self._has_directory:
-                    self._make_directory()
-                # The newest goes first, so that a crash in between leaves a log without a gap.
-                while self._segments:
-                    self._segments.pop().remove()
-                self._start_empty_segment(offset)
+                self._make_directory()
+                self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = self._durable_end_offset = offset
-                self._size_bytes = 0
                 self._tail.clear()
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
@@ -422,29 +385,18 @@ class Log:
         """
         if self._durable_end_offset >= self.recovery_point_checkpoint:
             return
-        active = self._segments[-1]
+        active = self._row.active
         if active.exists:
             with self._volume.open_files.lease(active.log_path) as fd:
                 self._volume.files.sync(fd)
         self.epochs.sync()
         self._volume.files.sync_directory(self._directory)
 
-    def _start_empty_segment(self, offset: int) -> None:
-        """An empty file holds the log's place where there is no batch that could."""
-        segment = Segment(self._volume, self._directory, offset, offset, 0, exists=False)
-        segment.make_file()
-        segment.activate()
-        self._segments.append(segment)
-        self._names_unsynced = True
-
     def _note_cut(self) -> None:
         self._changed = True
         self._truncations += 1
         self._reads.forget()
         self._producers = None
-
-    def _bases(self) -> frozenset[int]:
-        return frozenset(segment.base_offset for segment in self._segments)
 
     # --- durability ----------------------------------------------------------------------------------------
 
@@ -456,12 +408,12 @@ class Log:
         with self._flush_lock:
             with self._lock:
                 self._check_writable()
-                if self._durable_end_offset == self._end_offset and not self._names_unsynced:
+                if self._durable_end_offset == self._end_offset and not self._row.names_unsynced:
                     return self._durable_end_offset
                 end_offset, truncations = self._end_offset, self._truncations
                 with self._volume.disk:
-                    unsynced = UnsyncedSegments.of(self._segments, self._volume.open_files)
-                names_unsynced, self._names_unsynced = self._names_unsynced, False
+                    unsynced = UnsyncedSegments.of(self._row.segments, self._volume.open_files)
+                names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
             self._sync(unsynced, names_unsynced)
             with self._lock:
                 # After a cut meanwhile, what is there now may not be what was synced.
@@ -476,8 +428,7 @@ class Log:
             unsynced.sync(self._volume.files)
             self.epochs.sync()
             if names_unsynced:
-                self._volume.files.sync_directory(self._directory)
-                self._volume.files.sync_directory(self._directory.rpartition("/")[0])
+                self._row.sync_names()
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
@@ -498,7 +449,7 @@ class Log:
         with self._lock:
             self._check_writable()
             with self._volume.disk:
-                active = self._segments[-1]
+                active = self._row.active
                 if active.opened_us is None and active.size_bytes:
                     active.opened_us = now_us
                 elif (
@@ -507,25 +458,21 @@ class Log:
                 ):
                     self._roll()
                 start = max(leaders_log_start, self._start_offset)
-                count = expired_count(self._segments, self.settings, now_us, high_watermark, start)
+                count = expired_count(self._row.segments, self.settings, now_us, high_watermark, start)
                 if count == 0:
                     if unwritten is not None:
                         raise unwritten
                     return self.log_start_offset
                 self._changed = True
-                if count == len(self._segments):
+                if count == len(self._row.segments):
                     count -= self._could_not_roll(count)
-                is_new = not self._segments[-1].exists
-                if is_new:
-                    self._segments[-1].make_file()
-                if is_new or unwritten is not None:
+                if self._row.hold_place() or unwritten is not None:
                     # A name is all that says where the log begins.
                     self._volume.files.sync_directory(self._directory)
-                expired, self._segments = self._segments[:count], self._segments[count:]
-                self._start_offset = max(self._start_offset, self._segments[0].base_offset)
-                self._size_bytes -= sum(segment.size_bytes for segment in expired)
+                expired = self._row.let_go(count)
+                self._start_offset = max(self._start_offset, self._row.base_offset)
                 self._reads.forget()
-                self._snapshots.prune(self._bases(), self._end_offset)
+                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
         for segment in expired:
             with self._volume.disk, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
@@ -533,7 +480,7 @@ class Log:
         # before it are true, and the start is written by a later round.
         with self._lock, suppress(DiskFull), self._volume.disk:
             if not self._closed:  # It may be in quarantine by now.
-                self.epochs.begin_at(self._segments[0].base_offset)
+                self.epochs.begin_at(self._row.base_offset)
         if unwritten is not None:
             self._start_unwritten()
         return self.log_start_offset
@@ -565,19 +512,15 @@ class Log:
                 self._roll()
 
     def _roll(self) -> None:
-        active = self._segments[-1]
+        active = self._row.active
         if active.size_bytes == 0:
             return
         # Whatever of this fails, for want of space, leaves the log as it was.
         self._sync_below_recovery_point()
         active.write_indexes()
-        offset = active.next_offset
-        self._snapshots.write(offset, self.producers)
-        active.deactivate()
-        segment = Segment(self._volume, self._directory, offset, offset, 0, exists=False)
-        segment.activate()
-        self._segments.append(segment)
-        self._snapshots.prune(self._bases(), self._end_offset)
+        self._snapshots.write(active.next_offset, self.producers)
+        self._row.begin_segment()
+        self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
     def update_settings(self, settings: LogSettings) -> None:
         """Take over changed settings; they hold from the next call on."""
@@ -587,16 +530,16 @@ class Log:
         """Flush, write indexes and the producer snapshot, and let go of files. Again is harmless."""
         if self._closed:
             return
-        if self._has_directory:
+        if self._row.has_directory:
             self.flush()
             # Nobody was told that a start is durable which had no room; the records above it matter.
             self._start_unwritten()
             with self._lock, self._volume.disk:
                 self.epochs.sync()
                 if self._changed:
-                    self._segments[-1].write_indexes()
+                    self._row.active.write_indexes()
                     self._snapshots.write(self._end_offset, self.producers)
-                    self._snapshots.prune(self._bases(), self._end_offset)
+                    self._snapshots.prune(self._row.base_offsets(), self._end_offset)
         self.abandon()
 
     def abandon(self) -> None:
@@ -605,17 +548,15 @@ class Log:
         with self._lock:
             self._closed = True
             self._tail.clear()
-            for segment in self._segments:
-                self._volume.indexes.forget(segment)
-                self._volume.open_files.forget(segment.log_path)
+            self._row.close()
 
     # -------------------------------------------------------------------------------------------------------
 
     def _restore_producers(self) -> ProducerStates:
         """The states as of the log end: the newest snapshot and the headers behind it."""
         states = ProducerStates(self._volume.settings.producers_per_log_max)
-        if self._has_directory:
-            self._snapshots.restore(states, self._segments)
+        if self._row.has_directory:
+            self._snapshots.restore(states, self._row.segments)
         return states
 
     def _check_open(self) -> None:
