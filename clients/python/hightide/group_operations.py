@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
-from hightide.admin_arguments import checked_partitions, pieces
+from hightide.admin_arguments import PARTITIONS_PER_REQUEST_MAX, checked_partitions, pieces
 from hightide.calls import MessageCall, Method
 from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
 from hightide.errors import (
@@ -162,22 +162,30 @@ class GroupOperations(Operations):
     def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, CommittedOffset]]:
-        """The committed offsets of these partitions, or of all; those without one are absent. Raises
-        UnknownGroupError."""
+        """The committed offsets of these partitions, or of all, asked for page by page; those without one are
+        absent. Raises UnknownGroupError."""
         wanted = None if partitions is None else checked_partitions(partitions)
         if wanted is not None and not wanted:
             return {}
         found: dict[TopicPartition, CommittedOffset] = {}
         for piece in pieces(wanted) if wanted is not None else ((),):
-            request = FetchOffsetsRequest(
-                group=group,
-                partitions=[GroupPartition(topic=each.topic, partition=each.partition) for each in piece],
-            )
-            answer = yield from self.coordinate(group, Method.FETCH_OFFSETS, request, FetchOffsetsResponse)
-            for each in answer.offsets:
-                found[TopicPartition(each.topic, each.partition)] = CommittedOffset(
-                    each.offset, each.leader_epoch, each.metadata
+            named = [GroupPartition(topic=each.topic, partition=each.partition) for each in piece]
+            cursor: GroupPartition | None = None
+            is_last = False
+            while not is_last:
+                request = FetchOffsetsRequest(
+                    group=group, partitions=named, offsets_max=PARTITIONS_PER_REQUEST_MAX, cursor=cursor
                 )
+                answer = yield from self.coordinate(
+                    group, Method.FETCH_OFFSETS, request, FetchOffsetsResponse
+                )
+                for each in answer.offsets:
+                    found[TopicPartition(each.topic, each.partition)] = CommittedOffset(
+                        each.offset, each.leader_epoch, each.metadata
+                    )
+                cursor = answer.next_cursor
+                # A coordinator of an earlier version tells all at once, and no cursor.
+                is_last = not answer.HasField("next_cursor") or not answer.offsets
         return found
 
     def offsets_of(

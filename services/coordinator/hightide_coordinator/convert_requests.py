@@ -11,7 +11,12 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_coordinator.convert import ERROR_CODES, endpoint_out, owned_out
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import GroupDescription, GroupListing, MemberDescription
+from hightide_coordinator.core.descriptions import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    OffsetPage,
+)
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.registration import Committed
 from hightide_coordinator.core.topic_partition import TopicPartition
@@ -19,10 +24,12 @@ from hightide_coordinator.core.topic_partition import TopicPartition
 __all__ = [
     "commit_in",
     "committed_out",
+    "cursor_in",
     "delete_in",
     "delete_offsets_in",
     "described_out",
     "listed_out",
+    "page_out",
     "partitions_in",
     "reset_in",
     "results_of_commit_out",
@@ -60,6 +67,19 @@ def delete_offsets_in(request: pb.DeleteOffsetsRequest, request_id: int) -> ev.D
 def partitions_in(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartition, ...]:
     """The partitions that a FetchOffsets asks for."""
     return tuple(TopicPartition(each.topic, each.partition) for each in partitions)
+
+
+def cursor_in(request: pb.FetchOffsetsRequest) -> TopicPartition | None:
+    """Where the page that a FetchOffsets asks for begins; None: with the first partition."""
+    cursor = request.cursor
+    return TopicPartition(cursor.topic, cursor.partition) if request.HasField("cursor") else None
+
+
+def page_out(page: OffsetPage) -> pb.FetchOffsetsResponse:
+    """A page of committed offsets, and where the next one begins."""
+    after = page.next_cursor
+    next_cursor = None if after is None else pb.GroupPartition(topic=after.topic, partition=after.partition)
+    return pb.FetchOffsetsResponse(offsets=committed_out(page.offsets), next_cursor=next_cursor)
 
 
 def _offset_in(commit: pb.OffsetCommit) -> ev.Commit:

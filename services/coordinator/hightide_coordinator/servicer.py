@@ -8,7 +8,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 
 from hightide_coordinator import convert_requests as convert
-from hightide_coordinator.core.descriptions import committed_offsets, describe_group
+from hightide_coordinator.core.descriptions import committed_offsets, committed_page, describe_group
 from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerDeleteOffsets, AnswerReset
 from hightide_coordinator.shell import Shell
 
@@ -34,9 +34,13 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         return pb.CommitOffsetsResponse(offsets=convert.results_of_commit_out(answer))
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Any) -> pb.FetchOffsetsResponse:
-        """Tell committed offsets."""
+        """Tell committed offsets, or a page of them."""
         shard = self._shell.shard_of(request.group)
         partitions = convert.partitions_in(request.partitions)
+        if request.offsets_max > 0:
+            cursor, most = convert.cursor_in(request), request.offsets_max
+            page = committed_page(shard.state, request.group, partitions, offsets_max=most, cursor=cursor)
+            return convert.page_out(shard.told(page))
         offsets = shard.told(committed_offsets(shard.state, request.group, partitions))
         return pb.FetchOffsetsResponse(offsets=convert.committed_out(offsets))
 

@@ -34,6 +34,7 @@ from hightide.v1.coordinator_service_pb2 import (
     FetchOffsetsResponse,
     GroupListing,
     GroupMember,
+    GroupPartition,
     GroupState,
     ListGroupsResponse,
     OffsetCommit,
@@ -216,6 +217,24 @@ def test_each_commit_that_is_refused_has_its_own_error() -> None:
         P2: CommitGoesBackError,
     }
     assert "topic flights, partition 1" in str(failed[P1])
+
+
+def test_all_offsets_of_a_group_are_asked_for_page_by_page() -> None:
+    asked: list[GroupPartition | None] = []
+
+    def page(call: Any) -> FetchOffsetsResponse:
+        assert call.request.offsets_max == 10_000
+        asked.append(call.request.cursor if call.request.HasField("cursor") else None)
+        if len(asked) == 3:
+            return FetchOffsetsResponse(offsets=committed(p2=3))
+        at = len(asked) - 1
+        after = GroupPartition(topic=TOPIC, partition=at + 1)
+        return FetchOffsetsResponse(offsets=committed(**{f"p{at}": at + 1}), next_cursor=after)
+
+    cluster = world(FETCH_OFFSETS=page)
+    found = cluster.run(cluster.operations.group_offsets("g"))
+    assert {partition.partition: each.offset for partition, each in found.items()} == {0: 1, 1: 2, 2: 3}
+    assert asked == [None, *(GroupPartition(topic=TOPIC, partition=at) for at in (1, 2))]
 
 
 def test_a_group_that_does_not_exist_has_committed_nothing() -> None:

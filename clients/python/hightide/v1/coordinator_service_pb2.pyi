@@ -844,29 +844,40 @@ Global___GroupPartition: _TypeAlias = GroupPartition  # noqa: Y015
 
 @_typing.final
 class FetchOffsetsRequest(_message.Message):
-    """FetchOffsetsRequest asks for committed offsets. Where they, with their metadata, are more than 8 MiB,
-    it is refused with LIMIT_EXCEEDED: name fewer partitions.
+    """FetchOffsetsRequest asks for committed offsets, all at once or, with `offsets_max`, page by page. All at
+    once it is refused with LIMIT_EXCEEDED where they, with their metadata, are more than 8 MiB; a page of so
+    many ends sooner.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    OFFSETS_MAX_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
+    offsets_max: _builtins.int
+    """The most offsets of one page; 0 means all at once."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupPartition]:
         """The partitions; empty means all that have a committed offset."""
+
+    @_builtins.property
+    def cursor(self) -> Global___GroupPartition:
+        """Where the page begins: `next_cursor` of the page before it. Absent: with the first partition."""
 
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
         partitions: _abc.Iterable[Global___GroupPartition] | None = ...,
+        offsets_max: _builtins.int = ...,
+        cursor: Global___GroupPartition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "group", b"group", "offsets_max", b"offsets_max", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -874,23 +885,31 @@ Global___FetchOffsetsRequest: _TypeAlias = FetchOffsetsRequest  # noqa: Y015
 
 @_typing.final
 class FetchOffsetsResponse(_message.Message):
-    """FetchOffsetsResponse is the committed offsets; partitions without one are absent."""
+    """FetchOffsetsResponse is the committed offsets; partitions without one are absent. What is committed while
+    pages are asked for may be in those that come after it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommittedOffset]:
         """The offsets, by topic and partition."""
+
+    @_builtins.property
+    def next_cursor(self) -> Global___GroupPartition:
+        """Where the next page begins; absent from the last one."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[Global___CommittedOffset] | None = ...,
+        next_cursor: Global___GroupPartition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

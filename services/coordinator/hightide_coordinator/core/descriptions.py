@@ -5,6 +5,7 @@ Asked by the shell for ListGroups, DescribeGroup and FetchOffsets, outside of `m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,8 +22,10 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
+    "OffsetPage",
     "Refused",
     "committed_offsets",
+    "committed_page",
     "describe_group",
     "list_groups",
     "not_active",
@@ -82,6 +85,15 @@ class GroupDescription:
     coordinator_epoch: int
     rebalance_count: int
     last_rebalance_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPage:
+    """Some of the committed offsets of a group, by topic and partition; the next page begins at
+    `next_cursor`, None after the last one."""
+
+    offsets: Mapping[TopicPartition, Committed]
+    next_cursor: TopicPartition | None = None
 
 
 def not_active(state: ShardState) -> Refused | None:
@@ -153,7 +165,7 @@ def committed_offsets(
     offsets = group.offsets
     if partitions:
         offsets = {key: offsets[key] for key in partitions if key in offsets}
-    size = sum(_OFFSET_BYTES + len(key.topic) + len(each.metadata.encode()) for key, each in offsets.items())
+    size = sum(_told_bytes(key, each) for key, each in offsets.items())
     if size > OFFSETS_BYTES_MAX:
         message = (
             f"the {len(offsets)} committed offsets of group {name} and their metadata are more than "
@@ -161,6 +173,37 @@ def committed_offsets(
         )
         return Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name, "partitions": str(len(offsets))})
     return dict(sorted(offsets.items()))
+
+
+def committed_page(
+    state: ShardState,
+    name: str,
+    partitions: Sequence[TopicPartition] = (),
+    *,
+    offsets_max: int,
+    cursor: TopicPartition | None = None,
+) -> OffsetPage | Refused:
+    """As `committed_offsets`, but from `cursor` on, at most `offsets_max` of them, and never more than one
+    answer may hold."""
+    assert offsets_max > 0, "a page has room for one"
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
+    keys = sorted(group.offsets.keys() & partitions if partitions else group.offsets)
+    first = 0 if cursor is None else bisect_left(keys, cursor)
+    page: dict[TopicPartition, Committed] = {}
+    size = 0
+    for key in keys[first : first + offsets_max]:
+        size += _told_bytes(key, group.offsets[key])
+        if page and size > OFFSETS_BYTES_MAX:
+            break
+        page[key] = group.offsets[key]
+    after = first + len(page)
+    return OffsetPage(page, keys[after] if after < len(keys) else None)
+
+
+def _told_bytes(key: TopicPartition, committed: Committed) -> int:
+    return _OFFSET_BYTES + len(key.topic) + len(committed.metadata.encode())
 
 
 def _describe(group: Group, member: Member) -> MemberDescription:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+from hightide_coordinator.convert_requests import page_out
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import Refused, committed_offsets
+from hightide_coordinator.core.descriptions import (
+    OFFSETS_BYTES_MAX,
+    OffsetPage,
+    Refused,
+    committed_offsets,
+    committed_page,
+)
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, OffsetReset, Registration, StoredGroup
+from hightide_coordinator.core.topic_partition import TopicPartition
 from unit.coordinator.core.group_world import World, topic, tp
 
 
@@ -78,6 +87,41 @@ def test_more_offsets_than_an_answer_may_hold_are_asked_for_in_parts() -> None:
     assert refused.refusal is Refusal.LIMIT_EXCEEDED
     assert "`partitions`" in refused.message
     assert committed_offsets(world.state, "g", list(kept)[:1_000]) == dict(list(kept.items())[:1_000])
+
+
+@pytest.mark.parametrize(("partition_count", "metadata_bytes"), [(100_000, 0), (20_000, 1_000)])
+def test_page_by_page_all_offsets_are_told_within_what_an_answer_may_hold(
+    partition_count: int, metadata_bytes: int
+) -> None:
+    metadata = "x" * metadata_bytes
+    topics = [topic(f"topic-{number:03}", 1_000) for number in range(partition_count // 1_000)]
+    kept = {
+        TopicPartition(each.name, number): Committed(number, -1, each.topic_id, metadata)
+        for number in range(1_000)
+        for each in topics
+    }
+    world = World(*topics, groups={"g": StoredGroup(1, 10_000, {}, kept)})
+    pages: list[OffsetPage] = []
+    while not pages or pages[-1].next_cursor is not None:
+        cursor = pages[-1].next_cursor if pages else None
+        page = committed_page(world.state, "g", offsets_max=10_000, cursor=cursor)
+        assert isinstance(page, OffsetPage)
+        assert 0 < len(page.offsets) <= 10_000
+        assert page_out(page).ByteSize() <= OFFSETS_BYTES_MAX
+        pages.append(page)
+    assert [each for page in pages for each in page.offsets.items()] == sorted(kept.items())
+
+
+def test_a_page_of_named_partitions_goes_on_behind_one_whose_offset_was_deleted_meanwhile() -> None:
+    kept = {tp(number): Committed(number, -1, b"i" * 16, "") for number in (0, 2, 4)}
+    world = World(topic(partitions=6), groups={"g": StoredGroup(1, 10_000, {}, kept)})
+    named = tuple(tp(number) for number in range(6))
+    page = committed_page(world.state, "g", named, offsets_max=2, cursor=tp(1))
+    assert page == OffsetPage({tp(2): kept[tp(2)], tp(4): kept[tp(4)]}, None)
+    assert committed_page(world.state, "g", named, offsets_max=1, cursor=tp(2)) == OffsetPage(
+        {tp(2): kept[tp(2)]}, tp(4)
+    )
+    assert committed_page(world.state, "g", named, offsets_max=2, cursor=tp(5)) == OffsetPage({}, None)
 
 
 def test_a_deletion_that_comes_while_the_group_is_deleted_is_answered_too() -> None:
