@@ -100,7 +100,9 @@ def title(trace: Trace) -> str:
             # Its root died with its process.
             return f"{trace.kind.replace('_', ' ')} (unfinished)"
         case _:
-            return name + (f" of broker {who}" if who else "") + (f" ({reason})" if reason else "")
+            brokers = str(who or "").replace(",", ", ")
+            whose = f" of broker{'s' if ',' in brokers else ''} {brokers}" if brokers else ""
+            return name + whose + (f" ({reason})" if reason else "")
 
 
 def _moved(trace: Trace) -> str:

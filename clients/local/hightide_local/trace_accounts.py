@@ -73,8 +73,9 @@ class _Steps:
     parts: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+_NOTICED: Final = (kinds.BROKER_DOWN, kinds.BROKER_WATCHER_TRIGGERED)
 _FAILOVER: Final = (
-    ("detect", (kinds.BROKER_DOWN, kinds.BROKER_WATCHER_TRIGGERED)),
+    ("detect", _NOTICED),
     ("elect", (kinds.LEADERSHIP_CHANGE,)),
     ("fan-out", (kinds.BECOME_LEADER,)),
     ("first commit", (kinds.FIRST_COMMIT,)),
@@ -158,7 +159,7 @@ def account_of(trace: Trace) -> Account | None:
     parts = []
     idle_us = 0
     for name, spans in steps.parts:
-        ended_us = _end_of(trace, spans)
+        ended_us = _first_acted_at(trace) if spans == _NOTICED else _end_of(trace, spans)
         if spans == (kinds.FIRST_COMMIT,) and ended_us is not None:
             ended_us, idle_us = _last_commit(trace, at_us)
         if ended_us is not None and spans == (kinds.LEADERSHIP_CHANGE,):
@@ -235,6 +236,12 @@ def _first_felt(trace: Trace, start_us: int) -> int:
     """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
     felt = (span.start_us for span in _sends(trace) if span.start_us > start_us - _FELT_WITHIN_US)
     return min(felt, default=start_us)
+
+
+def _first_acted_at(trace: Trace) -> int | None:
+    """When the controller began to act: on the first broker, where more were lost while it did."""
+    acted = [span.end_us for span in trace.named(kinds.BROKER_WATCHER_TRIGGERED)]
+    return min(acted, default=None) or _end_of(trace, _NOTICED)
 
 
 def _end_of(trace: Trace, names: tuple[str, ...]) -> int | None:

@@ -14,7 +14,7 @@ travels in gRPC metadata, and in the znodes. The root carries the durations that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
@@ -110,9 +110,7 @@ class FailoverTrace(_TimedTrace):
         """Open the root where the loss began, with steps 1 and 2 behind it already."""
         trace = cls(span_kinds.FAILOVER, traceparent, loss, telemetry, clock)
         trace._open(controller_epoch, leaderless)
-        noticed_us, now_us = loss.noticed_at_us, trace._elect_began_us
-        trace.span(span_kinds.BROKER_DOWN, loss.broke_at_us, noticed_us, reason=loss.reason)
-        trace.span(span_kinds.BROKER_WATCHER_TRIGGERED, noticed_us, now_us)
+        trace._steps_to_act(loss, trace._elect_began_us)
         return trace
 
     @classmethod
@@ -133,6 +131,24 @@ class FailoverTrace(_TimedTrace):
         trace._open(controller_epoch, leaderless)
         trace.span(span_kinds.CONTROLLER_REPLACED, loss.broke_at_us, trace._elect_began_us)
         return trace
+
+    @property
+    def is_electing(self) -> bool:
+        """Whether ZooKeeper has yet to answer, or the core to take its answer."""
+        return bool(self._multis or self._untaken or self._reads)
+
+    def join(self, loss: Loss, leaderless: Iterable[TopicPartition]) -> None:
+        """More brokers are lost before the leaders of the first ones are stored: what follows is one."""
+        self.loss = replace(self.loss, brokers=(*self.loss.brokers, *loss.brokers))
+        self.set_brokers(self.loss.brokers)
+        if self._telemetry.enabled:
+            self._leaderless.update(leaderless)
+        self._steps_to_act(loss, self._clock.wall_us())
+
+    def _steps_to_act(self, loss: Loss, now_us: int) -> None:
+        """Steps 1 and 2, which are behind it already."""
+        self.span(span_kinds.BROKER_DOWN, loss.broke_at_us, loss.noticed_at_us, reason=loss.reason)
+        self.span(span_kinds.BROKER_WATCHER_TRIGGERED, loss.noticed_at_us, now_us)
 
     def _open(self, controller_epoch: int, leaderless: Iterable[TopicPartition]) -> None:
         self._root.set("controller_epoch", controller_epoch)

@@ -157,15 +157,35 @@ class FailoverTraces:
         # What is left of a drain when the broker's process ends is still the drain that began the trace.
         how, reason = (LEAVES, _DRAIN) if self._leaves(first) else (LOST, loss.reason)
         brokers = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
-        trace = FailoverTrace.begin(
-            root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
-            Loss(reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation),
-            state.controller_epoch,
-            self._telemetry,
-            self._clock,
-            [name for broker_id in lost for name in state.led_by.get(broker_id, ())],
+        loss = Loss(reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation)
+        leaderless = [name for broker_id in lost for name in state.led_by.get(broker_id, ())]
+        begun = self._still_electing(reason)
+        if begun is not None:
+            # What this one led is decided again when the multis of that one are stored, with their cause.
+            begun.join(loss, leaderless)
+        else:
+            begun = FailoverTrace.begin(
+                root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
+                loss,
+                state.controller_epoch,
+                self._telemetry,
+                self._clock,
+                leaderless,
+            )
+        self._open[event.cause] = [begun]
+
+    def _still_electing(self, reason: str) -> FailoverTrace | None:
+        """The failover that one more loss belongs to, since its leaders are not stored yet."""
+        if reason == _DRAIN:
+            return None
+        return next(
+            (
+                trace
+                for trace in self._all()
+                if isinstance(trace, FailoverTrace) and trace.is_electing and trace.loss.reason != _DRAIN
+            ),
+            None,
         )
-        self._open[event.cause] = [trace]
 
     def _leaves(self, broker: ev.Broker) -> bool:
         broker_epoch, asked_ms = self._drained.get(broker.broker_id, (-1, 0))
@@ -386,7 +406,9 @@ class FailoverTraces:
         return (trace for trace in self._open.get(cause, ()) if not trace.is_finished)
 
     def _all(self) -> Iterator[ControlTrace]:
-        return (trace for traces in self._open.values() for trace in traces if not trace.is_finished)
+        # Once each: brokers that were lost together are one trace by more than one cause.
+        every = dict.fromkeys(trace for traces in self._open.values() for trace in traces)
+        return (trace for trace in every if not trace.is_finished)
 
 
 def _is_that_life(state: ClusterState, broker_id: int, broker_epoch: int) -> bool:

@@ -87,6 +87,11 @@ def test_below_it_stands_where_the_time_went_and_who_felt_it() -> None:
 @pytest.mark.parametrize(
     ("name", "attributes", "expected"),
     [
+        (
+            "failover",
+            {"broker_ids": "2,1", "reason": "process_died"},
+            "failover of brokers 2, 1 (process died)",
+        ),
         ("controller_failover", {"lost_controller_id": 1}, "controller failover after controller 1"),
         (
             "group_rebalance",

@@ -57,6 +57,12 @@ def test_a_failover_is_told_in_one_sentence_whose_parts_sum_up() -> None:
     assert sum(part.ms or 0 for part in told.parts) == told.took_ms == 412
 
 
+def test_where_brokers_were_lost_one_after_the_other_the_first_was_detected_first() -> None:
+    second = (span(kinds.BROKER_DOWN, 1190, 1195), span(kinds.BROKER_WATCHER_TRIGGERED, 1195, 1196))
+    told = account(ROOT, *STEPS, *second, *COMMITS)
+    assert told.sentence == "unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177"
+
+
 def test_the_whole_milliseconds_sum_up_as_well() -> None:
     root = span(kinds.FAILOVER, 0, 2, below="")
     steps = (
