@@ -15,7 +15,9 @@ import yaml
 from hightide_runtime import process_figures, rpc_figures
 from hightide_runtime.figures import Figure, Kind
 
-OBSERVABILITY = Path(__file__).resolve().parents[3] / "docker" / "observability"
+REPOSITORY = Path(__file__).resolve().parents[3]
+OBSERVABILITY = REPOSITORY / "docker" / "observability"
+OPERATING = REPOSITORY / "docs" / "operating.md"
 FIGURES: tuple[Figure, ...] = (
     *hightide_broker.figures.FIGURES,
     *hightide_controller.figures.FIGURES,
@@ -67,6 +69,25 @@ def test_each_alert_says_what_is_wrong_and_what_to_do() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in ("critical", "warning"), rule
         assert rule["annotations"].keys() == {"summary", "description"}, rule
+
+
+def test_that_nobody_is_active_is_told_also_where_nobody_is_left_who_has_figures() -> None:
+    """The sum of no series is no series, which is equal to nothing."""
+    asks_for_none = [rule["expr"] for rule in alerts() if rule["alert"].startswith("HightideNoActive")]
+    assert len(asks_for_none) == 2
+    for query in asks_for_none:
+        assert query.endswith(" or vector(0)) == 0")
+
+
+def test_the_page_on_operating_has_the_same_alerts_as_the_rules() -> None:
+    rows = [line.strip("| ").split(" | ") for line in OPERATING.read_text().splitlines()]
+    told = {row[0].strip("`"): row[1:3] for row in rows if row[0].startswith("`Hightide")}
+    assert list(told) == [rule["alert"] for rule in alerts()]
+    for rule in alerts():
+        when, patience = told[rule["alert"]]
+        assert patience == rule.get("for", "at once")
+        # A quantile is told in words.
+        assert when.strip("`") == rule["expr"] or "quantile" in rule["expr"]
 
 
 def test_panels_stand_side_by_side() -> None:
