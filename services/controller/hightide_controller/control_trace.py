@@ -55,8 +55,8 @@ class ControlTrace:
             self._root.set("carried_on", True)
         self.traceparent = self._root.traceparent
         self.began_ms = clock.monotonic_ms()
-        self.holds = 0
-        """Reasons to go on though nothing is under way: a request that is not answered yet."""
+        self.is_awaited = False
+        """Whether a request waits for it, so that it goes on though nothing is under way."""
         self.is_finished = False
         self._stored_at_us = 0
         self._informed_at_us = 0
@@ -176,7 +176,7 @@ class ControlTrace:
 
     def finish_if_done(self) -> bool:
         """End the root once nothing is under way for it."""
-        if self._multis or self._untaken or self._awaited or self._reads or self.holds:
+        if self._multis or self._untaken or self._awaited or self._reads or self.is_awaited:
             return False
         self.finish()
         return True

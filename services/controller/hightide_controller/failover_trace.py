@@ -1,4 +1,5 @@
-"""One failover as one trace: the steps of V3's "End-to-end latency during a broker failure" as spans.
+"""A failover of a broker, or of a controller, as one trace. Of a broker, its spans are the steps of V3's
+"End-to-end latency during a broker failure".
 
 The spans of steps 1 to 4 are the controller's; brokers add 5 and 6 below `inform_broker`, whose context
 travels in gRPC metadata, and in the znodes. The root carries the durations that people ask for:
@@ -24,7 +25,7 @@ from hightide_controller.control_trace import ControlTrace
 from hightide_controller.core.effects import Decision
 from hightide_controller.core.partition import TopicPartition
 
-__all__ = ["FailoverTrace", "Loss", "TakeoverTrace"]
+__all__ = ["FailoverTrace", "Loss", "LossTrace", "TakeoverTrace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,16 @@ class Loss:
     """Which life of the broker's process it was; -1: not told."""
 
 
-class _TimedTrace(ControlTrace):
-    """A trace that knows how long it took to elect, and how much of that ZooKeeper did."""
+class LossTrace(ControlTrace):
+    """A trace that began with a loss: it knows how long it took to elect, and how much of that ZooKeeper
+    did."""
 
     def __init__(
         self,
         kind: str,
         traceparent: str,
         loss: Loss,
+        controller_epoch: int,
         telemetry: Telemetry,
         clock: Clock,
         *,
@@ -58,6 +61,7 @@ class _TimedTrace(ControlTrace):
         self.loss = loss
         self._is_carried_on = carried_on
         self._root.set("reason", loss.reason)
+        self._root.set("controller_epoch", controller_epoch)
         self._elect_began_us = clock.wall_us()
         self._elected_at_us = 0
         self._zookeeper_us = 0
@@ -94,8 +98,32 @@ class _TimedTrace(ControlTrace):
         return max(informed_us, stored_us)
 
 
-class FailoverTrace(_TimedTrace):
+class FailoverTrace(LossTrace):
     """The spans of one failover of a broker, from detection until every live broker has acknowledged."""
+
+    def __init__(
+        self,
+        traceparent: str,
+        loss: Loss,
+        controller_epoch: int,
+        telemetry: Telemetry,
+        clock: Clock,
+        leaderless: Iterable[TopicPartition],
+        *,
+        carried_on: bool,
+    ) -> None:
+        """For `begin` and `carry_on`. `leaderless`: what the lost brokers led."""
+        super().__init__(
+            span_kinds.FAILOVER, traceparent, loss, controller_epoch, telemetry, clock, carried_on=carried_on
+        )
+        self.set_brokers(loss.brokers)
+        if loss.incarnation >= 0:
+            self._root.set("incarnation", loss.incarnation)
+        self._leaderless = set(leaderless) if telemetry.enabled else set[TopicPartition]()
+        """What the lost brokers led, until a new leader has acknowledged that it leads it."""
+        self._led_at_us = 0
+        self._leadership = telemetry.span(span_kinds.LEADERSHIP_CHANGE, parent=self.traceparent)
+        self._leadership.set("controller_epoch", controller_epoch)
 
     @classmethod
     def begin(
@@ -108,8 +136,7 @@ class FailoverTrace(_TimedTrace):
         leaderless: Iterable[TopicPartition] = (),
     ) -> FailoverTrace:
         """Open the root where the loss began, with steps 1 and 2 behind it already."""
-        trace = cls(span_kinds.FAILOVER, traceparent, loss, telemetry, clock)
-        trace._open(controller_epoch, leaderless)
+        trace = cls(traceparent, loss, controller_epoch, telemetry, clock, leaderless, carried_on=False)
         trace._steps_to_act(loss, trace._elect_began_us)
         return trace
 
@@ -127,8 +154,7 @@ class FailoverTrace(_TimedTrace):
 
         `loss`: of the broker, at the times of the controller's own.
         """
-        trace = cls(span_kinds.FAILOVER, traceparent, loss, telemetry, clock, carried_on=True)
-        trace._open(controller_epoch, leaderless)
+        trace = cls(traceparent, loss, controller_epoch, telemetry, clock, leaderless, carried_on=True)
         trace.span(span_kinds.CONTROLLER_REPLACED, loss.broke_at_us, trace._elect_began_us)
         return trace
 
@@ -150,17 +176,6 @@ class FailoverTrace(_TimedTrace):
         self.span(span_kinds.BROKER_DOWN, loss.broke_at_us, loss.noticed_at_us, reason=loss.reason)
         self.span(span_kinds.BROKER_WATCHER_TRIGGERED, loss.noticed_at_us, now_us)
 
-    def _open(self, controller_epoch: int, leaderless: Iterable[TopicPartition]) -> None:
-        self._root.set("controller_epoch", controller_epoch)
-        self.set_brokers(self.loss.brokers)
-        if self.loss.incarnation >= 0:
-            self._root.set("incarnation", self.loss.incarnation)
-        self._leaderless = set(leaderless) if self._telemetry.enabled else set[TopicPartition]()
-        """What the lost brokers led, until a new leader has acknowledged that it leads it."""
-        self._led_at_us = 0
-        self._leadership = self._telemetry.span(span_kinds.LEADERSHIP_CHANGE, parent=self.traceparent)
-        self._leadership.set("controller_epoch", controller_epoch)
-
     def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
         """A broker has acknowledged these decisions; those that it leads by are led now."""
         if not self._leaderless:
@@ -180,12 +195,11 @@ class FailoverTrace(_TimedTrace):
         return super()._finishing(root)
 
 
-class TakeoverTrace(_TimedTrace):
+class TakeoverTrace(LossTrace):
     """The spans of one takeover by this controller, until every live broker has acknowledged."""
 
-    @classmethod
-    def begin(
-        cls,
+    def __init__(
+        self,
         traceparent: str,
         loss: Loss,
         controller_id: int,
@@ -193,25 +207,23 @@ class TakeoverTrace(_TimedTrace):
         telemetry: Telemetry,
         clock: Clock,
         elected_at_us: int = 0,
-    ) -> TakeoverTrace:
-        """Open the root where the loss began: it was elected, and has read everything, before there was a
-        state to begin a trace with."""
-        trace = cls(span_kinds.CONTROLLER_FAILOVER, traceparent, loss, telemetry, clock)
-        root, now_us, noticed_us = trace._root, trace._elect_began_us, loss.noticed_at_us
-        root.set("controller_id", controller_id)
-        root.set("controller_epoch", controller_epoch)
+    ) -> None:
+        """It was elected, and has read everything, before there was a state to begin a trace with: the root
+        opens where the loss began, with these steps behind it already."""
+        super().__init__(
+            span_kinds.CONTROLLER_FAILOVER, traceparent, loss, controller_epoch, telemetry, clock
+        )
+        self._loaded_at_us = now_us = self._elect_began_us
+        noticed_us = loss.noticed_at_us
+        self._root.set("controller_id", controller_id)
         for lost_id, lost_epoch in loss.brokers:
-            root.set("lost_controller_id", lost_id)
-            root.set("lost_controller_epoch", lost_epoch)
+            self._root.set("lost_controller_id", lost_id)
+            self._root.set("lost_controller_epoch", lost_epoch)
         elected_us = min(max(elected_at_us or now_us, noticed_us), now_us)
-        trace.span(span_kinds.CONTROLLER_DETECTION, loss.broke_at_us, noticed_us)
-        trace.span(span_kinds.CONTROLLER_ELECTION, noticed_us, elected_us)
-        trace.span(span_kinds.CONTROLLER_LOAD, elected_us, now_us)
-        trace._loaded_at_us = now_us
-        trace._elect_began_us, trace._zookeeper_us = noticed_us, now_us - noticed_us
-        return trace
-
-    _loaded_at_us = 0
+        self.span(span_kinds.CONTROLLER_DETECTION, loss.broke_at_us, noticed_us)
+        self.span(span_kinds.CONTROLLER_ELECTION, noticed_us, elected_us)
+        self.span(span_kinds.CONTROLLER_LOAD, elected_us, now_us)
+        self._elect_began_us, self._zookeeper_us = noticed_us, now_us - noticed_us
 
     def _finishing(self, root: Span) -> int:
         stored_us = max(self._all_stored_us, self._loaded_at_us)

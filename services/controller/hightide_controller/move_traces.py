@@ -23,6 +23,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
 from hightide_runtime.trace_context import is_root, new_root_traceparent, root_traceparent
 
+from hightide_controller.causes import cause_within, traceparent_within
 from hightide_controller.control_trace import SAMPLE, sample_of
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
@@ -34,11 +35,6 @@ __all__ = ["MoveTraces"]
 
 _MOVES_MAX: Final = 2_000
 """Moves that are followed at a time; of more, the traces tell nothing."""
-
-
-_FOLLOWS: Final = "follows "
-"""Begins the cause of what follows from a step of a move that no request asked for just now; the root of its
-trace stands behind."""
 
 
 class _Stage(Enum):
@@ -118,10 +114,8 @@ class MoveTraces:
 
     def traceparent_of(self, cause: str) -> str:
         """Of the request with this cause, or of what follows from a move; empty where nothing has moved."""
-        if cause.startswith(_FOLLOWS):
-            return cause.removeprefix(_FOLLOWS)
         trace = self._by_cause.get(cause)
-        return "" if trace is None else trace.root.traceparent
+        return traceparent_within(cause) if trace is None else trace.root.traceparent
 
     # ---- what stands in ZooKeeper
 
@@ -257,7 +251,7 @@ class MoveTraces:
             move.awaited[effect.broker_id] = effect.sequence
             self._awaiting.setdefault(effect.broker_id, deque()).append((effect.sequence, move))
         # A multi is about one topic, and its moves are one trace as a rule.
-        return f"{_FOLLOWS}{self._collecting[0].trace.root.traceparent}" if self._collecting else ""
+        return cause_within(self._collecting[0].trace.root.traceparent) if self._collecting else ""
 
     def acknowledged(self, broker_id: int, sequence: int) -> None:
         """A broker has everything up to a sequence."""

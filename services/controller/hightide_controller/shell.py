@@ -40,13 +40,13 @@ from hightide_controller.core.outbox import Delivery
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.requests import DeleteTopicRequested, ReassignmentsRequested
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.fleet import Fleet
 from hightide_controller.inbox import Inbox
 from hightide_controller.requests import Answer, RequestEvent, Requests
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.store import ActiveController, ControllerStore
 from hightide_controller.tallies import Tallies
+from hightide_controller.traces import ControllerTraces
 from hightide_controller.watches import ZooKeeperWatches
 
 __all__ = ["Shell"]
@@ -82,9 +82,9 @@ class Shell:
         )
         self.store = ControllerStore(session)
         self.active: ActiveController | None = None
+        """Who is active, as last read."""
         self._unreadable_states: dict[TopicPartition, None] = {}
         """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
-        """Who is active, as last read."""
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
         self.inbox = self._inbox = Inbox()
@@ -92,7 +92,7 @@ class Shell:
         self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
-        self._traces = FailoverTraces(
+        self._traces = ControllerTraces(
             identity.cluster_id, settings.controller_id, telemetry, clock, self.tallies.failed_over
         )
         self._fleet = Fleet(
@@ -214,7 +214,7 @@ class Shell:
             self._inbox.put_nowait(ev.BalanceDue())
 
     def _brokers_read(self, event: ev.BrokersChanged) -> None:
-        cause = self._traces.expect("session_ended", self._clock.wall_us())
+        cause = self._traces.failovers.expect("session_ended", self._clock.wall_us())
         self._inbox.put_nowait(replace(event, cause=cause))
         self._complain()
 
@@ -233,7 +233,7 @@ class Shell:
             self._inbox.put_nowait(ev.AdminChanged(ev.Admin(complaints=complaints)))
 
     def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
-        cause = self._traces.expect("process_died", broke_at_us)
+        cause = self._traces.failovers.expect("process_died", broke_at_us)
         self._inbox.put_nowait(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
 
     async def _controller_read(self, active: ActiveController | None) -> None:
@@ -248,7 +248,7 @@ class Shell:
             self._peer.close()
             self._peer = None
         if active is None:
-            cause = self._traces.expect_takeover(before, self._clock.wall_us())
+            cause = self._traces.failovers.expect_takeover(before, self._clock.wall_us())
             self._inbox.put_nowait(ev.ControllerSeen(None, cause=cause))
             return
         znode = active.znode
@@ -270,7 +270,7 @@ class Shell:
 
     def _controller_died(self, active: ActiveController, broke_at_us: int) -> None:
         """The active controller's process is dead, though its session and its znode live on for a while."""
-        cause = self._traces.expect_takeover(active, broke_at_us)
+        cause = self._traces.failovers.expect_takeover(active, broke_at_us)
         znode = active.znode
         event = ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True, cause=cause)
         self._inbox.put_nowait(event)
@@ -287,7 +287,7 @@ class Shell:
 
     def _failed_there(self, broker: ev.Broker, decisions: tuple[ef.Decision, ...]) -> None:
         replicas = tuple((decision.topic_id, decision.partition) for decision in decisions)
-        cause = self._traces.expect("replicas_failed", self._clock.wall_us())
+        cause = self._traces.causes.new("replicas_failed")
         self._inbox.put_nowait(ev.ReplicasFailed(broker.broker_id, broker.broker_epoch, replicas, cause))
 
     # ---- effects out
@@ -443,7 +443,7 @@ class Shell:
             return None
         elected_at_us = self._clock.wall_us()
         snapshot = await self.store.read_snapshot(self.admin_reader)
-        await self._traces.elected(effect.cause, elected_at_us, snapshot, self.store)
+        await self._traces.failovers.elected(effect.cause, elected_at_us, snapshot, self.store)
         return ev.Elected(epoch.epoch, epoch.version, snapshot, effect.cause)
 
     def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
@@ -490,7 +490,7 @@ class Shell:
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> int:
         """ControlledShutdown: how many partitions the broker still leads. Raises ServiceError."""
-        cause = self._traces.expect("controlled_shutdown", self._clock.wall_us())
+        cause = self._traces.failovers.expect("controlled_shutdown", self._clock.wall_us())
         event = ev.ControlledShutdownRequested(self.take_request_id(), broker_id, broker_epoch, cause)
         timeout_ms = self._settings.controlled_shutdown_timeout_ms
         return (await self.ask(event, ef.AnswerControlledShutdown, timeout_ms)).remaining_leader_count
@@ -512,7 +512,7 @@ class Shell:
     def replicas_failed(self, event: ev.ReplicasFailed) -> None:
         """ReportFailedReplicas, and what brokers answer to LeaderAndISR. Raises ServiceError."""
         self.require_active()
-        cause = self._traces.expect("replicas_failed", self._clock.wall_us())
+        cause = self._traces.causes.new("replicas_failed")
         self._inbox.put_nowait(replace(event, cause=cause))
 
     def require_active(self) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from hightide_runtime.figures import Distribution
 
+from hightide_controller.causes import reason_of
 from hightide_controller.core.cluster_state import ClusterState, StoreInFlight, TopicStoreInFlight
 from hightide_controller.core.events import Event, StoreCommitted
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -27,7 +28,7 @@ ELECTION_REASONS: Final = (
     "reassignment",
     "other",
 )
-"""The first part of the cause that the shell gives an event; or what the partition itself shows."""
+"""That of the cause which the shell gives an event; or what the partition itself shows."""
 
 
 class Tallies:
@@ -47,7 +48,7 @@ class Tallies:
         if isinstance(event, StoreCommitted):
             match state.stores.get(event.store_id):
                 case StoreInFlight(changes=changes, cause=cause):
-                    self._count(state, changes, cause.rpartition("-")[0])
+                    self._count(state, changes, reason_of(cause))
                 case TopicStoreInFlight(writes=writes):
                     changes = tuple(each for each in writes if isinstance(each, Change))
                     self._count(state, changes, "reassignment")

@@ -6,8 +6,6 @@ topic_deletion  the intent, the partitions' znodes, the topic's → StopReplica 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import Span, Telemetry
@@ -15,20 +13,9 @@ from hightide_runtime.telemetry import Span, Telemetry
 from hightide_controller.control_trace import SAMPLE, ControlTrace, sample_of
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, StoreTopic
 from hightide_controller.core.partition import TopicPartition
-from hightide_controller.core.writes import DeletionAdopted, StoreWrites, TopicRemoved
+from hightide_controller.core.writes import StoreWrites, TopicRemoved
 
-__all__ = ["Request", "TopicTrace", "adopted_in"]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request that may turn out to be work, once the core has looked at it."""
-
-    kind: str
-    method: str
-    began_us: int
-    caller: str
-    """The traceparent of who asked; empty where its program does not trace."""
+__all__ = ["TopicTrace"]
 
 
 class TopicTrace(ControlTrace):
@@ -96,8 +83,3 @@ class TopicTrace(ControlTrace):
             ended_us = max(self._informed_at_us, self._fan_out_began_us)
             self.span(span_kinds.DELETION_STOP, self._fan_out_began_us, ended_us)
         return super()._finishing(root)
-
-
-def adopted_in(effect: StoreWrites) -> DeletionAdopted | None:
-    """The deletion that these writes begin, if they do."""
-    return next((write for write in effect.writes if isinstance(write, DeletionAdopted)), None)

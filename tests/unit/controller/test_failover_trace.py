@@ -158,7 +158,7 @@ def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
 ) -> None:
     clock.at_ms(102)
     loss = Loss("controller_failover", ((1, 10),), 1_000_000, 1_002_000)
-    trace = TakeoverTrace.begin(ROOT, loss, 2, 11, telemetry, clock)
+    trace = TakeoverTrace(ROOT, loss, 2, 11, telemetry, clock)
     trace.informing(2, sequence=1)
     clock.at_ms(152)
     trace.acknowledged(2, sequence=1)

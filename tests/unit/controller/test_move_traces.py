@@ -12,8 +12,8 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite, StoreWrites
-from hightide_controller.failover_traces import FailoverTraces
 from hightide_controller.move_traces import MoveTraces
+from hightide_controller.traces import ControllerTraces
 from hightide_local.span_files import SpanRecord, read_spans
 from hightide_runtime.span_kinds import MOVE_STOP, REASSIGNMENT
 from hightide_runtime.system_clock import SystemClock
@@ -98,7 +98,7 @@ def test_a_move_ends_when_all_that_were_told_have_acknowledged(traces: MoveTrace
 def test_what_follows_from_a_later_step_is_told_under_the_trace_of_the_move(
     telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    traces = FailoverTraces("cluster", 1, telemetry, SystemClock())
+    traces = ControllerTraces("cluster", 1, telemetry, SystemClock())
     elect(traces.moves)
     commit(traces.moves, begin(traces.moves, 1, MOVING[0]))
     traces.settle()

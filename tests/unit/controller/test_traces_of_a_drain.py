@@ -10,7 +10,7 @@ import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.partition import TopicPartition
-from hightide_controller.failover_traces import FailoverTraces
+from hightide_controller.traces import ControllerTraces
 from hightide_local.span_files import SpanRecord, read_spans
 from hightide_runtime.span_kinds import FAILOVER
 from hightide_runtime.telemetry import Telemetry
@@ -44,8 +44,8 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def traces(telemetry: Telemetry, clock: HandClock) -> FailoverTraces:
-    return FailoverTraces("cluster", 1, telemetry, clock)
+def traces(telemetry: Telemetry, clock: HandClock) -> ControllerTraces:
+    return ControllerTraces("cluster", 1, telemetry, clock)
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def state() -> ClusterState:
     return active
 
 
-def drain(traces: FailoverTraces, state: ClusterState) -> None:
-    cause = traces.expect("controlled_shutdown", 100)
+def drain(traces: ControllerTraces, state: ClusterState) -> None:
+    cause = traces.failovers.expect("controlled_shutdown", 100)
     traces.before(state, ev.ControlledShutdownRequested(1, 1, 77, cause))
     traces.settle()
 
@@ -69,11 +69,11 @@ def failovers(directory: Path) -> list[SpanRecord]:
 
 
 def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
-    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
     clock.now_ms += 60_000
-    traces.before(state, ev.BrokerProcessDied(1, 77, traces.expect("process_died", 200)))
+    traces.before(state, ev.BrokerProcessDied(1, 77, traces.failovers.expect("process_died", 200)))
     traces.settle()
     drained, died = failovers(tmp_path)
     assert {drained.attributes["reason"], died.attributes["reason"]} == {
@@ -85,23 +85,23 @@ def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
 
 
 def test_a_broker_that_asks_to_be_drained_and_stops_at_once_is_one_trace(
-    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
     clock.now_ms += 5_000
-    traces.before(state, ev.BrokerProcessDied(1, 77, traces.expect("process_died", 200)))
+    traces.before(state, ev.BrokerProcessDied(1, 77, traces.failovers.expect("process_died", 200)))
     traces.settle()
     assert len({span.trace_id for span in failovers(tmp_path)}) == 1
 
 
 def test_what_a_drain_left_over_does_not_change_the_reason_of_its_failover(
-    traces: FailoverTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
     state.shutting_down[1] = 77
     clock.now_ms += 100
     state.led_by[1], state.in_sync_on[1] = set(), {TopicPartition("news of an ISR came after the drain", 0)}
-    traces.before(state, ev.BrokersChanged((), traces.expect("session_ended", 200)))
+    traces.before(state, ev.BrokersChanged((), traces.failovers.expect("session_ended", 200)))
     traces.settle()
     roots = failovers(tmp_path)
     assert len(roots) == 2
@@ -110,7 +110,7 @@ def test_what_a_drain_left_over_does_not_change_the_reason_of_its_failover(
 
 
 def test_a_drain_that_is_asked_for_again_is_one_trace(
-    traces: FailoverTraces, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
     state.shutting_down[1] = 77
@@ -119,7 +119,7 @@ def test_a_drain_that_is_asked_for_again_is_one_trace(
 
 
 def test_a_drained_broker_that_leads_nothing_any_more_is_not_drained_again(
-    traces: FailoverTraces, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, state: ClusterState, tmp_path: Path
 ) -> None:
     drain(traces, state)
     state.shutting_down[1] = 77

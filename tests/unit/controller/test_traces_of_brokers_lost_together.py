@@ -11,7 +11,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import Change, SendLeaderAndIsr, StoreLeaderAndIsr
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.failover_traces import FailoverTraces
+from hightide_controller.traces import ControllerTraces
 from hightide_local.traces import Trace, failovers
 from hightide_runtime import span_kinds
 from hightide_runtime.telemetry import Telemetry
@@ -39,9 +39,9 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def traces(tmp_path: Path, clock: HandClock) -> Iterator[FailoverTraces]:
+def traces(tmp_path: Path, clock: HandClock) -> Iterator[ControllerTraces]:
     telemetry = Telemetry.set_up("controller", "1", directory=tmp_path)
-    yield FailoverTraces("cluster", 1, telemetry, clock)
+    yield ControllerTraces("cluster", 1, telemetry, clock)
     telemetry.shut_down()
 
 
@@ -56,9 +56,9 @@ def state() -> ClusterState:
     return active
 
 
-def dies(traces: FailoverTraces, state: ClusterState, clock: HandClock, broker_id: int) -> str:
+def dies(traces: ControllerTraces, state: ClusterState, clock: HandClock, broker_id: int) -> str:
     """Returns the cause."""
-    cause = traces.expect("process_died", clock.wall_us() - 1_000)
+    cause = traces.failovers.expect("process_died", clock.wall_us() - 1_000)
     traces.before(state, ev.BrokerProcessDied(broker_id, 70 + broker_id, cause))
     return cause
 
@@ -67,7 +67,7 @@ def multi(store_id: int, cause: str, name: TopicPartition) -> StoreLeaderAndIsr:
     return StoreLeaderAndIsr(store_id, 0, (Change(name, 0, LeaderAndIsr(3, 1, (3,), 3, 1)),), cause)
 
 
-def is_stored(traces: FailoverTraces, state: ClusterState, effect: StoreLeaderAndIsr) -> None:
+def is_stored(traces: ControllerTraces, state: ClusterState, effect: StoreLeaderAndIsr) -> None:
     traces.multi_answered(effect, COMMITTED)
     traces.before(state, ev.StoreCommitted(effect.store_id))
 
@@ -78,7 +78,7 @@ def the_trace(directory: Path) -> Trace:
 
 
 def test_a_broker_lost_while_leaders_are_stored_for_another_is_part_of_that_failover(
-    traces: FailoverTraces, state: ClusterState, clock: HandClock, tmp_path: Path
+    traces: ControllerTraces, state: ClusterState, clock: HandClock, tmp_path: Path
 ) -> None:
     first = dies(traces, state, clock, 2)
     traces.multi_submitted(before := multi(1, first, LED[2]))
@@ -104,7 +104,7 @@ def test_a_broker_lost_while_leaders_are_stored_for_another_is_part_of_that_fail
 
 
 def test_a_broker_lost_after_the_leaders_are_stored_is_a_failover_of_its_own(
-    traces: FailoverTraces, state: ClusterState, clock: HandClock, tmp_path: Path
+    traces: ControllerTraces, state: ClusterState, clock: HandClock, tmp_path: Path
 ) -> None:
     first = dies(traces, state, clock, 2)
     traces.multi_submitted(stored := multi(1, first, LED[2]))
@@ -118,9 +118,9 @@ def test_a_broker_lost_after_the_leaders_are_stored_is_a_failover_of_its_own(
 
 
 def test_a_broker_that_dies_while_another_is_drained_is_no_part_of_the_drain(
-    traces: FailoverTraces, state: ClusterState, clock: HandClock, tmp_path: Path
+    traces: ControllerTraces, state: ClusterState, clock: HandClock, tmp_path: Path
 ) -> None:
-    drained = traces.expect("controlled_shutdown", clock.wall_us())
+    drained = traces.failovers.expect("controlled_shutdown", clock.wall_us())
     traces.before(state, ev.ControlledShutdownRequested(1, 2, 72, drained))
     traces.multi_submitted(multi(1, drained, LED[2]))
     dies(traces, state, clock, 1)
