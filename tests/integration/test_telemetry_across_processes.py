@@ -13,13 +13,9 @@ from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
 from hightide_local.traces import failovers, read_spans
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
-from hightide_runtime.telemetry import (
-    BECOME_LEADER,
-    FAILOVER,
-    INFORM_BROKER,
-    TRACE_DIRECTORY_VARIABLE,
-    Telemetry,
-)
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.span_kinds import BECOME_LEADER, FAILOVER, INFORM_BROKER
+from hightide_runtime.telemetry import Telemetry
 
 
 @pytest.fixture

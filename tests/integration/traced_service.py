@@ -9,7 +9,8 @@ from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_Rep
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.running import run_service
 from hightide_runtime.serving import Service, serve
-from hightide_runtime.telemetry import BECOME_LEADER, Telemetry
+from hightide_runtime.span_kinds import BECOME_LEADER
+from hightide_runtime.telemetry import Telemetry
 
 
 class Traced(ReplicaServiceServicer):

@@ -161,7 +161,7 @@ def _known_directories() -> tuple[Path, ...]:
     import os
 
     from hightide_local.detached import default_directory
-    from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
+    from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 
     from hightide_cli.dev_cluster import bench_directory, demo_directory
 

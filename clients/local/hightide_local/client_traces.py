@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hightide import tracing
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE, TRACES, is_switched_off, is_target_named
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -25,11 +25,6 @@ log = logging.getLogger("hightide")
 _SDK: Final = "opentelemetry.sdk"
 #: A command ends when its work is done, whatever becomes of its last span.
 _SHUT_DOWN_PATIENCE_S: Final = 0.5
-_VARIABLES: Final = (
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    TRACE_DIRECTORY_VARIABLE,
-)
 
 
 def trace_clients(directory: Path | None = None, *, at_once: bool = False) -> bool:
@@ -65,14 +60,13 @@ def export_trace_directory(directory: Path) -> None:
     """Let the processes that this one starts, which call `trace_clients`, write there as well, unless the
     environment says something else already. Called by programs that start a cluster and loads of their
     own."""
-    if not any(os.environ.get(name) for name in _VARIABLES):
+    if not is_target_named(TRACES):
         os.environ[TRACE_DIRECTORY_VARIABLE] = str(directory)
 
 
 def _provider_for(directory: Path | None) -> "_Provider | None":
-    is_off = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    is_said = any(os.environ.get(name) for name in _VARIABLES)
-    if is_off or not (is_said or directory is not None) or not _is_installed():
+    is_said = is_target_named(TRACES)
+    if is_switched_off() or not (is_said or directory is not None) or not _is_installed():
         return None
     return _Provider(None if is_said else directory)
 
@@ -103,7 +97,8 @@ class _Provider:
 
     def _make(self) -> "TracerProvider":
         from hightide_runtime.errors import StartupError
-        from hightide_runtime.telemetry import Telemetry, shut_down_within
+        from hightide_runtime.exporting import shut_down_within
+        from hightide_runtime.telemetry import Telemetry
         from opentelemetry.trace import NoOpTracerProvider
 
         try:

@@ -19,13 +19,9 @@ from typing import Final
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.telemetry import (
-    BECOME_FOLLOWER,
-    BECOME_LEADER,
-    Telemetry,
-    current_traceparent,
-)
-from hightide_runtime.trace_context import root_of
+from hightide_runtime.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.trace_context import current_traceparent, root_of
 
 from hightide_broker import convert
 from hightide_broker.core.decisions import refuse_decision

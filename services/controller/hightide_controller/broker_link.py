@@ -17,7 +17,7 @@ import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_runtime import telemetry
+from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import reason_of
@@ -155,7 +155,7 @@ class BrokerLink:
     async def _attempt(self, delivery: Delivery) -> bool:
         """Deliver once; False where some of it waits again."""
         parent = self._duties.traceparent_of(delivery.cause)
-        span = self._telemetry.span(telemetry.INFORM_BROKER, parent=parent) if parent else None
+        span = self._telemetry.span(span_kinds.INFORM_BROKER, parent=parent) if parent else None
         try:
             with span if span is not None else contextlib.nullcontext():
                 if span is not None:

@@ -10,11 +10,17 @@ length; what it walks over it copies first, by one `tuple(...)`, and it walks ov
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.exporting import (
+    COLLECTOR,
+    METRICS,
+    export_target,
+    resource_of,
+    shut_down_within,
+)
 from hightide_runtime.figures import Figure, Measure, Readings
-from hightide_runtime.telemetry import COLLECTOR, export_target, resource_of, shut_down_within
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
@@ -23,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
-_SIGNAL: Final = "METRICS"
-_SHUT_DOWN_PATIENCE_S: Final = 2.0
-"""How long the end of a process waits for a collector that does not answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +77,7 @@ class Metrics:
 
         Raises StartupError where they ask for what there is not, or nobody can listen at `prometheus_listen`.
         """
-        target = export_target(_SIGNAL)
+        target = export_target(METRICS)
         if target is None and prometheus_listen is None:
             return cls.off()
         from hightide_runtime import metric_readers
@@ -111,7 +114,7 @@ class Metrics:
         if self._prometheus is not None:
             self._prometheus.close()
         for reader in self._readers:
-            shut_down_within(reader.shutdown, _SHUT_DOWN_PATIENCE_S)
+            shut_down_within(reader.shutdown)
 
 
 def _exporter(target: str, service: str, instance: str) -> "MetricExporter":

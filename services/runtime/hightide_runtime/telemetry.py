@@ -4,81 +4,31 @@ A span's traceparent (W3C) travels in gRPC metadata, by channels opened with `tr
 znode. On the server side it is `current_traceparent()` while the handler runs. OpenTelemetry is imported
 only where it is used: it takes longer to import than a broker takes to start.
 
-OpenTelemetry's own variables hold: OTEL_EXPORTER_OTLP_ENDPOINT and its kin, OTEL_SERVICE_NAME,
-OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_EXPORTER (none, or otlp), OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Of
-the protocols of OTLP only gRPC is spoken. A collector that is away harms nothing: spans wait in a bounded
-queue, on a thread of their own, and what does not fit is dropped. Which spans there are says `span_kinds`.
+Where spans go says `exporting`, which there are says `span_kinds`. A collector that is away harms
+nothing: spans wait in a bounded queue, on a thread of their own, and what does not fit is dropped.
 """
 
-import logging
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Token
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
-from hightide_runtime import span_kinds
-from hightide_runtime.span_kinds import (
-    BECOME_FOLLOWER,
-    BECOME_LEADER,
-    BROKER_DOWN,
-    BROKER_WATCHER_TRIGGERED,
-    CONTROLLER_FAILOVER,
-    COORDINATOR_FAILOVER,
-    FAILOVER,
-    FIRST_COMMIT,
-    FOLLOWERS_CONNECT,
-    INFORM_BROKER,
-    LEADERSHIP_CHANGE,
-    TRUNCATE_LOG,
-    ZOOKEEPER_MULTI,
-)
+from hightide_runtime.exporting import COLLECTOR, TRACES, export_target, resource_of, shut_down_within
 from hightide_runtime.trace_context import CURRENT, current_traceparent, is_traceparent
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span as OtelSpan
 
     from hightide_runtime.span_ids import RootIds
 
-__all__ = [
-    "BECOME_FOLLOWER",
-    "BECOME_LEADER",
-    "BROKER_DOWN",
-    "BROKER_WATCHER_TRIGGERED",
-    "CONTROLLER_FAILOVER",
-    "COORDINATOR_FAILOVER",
-    "FAILOVER",
-    "FIRST_COMMIT",
-    "FOLLOWERS_CONNECT",
-    "INFORM_BROKER",
-    "LEADERSHIP_CHANGE",
-    "TRUNCATE_LOG",
-    "ZOOKEEPER_MULTI",
-    "Attribute",
-    "Span",
-    "Telemetry",
-    "current_traceparent",
-    "export_target",
-    "resource_of",
-    "span_kinds",
-]
+__all__ = ["Attribute", "Span", "Telemetry"]
 
 Attribute: TypeAlias = str | int | float | bool
-TRACE_DIRECTORY_VARIABLE = "HIGHTIDE_TRACE_DIR"
-#: No path is empty, so that this is none.
-COLLECTOR = ""
-_SIGNAL: Final = "TRACES"
-_SHUT_DOWN_PATIENCE_S: Final = 2.0
-"""How long the end of a process waits for a collector that does not answer."""
-_EXPORTER_LOGGERS: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
-_COMPLAINT_EVERY_S: Final = 60.0
 
 
 class Span:
@@ -147,7 +97,7 @@ class Telemetry:
 
         Raises StartupError where they ask for what there is not.
         """
-        target = str(directory) if directory is not None else export_target(_SIGNAL)
+        target = str(directory) if directory is not None else export_target(TRACES)
         if target is None:
             return cls.off()
         from opentelemetry.sdk.trace import TracerProvider
@@ -238,88 +188,7 @@ class Telemetry:
     def shut_down(self) -> None:
         """Send what is left, for a moment at most. Mains call it last."""
         if self._provider is not None:
-            shut_down_within(self._provider.shutdown, _SHUT_DOWN_PATIENCE_S)
-
-
-def export_target(signal: str) -> str | None:
-    """Where a signal ("TRACES", "METRICS") goes: COLLECTOR where OTEL_EXPORTER_OTLP_ENDPOINT (or the signal's
-    own) names one, else the directory that HIGHTIDE_TRACE_DIR names; None: nowhere.
-
-    Raises StartupError where the OTEL_* variables ask for what there is not.
-    """
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return None
-    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
-    if exporter == "none":
-        return None
-    if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{part}ENDPOINT") for part in ("", f"{signal}_")):
-        return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
-    # Here, since tools that only read spans have no need of gRPC.
-    from hightide_runtime.errors import StartupError
-
-    if exporter not in ("", "otlp"):
-        raise StartupError(
-            f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; this program exports by otlp or not at all (none)"
-        )
-    for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        protocol = os.environ.get(variable, "").strip().lower()
-        if protocol not in ("", "grpc"):
-            raise StartupError(
-                f"{variable} is {protocol[:100]!r}; this program speaks OTLP by grpc alone: set it to grpc, "
-                "and let the endpoint be the collector's gRPC port, which is 4317 as a rule"
-            )
-        if protocol:
-            break
-    quieten_exporters()
-    return COLLECTOR
-
-
-def resource_of(service: str, instance: str) -> "Resource":
-    """Who a process is, on everything that it reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
-    have the last word, as everywhere.
-    """
-    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-
-    ours = {
-        "service.name": f"hightide-{service}",
-        "service.namespace": "hightide",
-        "service.instance.id": instance,
-    }
-    theirs = OTELResourceDetector().detect().attributes
-    return Resource.create({name: value for name, value in ours.items() if name not in theirs})
-
-
-def shut_down_within(shut_down: Callable[[], object], patience_s: float) -> None:
-    """Shut an exporter down, and leave it to itself where its collector does not answer."""
-    # A thread that nobody waits for: the process ends by `end_process`.
-    thread = threading.Thread(target=shut_down, name="telemetry-shutdown", daemon=True)
-    thread.start()
-    thread.join(patience_s)
-
-
-def quieten_exporters() -> None:
-    """Let exporters say once a minute, not with each attempt, that their collector is away."""
-    for name in _EXPORTER_LOGGERS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(each, _NowAndThen) for each in logger.handlers):
-            logger.addHandler(_NowAndThen())
-            logger.propagate = False
-
-
-class _NowAndThen(logging.Handler):
-    """Hands one record a minute on to the log of the process."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._next_s = 0.0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging, on any thread."""
-        now_s = time.monotonic()
-        if now_s >= self._next_s:
-            self._next_s = now_s + _COMPLAINT_EVERY_S
-            # Without the traceback that some of them come with: the sentence says it.
-            logging.getLogger(__name__).warning("telemetry is not delivered: %s", record.getMessage()[:500])
+            shut_down_within(self._provider.shutdown)
 
 
 def _context_of(traceparent: str) -> "Context":

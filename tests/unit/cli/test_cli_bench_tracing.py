@@ -8,7 +8,7 @@ from hightide_cli.bench import bench
 from hightide_cli.benchmarks import tracing_cost
 from hightide_cli.benchmarks.throughput import Figures
 from hightide_cli.benchmarks.tracing_cost import OFF, ON
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, export_target
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE, export_target
 
 
 @pytest.mark.parametrize("value", ["maybe", "on,on", ""])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.traces import SpanRecord, failovers, read_spans, summarise_failover, traces_of
-from hightide_runtime import telemetry
+from hightide_runtime import span_kinds
 
 
 def span(
@@ -26,16 +26,16 @@ def line(record: SpanRecord) -> str:
 
 
 FAILOVER = [
-    span("a", "", telemetry.FAILOVER, 1_000, 41_000, broker_ids="2", partition_count=6),
-    span("b", "a", telemetry.BROKER_DOWN, 1_000, 11_000),
-    span("c", "a", telemetry.LEADERSHIP_CHANGE, 11_000, 21_000),
-    span("d", "c", telemetry.ZOOKEEPER_MULTI, 12_000, 15_000),
-    span("e", "c", telemetry.ZOOKEEPER_MULTI, 13_000, 20_000),
-    span("f", "a", telemetry.INFORM_BROKER, 21_000, 26_000),
-    span("g", "a", telemetry.INFORM_BROKER, 21_000, 29_000),
-    span("h", "f", telemetry.BECOME_LEADER, 22_000, 25_000),
-    span("i", "h", telemetry.FIRST_COMMIT, 60_000, 60_000),
-    span("j", "h", telemetry.FIRST_COMMIT, 31_000, 31_000),
+    span("a", "", span_kinds.FAILOVER, 1_000, 41_000, broker_ids="2", partition_count=6),
+    span("b", "a", span_kinds.BROKER_DOWN, 1_000, 11_000),
+    span("c", "a", span_kinds.LEADERSHIP_CHANGE, 11_000, 21_000),
+    span("d", "c", span_kinds.ZOOKEEPER_MULTI, 12_000, 15_000),
+    span("e", "c", span_kinds.ZOOKEEPER_MULTI, 13_000, 20_000),
+    span("f", "a", span_kinds.INFORM_BROKER, 21_000, 26_000),
+    span("g", "a", span_kinds.INFORM_BROKER, 21_000, 29_000),
+    span("h", "f", span_kinds.BECOME_LEADER, 22_000, 25_000),
+    span("i", "h", span_kinds.FIRST_COMMIT, 60_000, 60_000),
+    span("j", "h", span_kinds.FIRST_COMMIT, 31_000, 31_000),
 ]
 
 
@@ -59,10 +59,10 @@ def test_a_failover_is_summed_up_from_its_spans() -> None:
 
 
 def test_multis_that_a_stale_version_rolled_back_are_counted() -> None:
-    root = span("a", "", telemetry.FAILOVER, 0, 9)
+    root = span("a", "", span_kinds.FAILOVER, 0, 9)
     outcomes = ("StoreCommitted", "StoreRefused", "StoreUnknown", "StoreRefused")
     multis = [
-        span(f"m{at}", "a", telemetry.ZOOKEEPER_MULTI, at, at + 1, outcome=outcome)
+        span(f"m{at}", "a", span_kinds.ZOOKEEPER_MULTI, at, at + 1, outcome=outcome)
         for at, outcome in enumerate(outcomes)
     ]
     assert summarise_failover(traces_of([root, *multis])[0]).multis_refused == 2
@@ -76,7 +76,7 @@ def test_with_the_time_of_the_kill_detection_counts_from_it() -> None:
 
 
 def test_what_the_controller_measured_itself_is_taken_over() -> None:
-    root = span("a", "", telemetry.FAILOVER, 0, 9, broker_ids="3", elect_ms=4, zookeeper_ms=5, fan_out_ms=6)
+    root = span("a", "", span_kinds.FAILOVER, 0, 9, broker_ids="3", elect_ms=4, zookeeper_ms=5, fan_out_ms=6)
     summary = summarise_failover(traces_of([root])[0])
     assert (summary.elect_ms, summary.zookeeper_ms, summary.fan_out_ms) == (4.0, 5.0, 6.0)
 
@@ -103,7 +103,7 @@ def test_a_trace_whose_root_died_with_its_controller_is_still_a_failover(tmp_pat
 
 
 def test_failovers_come_oldest_first(tmp_path: Path) -> None:
-    late = span("a", "", telemetry.FAILOVER, 2_000_000, 2_000_001, trace="late")
+    late = span("a", "", span_kinds.FAILOVER, 2_000_000, 2_000_001, trace="late")
     (tmp_path / "controller-1.jsonl").write_text(line(late) + "".join(map(line, FAILOVER)))
     assert [trace.trace_id for trace in failovers(tmp_path)] == ["t", "late"]
 

@@ -4,9 +4,14 @@ import logging
 from pathlib import Path
 
 import pytest
-from hightide_runtime import telemetry
 from hightide_runtime.errors import StartupError
-from hightide_runtime.telemetry import COLLECTOR, TRACE_DIRECTORY_VARIABLE, export_target, resource_of
+from hightide_runtime.exporting import (
+    COLLECTOR,
+    TRACE_DIRECTORY_VARIABLE,
+    export_target,
+    quieten_exporters,
+    resource_of,
+)
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -80,7 +85,7 @@ def test_a_process_says_who_it_is_unless_it_is_told(monkeypatch: pytest.MonkeyPa
 def test_an_exporter_without_a_collector_complains_once_and_not_with_each_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    telemetry.quieten_exporters()
+    quieten_exporters()
     exporter = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     with caplog.at_level(logging.WARNING):
         for attempt in range(5):

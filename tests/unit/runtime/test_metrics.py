@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.figures import Distribution, Figure, Readings, counter, gauge, histogram
 from hightide_runtime.interceptors.timing import MethodTiming
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.rpc_figures import FIGURES as RPC_FIGURES
 from hightide_runtime.rpc_figures import rpc_readings
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
 
 ANY_PORT = HostPort("127.0.0.1", 0)
 COMPLAINTS = gauge("hightide.test.complaints", "{complaint}", "what an operator should look at")

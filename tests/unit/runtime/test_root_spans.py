@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.span_kinds import ATTRIBUTES, FAILOVER, SPANS, TOPIC_CREATION, TRACE_KINDS
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, Telemetry
+from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.trace_context import (
     is_root,
     is_traceparent,

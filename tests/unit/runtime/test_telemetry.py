@@ -3,8 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE, Telemetry, current_traceparent
-from hightide_runtime.trace_context import is_traceparent
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.trace_context import current_traceparent, is_traceparent
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from hightide_local.cluster import LocalCluster
-from hightide_runtime.telemetry import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 
 from hightide_cli.benchmarks.statistics import medians
 from hightide_cli.benchmarks.target import Target

@@ -1,0 +1,135 @@
+"""How a process exports its spans and metrics: where to, as who, and without being held up by it.
+
+OpenTelemetry's own variables hold: OTEL_EXPORTER_OTLP_ENDPOINT and its kin, OTEL_SERVICE_NAME,
+OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER (none, or otlp),
+OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Of the protocols of OTLP only gRPC is spoken. Without an endpoint
+HIGHTIDE_TRACE_DIR names a directory. No OpenTelemetry is imported before there is something to export.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+__all__ = [
+    "COLLECTOR",
+    "METRICS",
+    "TRACES",
+    "TRACE_DIRECTORY_VARIABLE",
+    "export_target",
+    "is_switched_off",
+    "is_target_named",
+    "quieten_exporters",
+    "resource_of",
+    "shut_down_within",
+]
+
+TRACE_DIRECTORY_VARIABLE: Final = "HIGHTIDE_TRACE_DIR"
+#: The two signals, as they stand in the names of OpenTelemetry's variables.
+TRACES: Final = "TRACES"
+METRICS: Final = "METRICS"
+#: No path is empty, so that this is none.
+COLLECTOR: Final = ""
+_SHUT_DOWN_PATIENCE_S: Final = 2.0
+"""How long the end of a process waits for a collector that does not answer."""
+_EXPORTER_LOGGERS: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
+_COMPLAINT_EVERY_S: Final = 60.0
+
+
+def is_switched_off() -> bool:
+    """Whether nothing shall be exported, whatever else is said."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+def is_target_named(signal: str) -> bool:
+    """Whether the environment says where TRACES or METRICS go, right or wrong."""
+    names = (*_endpoint_variables(signal), TRACE_DIRECTORY_VARIABLE)
+    return any(os.environ.get(name) for name in names)
+
+
+def export_target(signal: str) -> str | None:
+    """Where a signal (TRACES, METRICS) goes: COLLECTOR where OTEL_EXPORTER_OTLP_ENDPOINT (or the signal's
+    own) names one, else the directory that HIGHTIDE_TRACE_DIR names; None: nowhere.
+
+    Raises StartupError where the OTEL_* variables ask for what there is not.
+    """
+    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
+    if is_switched_off() or exporter == "none":
+        return None
+    if not any(os.environ.get(name) for name in _endpoint_variables(signal)):
+        return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
+    # Here, since tools that only read spans have no need of gRPC.
+    from hightide_runtime.errors import StartupError
+
+    if exporter not in ("", "otlp"):
+        raise StartupError(
+            f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; this program exports by otlp or not at all (none)"
+        )
+    for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = os.environ.get(variable, "").strip().lower()
+        if protocol not in ("", "grpc"):
+            raise StartupError(
+                f"{variable} is {protocol[:100]!r}; this program speaks OTLP by grpc alone: set it to grpc, "
+                "and let the endpoint be the collector's gRPC port, which is 4317 as a rule"
+            )
+        if protocol:
+            break
+    quieten_exporters()
+    return COLLECTOR
+
+
+def _endpoint_variables(signal: str) -> tuple[str, str]:
+    return "OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+
+
+def resource_of(service: str, instance: str) -> "Resource":
+    """Who a process is, on everything that it reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+    have the last word, as everywhere.
+    """
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+    ours = {
+        "service.name": f"hightide-{service}",
+        "service.namespace": "hightide",
+        "service.instance.id": instance,
+    }
+    theirs = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in ours.items() if name not in theirs})
+
+
+def shut_down_within(shut_down: Callable[[], object], patience_s: float = _SHUT_DOWN_PATIENCE_S) -> None:
+    """Shut an exporter down, and leave it to itself where its collector does not answer."""
+    # A thread that nobody waits for: the process ends by `end_process`.
+    thread = threading.Thread(target=shut_down, name="telemetry-shutdown", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+
+
+def quieten_exporters() -> None:
+    """Let exporters say once a minute, not with each attempt, that their collector is away."""
+    for name in _EXPORTER_LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, _NowAndThen) for each in logger.handlers):
+            logger.addHandler(_NowAndThen())
+            logger.propagate = False
+
+
+class _NowAndThen(logging.Handler):
+    """Hands one record a minute on to the log of the process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._next_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging, on any thread."""
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _COMPLAINT_EVERY_S
+            # Without the traceback that some of them come with: the sentence says it.
+            logging.getLogger(__name__).warning("telemetry is not delivered: %s", record.getMessage()[:500])
