@@ -7,11 +7,11 @@ from typing import Final
 
 from hightide_runtime.figures import Distribution, Measure, Readings, counter, gauge, histogram
 
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.shard_state import Role
 from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX
 from hightide_coordinator.shard import Shard
 from hightide_coordinator.shell import Shell
-from hightide_coordinator.tallies import REBALANCE_REASONS
 
 __all__ = ["FIGURES", "coordinator_readings"]
 
@@ -26,7 +26,7 @@ FIGURES = (
     gauge(f"{_P}.members", "{member}", "consumers that are members of a group"),
     counter(
         f"{_P}.rebalances", "{rebalance}",
-        "rebalances that were completed, by what they began with: " + ", ".join(REBALANCE_REASONS),
+        "rebalances that were completed, by what they began with: " + ", ".join(RebalanceReason),
         "reason",
     ),
     counter(f"{_P}.rebalance_failures", "{attempt}", "attempts that failed and were repeated"),
@@ -54,8 +54,8 @@ def coordinator_readings(shell: Shell) -> Measure:
             f"{_P}.streams": len(shell.streams),
             f"{_P}.epoch": {(str(shard.shard),): shard.state.coordinator_epoch for shard in shards},
             f"{_P}.rebalances": {
-                (reason,): sum(shard.tallies.rebalances[reason] for shard in shards)
-                for reason in REBALANCE_REASONS
+                (reason.value,): sum(shard.tallies.rebalances[reason] for shard in shards)
+                for reason in RebalanceReason
             },
             f"{_P}.rebalance.duration": _together([shard.tallies.rebalance_s for shard in shards]),
             f"{_P}.group_lag": {(group,): lag for group, lag in shell.group_lag.lags.items()},

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hightide_coordinator.core.group import Group
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.registration import Committed
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.figures import FIGURES
 from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX, chosen_offsets, lags_of
-from hightide_coordinator.tallies import REBALANCE_REASONS, Tallies, reason_kind
+from hightide_coordinator.tallies import Tallies
 
 TIDES = [TopicPartition("tides", number) for number in range(3)]
 
@@ -22,30 +22,10 @@ def group(name: str, *offsets: int) -> Group:
     return Group(name, offsets=committed)
 
 
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("this coordinator took over", "takeover"),
-        ("consumer kite joined", "joined"),
-        ("consumer kite left", "left"),
-        ("consumer kite was declared dead: it did not answer 3 Pings", "declared_dead"),
-        ("consumer kite subscribes to something else", "subscription"),
-        ("instance 3 has a new process, consumer kite", "new_process"),
-        ("topic tides was created", "topics"),
-        ("the partitions of topic tides changed from 3 to 4", "topics"),
-        ("ZooKeeper says otherwise than this coordinator thought", "zookeeper"),
-        ("", "other"),
-    ],
-)
-def test_the_sentence_that_says_why_is_one_of_few_kinds(reason: str, kind: str) -> None:
-    assert reason_kind(reason) == kind
-    assert kind in REBALANCE_REASONS
-
-
 def test_a_rebalance_that_failed_is_none() -> None:
     tallies = Tallies()
     done, failed = group("done"), group("failed")
-    done.reason, done.last_rebalance_ms = "consumer kite joined", 250
+    done.begun_by, done.last_rebalance_ms = RebalanceReason.JOINED, 250
     failed.failures = 2
     tallies.rebalanced(done)
     tallies.rebalanced(failed)

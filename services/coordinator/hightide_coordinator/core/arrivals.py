@@ -14,6 +14,7 @@ from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.membership import add_member, break_stream, remove_member
 from hightide_coordinator.core.orders import drop_order
 from hightide_coordinator.core.placement import place_all, start_reading, stop_reading
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Owned, Registration
 from hightide_coordinator.core.registration_checks import check_registration
@@ -112,7 +113,7 @@ def _join(
     if predecessor is None:
         add_member(state, group, member)
         _connect(state, group, member, event.connection_id, ())
-        note_change(state, group, f"consumer {consumer_id} joined")
+        note_change(state, group, RebalanceReason.JOINED, f"consumer {consumer_id} joined")
         return None
     _replace(state, group, predecessor, member)
     _connect(state, group, member, event.connection_id, ())
@@ -145,9 +146,10 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
     state.do(Report(f"group {group.name}: {reason}"))
     assert member.registration is not None
     if before is not None and not is_same_subscription(before, member.registration):
-        note_change(state, group, f"{reason}, which subscribes to something else")
+        reason += ", which subscribes to something else"
+        note_change(state, group, RebalanceReason.SUBSCRIPTION, reason)
     elif group.state is GroupState.STABLE:
-        group.reason = reason
+        group.note_reason(RebalanceReason.NEW_PROCESS, reason)
 
 
 def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerRegistered) -> Refused | None:
@@ -176,7 +178,8 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
         group, {**group.owned.get(member.member_id, {}), **dict.fromkeys(each.name for each in retained)}
     )
     if before is not None and not is_same_subscription(before, registration):
-        note_change(state, group, f"consumer {member.consumer_id} subscribes to something else")
+        reason = f"consumer {member.consumer_id} subscribes to something else"
+        note_change(state, group, RebalanceReason.SUBSCRIPTION, reason)
     return None
 
 

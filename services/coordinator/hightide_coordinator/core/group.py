@@ -12,6 +12,7 @@ from hightide_coordinator.core.assignors import StreamId
 from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.member import Bucket, Member
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.registration import Committed, OffsetReset, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.core.wheel import NeverDue
@@ -163,6 +164,9 @@ class Group:
     name: str
     state: GroupState = GroupState.EMPTY
     reason: str = ""
+    """Why it is being shared out anew, or last was; or why that does not succeed. For people."""
+    begun_by: RebalanceReason = RebalanceReason.OTHER
+    """What the rebalance that is under way, or comes next, begins with."""
     generation: int = 0
 
     # ---- durable
@@ -271,10 +275,12 @@ class Group:
         has_requests = self.commits or self.deletes or self.offset_deletions
         return not (is_open or self.is_stored or has_requests or self.farewells)
 
-    def become(self, state: GroupState, reason: str = "") -> None:
-        """Change the state; the reason stays where there is no new one."""
+    def become(self, state: GroupState) -> None:
+        """Change the state."""
         if state is not self.state:
             assert self.state in LEGAL_PREDECESSORS[state], (self.name, self.state, state)
             self.state = state
-        if reason:
-            self.reason = reason
+
+    def note_reason(self, begun_by: RebalanceReason, reason: str) -> None:
+        """Say why it is to be shared out anew."""
+        self.begun_by, self.reason = begun_by, reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core.effects import Report
 from hightide_coordinator.core.group import Group, GroupState
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.shard_state import ShardState
 
 __all__ = ["backoff_ms", "fail_attempt", "note_change"]
@@ -13,7 +14,9 @@ LEAVE_WINDOW_DIVISOR = 5
 together to be seen."""
 
 
-def note_change(state: ShardState, group: Group, reason: str, *, is_urgent: bool = False) -> None:
+def note_change(
+    state: ShardState, group: Group, begun_by: RebalanceReason, reason: str, *, is_urgent: bool = False
+) -> None:
     """Members, subscriptions or topics have changed: there will be a new target when no more changes come for
     the join window (§6 to §8; C7). During a rebalance too (C6)."""
     state.look_at(group)
@@ -28,7 +31,7 @@ def note_change(state: ShardState, group: Group, reason: str, *, is_urgent: bool
         group.is_changed = True
         group.changed_ms = state.now_ms
         group.gather_until_ms = until_ms
-        group.reason = reason
+        group.note_reason(begun_by, reason)
     else:
         latest_ms = group.changed_ms + limits.join_window_max_ms
         group.gather_until_ms = min(max(group.gather_until_ms, until_ms), latest_ms)

@@ -11,6 +11,7 @@ from hightide_coordinator.core.member import NOT_CONNECTED, Member
 from hightide_coordinator.core.orders import drop_order
 from hightide_coordinator.core.placement import place_all, stop_reading
 from hightide_coordinator.core.positions import take_positions
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration_checks import check_positions
 from hightide_coordinator.core.shard_state import ShardState
@@ -73,7 +74,8 @@ def on_left(state: ShardState, event: ConsumerLeft) -> None:
     take_positions(state, group, member, event.positions)
     remove_member(state, group, member)
     group.farewells.append(event.connection_id)
-    note_change(state, group, f"consumer {member.consumer_id} left", is_urgent=True)
+    reason = f"consumer {member.consumer_id} left"
+    note_change(state, group, RebalanceReason.LEFT, reason, is_urgent=True)
 
 
 def on_connection_lost(state: ShardState, event: ConnectionLost) -> None:
@@ -117,7 +119,8 @@ def declare_dead(state: ShardState, member: Member, why: str) -> None:
         message = f"{sentence}; register again"
         state.do(CloseConnection(member.connection_id, Refusal.SESSION_TIMED_OUT, message, metadata))
     remove_member(state, group, member)
-    note_change(state, group, f"consumer {member.consumer_id} was declared dead: {why}", is_urgent=True)
+    reason = f"consumer {member.consumer_id} was declared dead: {why}"
+    note_change(state, group, RebalanceReason.DECLARED_DEAD, reason, is_urgent=True)
 
 
 def report_dead(state: ShardState) -> None:

@@ -12,6 +12,7 @@ from hightide_coordinator.core.effects import Report
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.orders import send_orders
 from hightide_coordinator.core.placement import place
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.start_offsets import ask_for_starts
 from hightide_coordinator.core.store_building import forget_group, store_what_is_due
@@ -59,7 +60,8 @@ def _empty(group: Group) -> None:
         group.found.clear()
         group.begun.clear()
         group.failed_partitions.clear()
-        group.become(GroupState.EMPTY, "it has no members")
+        group.become(GroupState.EMPTY)
+        group.note_reason(RebalanceReason.OTHER, "it has no members")
         for name in {**group.steps, **group.owners}:
             place(group, name)
 

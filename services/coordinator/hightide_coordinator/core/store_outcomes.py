@@ -10,6 +10,7 @@ from hightide_coordinator.core.group import Group, GroupState, StoreInFlight
 from hightide_coordinator.core.group_changes import backoff_ms, fail_attempt, note_change
 from hightide_coordinator.core.offset_deletion import answer_offset_deletions
 from hightide_coordinator.core.placement import place, place_all, set_owner
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, StoredGroup
 from hightide_coordinator.core.shard_state import ShardState
@@ -179,5 +180,6 @@ def on_group_read(state: ShardState, event: GroupRead) -> None:
         group.generation += 1
     place_all(group, {**group.steps, **dict.fromkeys(differing)})
     if differing and group.state is GroupState.STABLE:
-        note_change(state, group, "ZooKeeper says otherwise than this coordinator thought", is_urgent=True)
+        reason = "ZooKeeper says otherwise than this coordinator thought"
+        note_change(state, group, RebalanceReason.ZOOKEEPER, reason, is_urgent=True)
     state.look_at(group)

@@ -8,6 +8,7 @@ from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.member import Member, identity_of
 from hightide_coordinator.core.membership import add_member
 from hightide_coordinator.core.placement import place, set_owner, start_reading
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.registration import Owner, Registration, StoredGroup
 from hightide_coordinator.core.shard_state import NEVER_RETURNED_MS, Role, ShardState
 from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
@@ -45,7 +46,7 @@ def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
     offsets, void_offsets = valid_offsets(state, stored)
     owners, void_owners = valid_owners(state, stored)
     group = Group(name, generation=stored.generation, offsets=offsets, is_stored=True)
-    group.reason = "this coordinator took over"
+    group.note_reason(RebalanceReason.TAKEOVER, "this coordinator took over")
     group.voided = dict.fromkeys((*void_offsets, *void_owners))
     group.generation += bool(group.voided)
     state.groups[name] = group

@@ -10,6 +10,7 @@ from hightide_coordinator.core.events import TopicsChanged
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.group_changes import note_change
 from hightide_coordinator.core.placement import place, set_owner
+from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.stored_groups import counts_surely
 from hightide_coordinator.core.topic_partition import Topic, TopicPartition
@@ -77,7 +78,7 @@ def _change(state: ShardState, group: Group, changed: _Changes) -> None:
     for name, (before, after) in changed.items():
         reason = _what_changed(name, before, after, is_void=name in voided)
         if reason:
-            note_change(state, group, reason)
+            note_change(state, group, RebalanceReason.TOPICS, reason)
 
 
 def _what_changed(name: str, before: Topic | None, after: Topic | None, *, is_void: bool) -> str:
