@@ -34,10 +34,10 @@ from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.election import Takeover
 from hightide_coordinator.requests import Answer, RequestEvent, Requests
+from hightide_coordinator.shard_traces import ShardTraces
 from hightide_coordinator.start_offsets import StartOffsets
 from hightide_coordinator.store import CoordinatorStore
 from hightide_coordinator.streams import ConsumerStream
-from hightide_coordinator.takeover_traces import ShardTraces
 from hightide_coordinator.tallies import Tallies
 from hightide_coordinator.unread_streams import UnreadStreams
 

@@ -11,7 +11,7 @@ from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state
 from hightide_coordinator.election import Takeover
 from hightide_coordinator.peers import Peers
-from hightide_coordinator.takeover_traces import ShardTraces
+from hightide_coordinator.shard_traces import ShardTraces
 from hightide_local.ports import free_port
 from hightide_local.span_files import read_spans
 from hightide_runtime.addresses import HostPort

@@ -15,7 +15,7 @@ from hightide_coordinator.core.machine import new_state
 from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.election import Takeover
-from hightide_coordinator.takeover_traces import ShardTraces
+from hightide_coordinator.shard_traces import ShardTraces
 from hightide_local.span_files import read_spans
 from hightide_runtime.span_kinds import (
     COORDINATOR_FAILOVER,
