@@ -75,7 +75,8 @@ class Drill:
         )
 
     def wait_for_progress(self, records: int = 40, timeout_s: float = HEALED_S) -> None:
-        """Wait until every partition acknowledges so many more records."""
+        """Wait until every partition acknowledges so many more records. Those of before a fault are then
+        replicated and read, and not just begun."""
         self.load.wait_for_acknowledged(records, range(len(self.partitions)), timeout_s)
 
     def kill(self, broker_id: int) -> None:
