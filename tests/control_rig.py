@@ -13,7 +13,7 @@ from faulty_files import FaultyFiles
 from hightide.batch.header import iterate
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.control import Control
-from hightide_broker.convert import ControlResults
+from hightide_broker.convert_control import ControlResults
 from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import (

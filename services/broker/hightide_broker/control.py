@@ -23,7 +23,7 @@ from hightide_runtime.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.trace_context import current_traceparent, root_of
 
-from hightide_broker import convert
+from hightide_broker.convert_control import ControlResults
 from hightide_broker.core.decisions import refuse_decision
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
 from hightide_broker.core.replica import Replica, Role
@@ -110,14 +110,14 @@ class Control:
         self.limit_moves: Callable[[int], None] = lambda _: None
         """Told the speed limit of moves in bytes a second; 0: none."""
 
-    async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> convert.ControlResults:
+    async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> ControlResults:
         """Obey a LeaderAndISR; what became of each decision. Raises ServiceError where it is fenced."""
         await self._fence(stamp)
         for leader in decisions.leaders:
             self._metadata.brokers[leader.id] = leader
         return await self.decide(stamp.controller_epoch, decisions)
 
-    async def decide(self, controller_epoch: int | None, decisions: Decisions) -> convert.ControlResults:
+    async def decide(self, controller_epoch: int | None, decisions: Decisions) -> ControlResults:
         """Carry out decisions. `controller_epoch` is that of who sends them; None at startup, when they are
         what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
         """
@@ -153,7 +153,7 @@ class Control:
         spans.end()
         return [(*order.key, code) for order, code in zip(orders, codes, strict=True)]
 
-    async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> convert.ControlResults:
+    async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> ControlResults:
         """Obey a StopReplica; what became of each. One that is not here has stopped already. Answered when
         the data is in quarantine, where it is to go. Raises ServiceError where it is fenced.
         """

@@ -19,7 +19,7 @@ from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_Broke
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
 from hightide_runtime.serving import Service
 
-from hightide_broker import convert, refused
+from hightide_broker import convert, convert_control, refused
 from hightide_broker.control import Control
 from hightide_broker.convert_deletions import deletions_in, deletions_out
 from hightide_broker.convert_descriptions import replicas_out
@@ -197,24 +197,24 @@ class ControlRpcs(BrokerControlServiceServicer):
         self, request: control_pb2.LeaderAndISRRequest, context: Context
     ) -> control_pb2.LeaderAndISRResponse:
         """Lead or follow as the controller decided."""
-        stamp, decisions = convert.stamp_in(request.stamp), convert.decisions_in(request)
+        stamp, decisions = convert_control.stamp_in(request.stamp), convert_control.decisions_in(request)
         results = await self._control.leader_and_isr(stamp, decisions)
-        return control_pb2.LeaderAndISRResponse(partitions=convert.control_results_out(results))
+        return control_pb2.LeaderAndISRResponse(partitions=convert_control.control_results_out(results))
 
     async def StopReplica(
         self, request: control_pb2.StopReplicaRequest, context: Context
     ) -> control_pb2.StopReplicaResponse:
         """Stop replicas as the controller decided."""
-        stamp, stops = convert.stamp_in(request.stamp), convert.stops_in(request)
+        stamp, stops = convert_control.stamp_in(request.stamp), convert_control.stops_in(request)
         results = await self._control.stop_replicas(stamp, stops)
-        return control_pb2.StopReplicaResponse(partitions=convert.control_results_out(results))
+        return control_pb2.StopReplicaResponse(partitions=convert_control.control_results_out(results))
 
     async def UpdateMetadata(
         self, request: control_pb2.UpdateMetadataRequest, context: Context
     ) -> control_pb2.UpdateMetadataResponse:
         """Take over what the controller knows."""
         await self._control.update_metadata(
-            convert.stamp_in(request.stamp), convert.metadata_update_in(request)
+            convert_control.stamp_in(request.stamp), convert_control.metadata_update_in(request)
         )
         return control_pb2.UpdateMetadataResponse()
 

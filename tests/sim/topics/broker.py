@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker import convert
+from hightide_broker import convert, convert_control
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
 from hightide_broker.core.fetch_session import LeaderSessions
@@ -311,7 +311,7 @@ class SimHost:
 
     # --- who is held -----------------------------------------------------------------------------
 
-    def _decide(self, controller_epoch: int | None, decisions: Decisions) -> convert.ControlResults:
+    def _decide(self, controller_epoch: int | None, decisions: Decisions) -> convert_control.ControlResults:
         results: list[tuple[bytes, int, ErrorCode.ValueType]] = []
         for topic in decisions.topics:
             for decision in topic.partitions:
@@ -506,13 +506,17 @@ class SimHost:
             self._fence(request.stamp)
             match method:
                 case "LeaderAndISR":
-                    results = self._decide(request.stamp.controller_epoch, convert.decisions_in(request))
-                    return control_pb2.LeaderAndISRResponse(partitions=convert.control_results_out(results))
+                    results = self._decide(
+                        request.stamp.controller_epoch, convert_control.decisions_in(request)
+                    )
+                    return control_pb2.LeaderAndISRResponse(
+                        partitions=convert_control.control_results_out(results)
+                    )
                 case "StopReplica":
                     return self._stop(request)
                 case _:
                     assert method == "UpdateMetadata", method
-                    self._suspect(convert.metadata_update_in(request))
+                    self._suspect(convert_control.metadata_update_in(request))
                     return control_pb2.UpdateMetadataResponse()
         except ServiceError as error:
             return error
@@ -526,7 +530,7 @@ class SimHost:
 
     def _stop(self, request: control_pb2.StopReplicaRequest) -> control_pb2.StopReplicaResponse:
         results = []
-        for stop in convert.stops_in(request):
+        for stop in convert_control.stops_in(request):
             key = (stop.topic_id, stop.partition)
             code: ErrorCode.ValueType = OK
             if (replica := self.replicas.get(key)) is not None:
@@ -544,7 +548,7 @@ class SimHost:
             if stop.delete and code == OK:
                 self._put_aside(key, "it is told to stop")
             results.append((*key, code))
-        return control_pb2.StopReplicaResponse(partitions=convert.control_results_out(results))
+        return control_pb2.StopReplicaResponse(partitions=convert_control.control_results_out(results))
 
     def _suspect(self, update: MetadataUpdate) -> None:
         told = {

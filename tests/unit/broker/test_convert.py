@@ -8,7 +8,7 @@ from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker import convert
+from hightide_broker import convert, convert_control
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -107,12 +107,12 @@ def test_a_decision_that_makes_no_sense_is_refused_as_a_whole(
     request_: control_pb2.LeaderAndISRRequest,
 ) -> None:
     with pytest.raises(ServiceError):
-        convert.decisions_in(request_)
+        convert_control.decisions_in(request_)
 
 
 def test_a_decision_tells_how_the_partition_began_and_whom_a_move_adds() -> None:
     asked = decision(leader_epoch=5, first_leader_epoch=4, adding_replicas=(3,))
-    (decided,) = convert.decisions_in(asked).topics[0].partitions
+    (decided,) = convert_control.decisions_in(asked).topics[0].partitions
     assert (decided.first_leader_epoch, decided.adding_replicas, decided.is_first) == (4, (3,), False)
 
 
@@ -141,11 +141,11 @@ def stop(
 )
 def test_a_stop_that_makes_no_sense_is_refused_as_a_whole(request_: control_pb2.StopReplicaRequest) -> None:
     with pytest.raises(ServiceError):
-        convert.stops_in(request_)
+        convert_control.stops_in(request_)
 
 
 def test_a_stop_of_what_is_gone_for_good_names_no_partition_epoch() -> None:
-    gone, moved = convert.stops_in(stops(stop(0), stop(1, partition_epoch=0)))
+    gone, moved = convert_control.stops_in(stops(stop(0), stop(1, partition_epoch=0)))
     assert (gone.partition_epoch, moved.partition_epoch) == (None, 0)
 
 
@@ -179,11 +179,11 @@ def test_an_update_that_makes_no_sense_is_refused_as_a_whole(
     update: control_pb2.UpdateMetadataRequest,
 ) -> None:
     with pytest.raises(ServiceError):
-        convert.metadata_update_in(update)
+        convert_control.metadata_update_in(update)
 
 
 def test_an_update_tells_removed_partitions_from_others() -> None:
-    update = convert.metadata_update_in(
+    update = convert_control.metadata_update_in(
         control_pb2.UpdateMetadataRequest(
             topics=[described(4, 5, error_code=ErrorCode.ERROR_CODE_UNKNOWN_PARTITION), described(0)],
             reassignment_throttle_bytes_per_s=7,
@@ -195,7 +195,7 @@ def test_an_update_tells_removed_partitions_from_others() -> None:
 
 
 def test_a_partition_without_a_leader_keeps_its_isr() -> None:
-    (topic,) = convert.decisions_in(decision(leader=-1)).topics
+    (topic,) = convert_control.decisions_in(decision(leader=-1)).topics
     assert (topic.partitions[0].leader, topic.partitions[0].isr) == (-1, (1, 2))
 
 
@@ -213,7 +213,7 @@ def test_a_partition_without_a_leader_keeps_its_isr() -> None:
 )
 def test_a_process_that_nobody_could_reach_is_refused(endpoint: metadata_pb2.Endpoint) -> None:
     with pytest.raises(ServiceError, match="can be reached"):
-        convert.metadata_update_in(control_pb2.UpdateMetadataRequest(brokers=[endpoint]))
+        convert_control.metadata_update_in(control_pb2.UpdateMetadataRequest(brokers=[endpoint]))
 
 
 @pytest.mark.parametrize("names", [["flights", "flights"], [str(number) for number in range(10_001)]])
@@ -242,7 +242,7 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
         full=True,
     )
     cache = MetadataCache("the-cluster")
-    cache.apply(convert.metadata_update_in(update))
+    cache.apply(convert_control.metadata_update_in(update))
     response = convert.metadata_out(cache, ["nope", "flights"], everything=False)
     assert response.cluster_id == "the-cluster"
     assert response.controller_epoch == 3
