@@ -5,12 +5,22 @@ from collections.abc import Iterator
 
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from leftovers import Watchdog
+
+_WATCHDOG = pytest.StashKey[Watchdog]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Tests that a shell starts in the background are born with SIGINT ignored, and so would be all that they
-    start: a command that a test interrupts would run on for ever."""
+    start: a command that a test interrupts would run on for ever. And what a run that is killed has started
+    must not run on either."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[_WATCHDOG] = Watchdog()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The end of the run."""
+    config.stash[_WATCHDOG].close()
 
 
 @pytest.fixture(scope="session")

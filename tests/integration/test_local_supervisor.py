@@ -65,9 +65,14 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def alive(pids: list[int]) -> list[int]:
-    return [
-        pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    ]
+    return [pid for pid in pids if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_cluster_is_ready_when_all_brokers_have_heard_of_each_other(cluster: LocalCluster) -> None:
