@@ -173,7 +173,16 @@ def test_what_is_stored_is_what_the_next_coordinator_loads(zookeeper_hosts: str)
     with_active(zookeeper_hosts, test)
 
 
-def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_in_moments(zookeeper_hosts: str) -> None:
+async def one_by_one_s(hand: ZooKeeperSession, znodes: int) -> float:
+    """How long so many znodes would take one after the other, on this machine as busy as it is now."""
+    sample = 200
+    began = time.perf_counter()
+    for _ in range(sample):
+        await hand.get(GROUP)
+    return (time.perf_counter() - began) / sample * znodes
+
+
+def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_many_at_once(zookeeper_hosts: str) -> None:
     async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
         await put_topic(hand, "flights", 5_000)
         names = [TopicPartition("flights", number) for number in range(5_000)]
@@ -182,16 +191,15 @@ def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_in_moments(zookee
             began = time.perf_counter()
             assert await store.store_group(replace(effect, generation=generation)) == DONE
             stored_s = time.perf_counter() - began
-            # 0.3 s on a quiet machine; the bound is for one that runs other tests too.
-            assert stored_s < 3, f"{stored_s:.2f} s"
+            # A ninth of it on a quiet machine.
+            assert stored_s < await one_by_one_s(hand, 10_000) / 2
         began = time.perf_counter()
         loaded = await store.load()
         loaded_s = time.perf_counter() - began
         assert loaded.groups["readers"].owners == effect.owners
         assert loaded.groups["readers"].offsets == effect.offsets
         assert loaded.groups["readers"].generation == 2
-        # As above; one read after the other takes some 3 s on a quiet machine.
-        assert loaded_s < 2, f"{loaded_s:.2f} s"
+        assert loaded_s < await one_by_one_s(hand, 10_000) / 2
 
     with_active(zookeeper_hosts, test)
 

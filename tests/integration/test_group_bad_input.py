@@ -444,7 +444,7 @@ async def outcome(consumer: RawConsumer) -> str:
         await consumer.until("it is registered", lambda: consumer.welcome is not None, CROWD_PATIENCE_S)
     except Ended:
         assert consumer.ending is not None
-        return consumer.ending.reason
+        return consumer.ending.reason or f"{consumer.ending.status}: {consumer.ending.message}"
     return "member"
 
 
