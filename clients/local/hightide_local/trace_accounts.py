@@ -13,8 +13,9 @@ for an acknowledgement of a broker that stood still knows when that was, of whic
 session says nothing. Clocks of several machines are taken for one.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from hightide_runtime import span_kinds as kinds
 
@@ -66,118 +67,60 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """How a kind of trace is told: the headline, and which spans end which part."""
+class _End:
+    """When a step ended, and for how long before that nobody had anything to do."""
+
+    at_us: int
+    idle_us: int = 0
+
+
+_EndOf: TypeAlias = Callable[[Trace, int], _End | None]
+"""When a step of a trace ended; None where it left no span. It is told when the step before it did, in us."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a part is called, and what ends it. Where an optional one left no span, all is well: nobody had to
+    move, or nothing was there to be stopped."""
+
+    name: str
+    end_of: _EndOf
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """How a kind of trace is told: the headline, and one step after the other."""
 
     what: str
-    parts: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-_NOTICED: Final = (kinds.BROKER_DOWN, kinds.BROKER_WATCHER_TRIGGERED)
-_FAILOVER: Final = (
-    ("detect", _NOTICED),
-    ("elect", (kinds.LEADERSHIP_CHANGE,)),
-    ("fan-out", (kinds.BECOME_LEADER,)),
-    ("first commit", (kinds.FIRST_COMMIT,)),
-)
-_HANDOVER: Final = "handed over in"
-_STEPS: Final[dict[str, _Steps]] = {
-    kinds.FAILOVER: _Steps("unavailable", _FAILOVER),
-    kinds.CONTROLLER_FAILOVER: _Steps(
-        "controller took over in",
-        (
-            ("detect", (kinds.CONTROLLER_DETECTION,)),
-            ("elect", (kinds.CONTROLLER_ELECTION,)),
-            ("load", (kinds.CONTROLLER_LOAD,)),
-            ("adopt", (kinds.CONTROLLER_ADOPT,)),
-            ("fan-out", (kinds.CONTROLLER_FAN_OUT,)),
-        ),
-    ),
-    kinds.COORDINATOR_FAILOVER: _Steps(
-        "coordinator took over in",
-        (
-            ("detect", (kinds.COORDINATOR_DETECTION,)),
-            ("elect", (kinds.COORDINATOR_ELECTION,)),
-            ("load", (kinds.COORDINATOR_LOAD,)),
-            ("recover", (kinds.COORDINATOR_RECOVERY,)),
-        ),
-    ),
-    kinds.GROUP_REBALANCE: _Steps(
-        "rebalanced in",
-        (
-            ("stop", (kinds.REBALANCE_STOP,)),
-            ("commit", (kinds.REBALANCE_COMMIT,)),
-            ("owners", (kinds.REBALANCE_OWNERS,)),
-            ("start", (kinds.REBALANCE_START,)),
-        ),
-    ),
-    kinds.REASSIGNMENT: _Steps(
-        "moved in",
-        (
-            ("begin", (kinds.MOVE_BEGIN,)),
-            ("catch up", (kinds.MOVE_CATCH_UP,)),
-            ("switch", (kinds.MOVE_SWITCH,)),
-            ("stop old replicas", (kinds.MOVE_STOP,)),
-        ),
-    ),
-    kinds.TOPIC_CREATION: _Steps(
-        "created in",
-        (
-            ("znodes", (kinds.TOPIC_ZNODES,)),
-            ("elect", (kinds.ZOOKEEPER_MULTI,)),
-            ("fan-out", (kinds.INFORM_BROKER, kinds.BECOME_LEADER)),
-        ),
-    ),
-    kinds.TOPIC_DELETION: _Steps(
-        "deleted in",
-        (("znodes", (kinds.DELETION_ZNODES,)), ("stop replicas", (kinds.DELETION_STOP,))),
-    ),
-}
-# A broker that asks for it leads on until it is told, so that nothing is unavailable all that time.
-_ORDERLY: Final = "controlled_shutdown"
-# Until its session ended the broker was silent for nobody knows how long.
-_SILENT: Final = "session_ended"
-_FELT_WITHIN_US: Final = 120_000_000
-# Steps without which nothing is amiss: nobody has to move, or nothing was there to be stopped.
-_OPTIONAL: Final = frozenset({"stop", "commit", "adopt"})
+    steps: tuple[_Step, ...]
 
 
 def account_of(trace: Trace) -> Account | None:
     """Account for a trace; None for a kind that has no steps, or where none of them has left a span."""
-    steps = _STEPS.get(trace.kind)
-    if steps is None:
+    story = _STORIES.get(trace.kind)
+    if story is None:
         return None
-    root = trace.root
-    is_orderly = root.attributes.get("reason") == _ORDERLY
-    start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
-    if root.attributes.get("carried_on"):
-        # The root of who began it may have died with its process, but not the steps that were done by then.
-        start_us = min(start_us, _first_of_services(trace))
-    felt_us = _first_felt(trace, start_us) if trace.kind == kinds.FAILOVER else start_us
-    is_break_known = root.attributes.get("reason") != _SILENT or felt_us < start_us
-    start_us = at_us = min(start_us, felt_us)
-    parts = []
-    idle_us = 0
-    for name, spans in steps.parts:
-        ended_us = _first_acted_at(trace) if spans == _NOTICED else _end_of(trace, spans)
-        if spans == (kinds.FIRST_COMMIT,) and ended_us is not None:
-            ended_us, idle_us = _last_commit(trace, at_us)
-        if ended_us is not None and spans == (kinds.LEADERSHIP_CHANGE,):
-            ended_us = min(ended_us, _last_leader_told_at(trace, ended_us))
-        if ended_us is not None and name == "detect" and not is_break_known:
-            parts.append(Part(name, None))
-            start_us = at_us = ended_us
-            continue
-        if ended_us is None:
-            if name not in _OPTIONAL:
-                parts.append(Part(name, None))
-            continue
-        parts.append(Part(name, max(0, ended_us - idle_us - at_us) / 1000))
-        at_us = max(at_us, ended_us)
+    start_us, is_start_known = _beginning_of(trace)
+    at_us, idle_us = start_us, 0
+    parts: list[Part] = []
+    for step in story.steps:
+        end = step.end_of(trace, at_us)
+        if end is None:
+            if not step.is_optional:
+                parts.append(Part(step.name, None))
+        elif not parts and not is_start_known:
+            # What it took is not known, so that the whole counts from its end.
+            parts.append(Part(step.name, None))
+            start_us = at_us = end.at_us
+        else:
+            parts.append(Part(step.name, max(0, end.at_us - end.idle_us - at_us) / 1000))
+            at_us = max(at_us, end.at_us)
+            idle_us += end.idle_us
     if not any(part.ms is not None for part in parts):
         return None
     return Account(
-        what=_HANDOVER if is_orderly else steps.what,
+        what=_HANDOVER if trace.root.attributes.get("reason") == _ORDERLY else story.what,
         start_us=start_us,
         end_us=at_us,
         parts=tuple(parts),
@@ -187,11 +130,89 @@ def account_of(trace: Trace) -> Account | None:
     )
 
 
-def _last_commit(trace: Trace, led_us: int) -> tuple[int, int]:
+def is_wait(span: SpanRecord) -> bool:
+    """Whether a client ended this span because it had to wait for a leader change."""
+    return span.name.partition(" ")[0] in (kinds.SEND, kinds.POLL) and span.service == kinds.CLIENT
+
+
+# ---- where it begins
+
+_HANDOVER: Final = "handed over in"
+_ORDERLY: Final = "controlled_shutdown"
+"""A broker that asks for it leads on until it is told, so that nothing is unavailable all that time."""
+_SILENT: Final = "session_ended"
+"""Until its session ended the broker was silent for nobody knows how long."""
+_FELT_WITHIN_US: Final = 120_000_000
+"""A producer that waited for longer than that before the break waited for something else."""
+
+
+def _beginning_of(trace: Trace) -> tuple[int, bool]:
+    """When what the trace is about began, in us, and whether it may not have begun before."""
+    root = trace.root
+    start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
+    if root.attributes.get("carried_on"):
+        # The root of who began it may have died with its process, but not the steps that were done by then.
+        start_us = min(start_us, _first_of_services(trace))
+    if trace.kind != kinds.FAILOVER:
+        return start_us, True
+    felt_us = _first_felt(trace, start_us)
+    return min(start_us, felt_us), felt_us < start_us or root.attributes.get("reason") != _SILENT
+
+
+def _first_of_services(trace: Trace) -> int:
+    """Where the root was not written: what clients felt may have begun before it was noticed."""
+    began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
+    return min(began, default=trace.start_us)
+
+
+def _first_felt(trace: Trace, start_us: int) -> int:
+    """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
+    felt = (span.start_us for span in _sends(trace) if span.start_us > start_us - _FELT_WITHIN_US)
+    return min(felt, default=start_us)
+
+
+def _sends(trace: Trace) -> list[SpanRecord]:
+    return [span for span in trace.spans if is_wait(span) and span.name.partition(" ")[0] == kinds.SEND]
+
+
+# ---- where its steps end
+
+
+def _last(*names: str) -> _EndOf:
+    """The end of the last span with one of these names."""
+
+    def end_of(trace: Trace, _: int) -> _End | None:
+        ended = [span.end_us for name in names for span in trace.named(name)]
+        return _End(max(ended)) if ended else None
+
+    return end_of
+
+
+def _first_acted(trace: Trace, _: int) -> _End | None:
+    """When the controller began to act: on the first broker, where more were lost while it did."""
+    acted = [span.end_us for span in trace.named(kinds.BROKER_WATCHER_TRIGGERED)]
+    return _End(min(acted)) if acted else _last(kinds.BROKER_DOWN)(trace, 0)
+
+
+def _last_elected(trace: Trace, _: int) -> _End | None:
+    """When the last new leader stood in ZooKeeper. Multis of what only followed may go on while it is told
+    already."""
+    stored = [span.end_us for span in trace.named(kinds.LEADERSHIP_CHANGE)]
+    if not stored:
+        return None
+    by_id = {span.span_id: span for span in trace.spans}
+    last = max(trace.named(kinds.BECOME_LEADER), key=lambda span: span.end_us, default=None)
+    told = None if last is None else by_id.get(last.parent_id)
+    if told is None or told.name != kinds.INFORM_BROKER:
+        return _End(max(stored))
+    return _End(min(max(stored), told.start_us))
+
+
+def _last_commit(trace: Trace, led_us: int) -> _End | None:
     """When the new leader that took longest to commit did so, and how much of that time it had nothing to
     commit. Of each leader only the time counts in which there was something."""
-    ended = [(span.end_us, _idle_us(trace, span, led_us)) for span in trace.named(kinds.FIRST_COMMIT)]
-    return max(ended, key=lambda each: each[0] - each[1])
+    ended = [_End(span.end_us, _idle_us(trace, span, led_us)) for span in trace.named(kinds.FIRST_COMMIT)]
+    return max(ended, key=lambda end: end.at_us - end.idle_us, default=None)
 
 
 def _idle_us(trace: Trace, commit: SpanRecord, led_us: int) -> int:
@@ -209,40 +230,66 @@ def _idle_us(trace: Trace, commit: SpanRecord, led_us: int) -> int:
     return idle_us + max(0, until_us - at_us)
 
 
-def _sends(trace: Trace) -> list[SpanRecord]:
-    return [span for span in trace.spans if is_wait(span) and span.name.partition(" ")[0] == kinds.SEND]
-
-
-def is_wait(span: SpanRecord) -> bool:
-    """Whether a client ended this span because it had to wait for a leader change."""
-    return span.name.partition(" ")[0] in (kinds.SEND, kinds.POLL) and span.service == kinds.CLIENT
-
-
-def _first_of_services(trace: Trace) -> int:
-    """Where the root was not written: what clients felt may have begun before it was noticed."""
-    began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
-    return min(began, default=trace.start_us)
-
-
-def _last_leader_told_at(trace: Trace, otherwise_us: int) -> int:
-    """When the controller began to tell the last new leader; multis of what only followed may go on then."""
-    by_id = {span.span_id: span for span in trace.spans}
-    last = max(trace.named(kinds.BECOME_LEADER), key=lambda span: span.end_us, default=None)
-    told = None if last is None else by_id.get(last.parent_id)
-    return otherwise_us if told is None or told.name != kinds.INFORM_BROKER else told.start_us
-
-
-def _first_felt(trace: Trace, start_us: int) -> int:
-    """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
-    felt = (span.start_us for span in _sends(trace) if span.start_us > start_us - _FELT_WITHIN_US)
-    return min(felt, default=start_us)
-
-
-def _first_acted_at(trace: Trace) -> int | None:
-    """When the controller began to act: on the first broker, where more were lost while it did."""
-    acted = [span.end_us for span in trace.named(kinds.BROKER_WATCHER_TRIGGERED)]
-    return min(acted, default=None) or _end_of(trace, _NOTICED)
-
-
-def _end_of(trace: Trace, names: tuple[str, ...]) -> int | None:
-    return max((span.end_us for name in names for span in trace.named(name)), default=None)
+_STORIES: Final[Mapping[str, _Story]] = {
+    kinds.FAILOVER: _Story(
+        "unavailable",
+        (
+            _Step("detect", _first_acted),
+            _Step("elect", _last_elected),
+            _Step("fan-out", _last(kinds.BECOME_LEADER)),
+            _Step("first commit", _last_commit),
+        ),
+    ),
+    kinds.CONTROLLER_FAILOVER: _Story(
+        "controller took over in",
+        (
+            _Step("detect", _last(kinds.CONTROLLER_DETECTION)),
+            _Step("elect", _last(kinds.CONTROLLER_ELECTION)),
+            _Step("load", _last(kinds.CONTROLLER_LOAD)),
+            _Step("adopt", _last(kinds.CONTROLLER_ADOPT), is_optional=True),
+            _Step("fan-out", _last(kinds.CONTROLLER_FAN_OUT)),
+        ),
+    ),
+    kinds.COORDINATOR_FAILOVER: _Story(
+        "coordinator took over in",
+        (
+            _Step("detect", _last(kinds.COORDINATOR_DETECTION)),
+            _Step("elect", _last(kinds.COORDINATOR_ELECTION)),
+            _Step("load", _last(kinds.COORDINATOR_LOAD)),
+            _Step("recover", _last(kinds.COORDINATOR_RECOVERY)),
+        ),
+    ),
+    kinds.GROUP_REBALANCE: _Story(
+        "rebalanced in",
+        (
+            _Step("stop", _last(kinds.REBALANCE_STOP), is_optional=True),
+            _Step("commit", _last(kinds.REBALANCE_COMMIT), is_optional=True),
+            _Step("owners", _last(kinds.REBALANCE_OWNERS)),
+            _Step("start", _last(kinds.REBALANCE_START)),
+        ),
+    ),
+    kinds.REASSIGNMENT: _Story(
+        "moved in",
+        (
+            _Step("begin", _last(kinds.MOVE_BEGIN)),
+            _Step("catch up", _last(kinds.MOVE_CATCH_UP)),
+            _Step("switch", _last(kinds.MOVE_SWITCH)),
+            _Step("stop old replicas", _last(kinds.MOVE_STOP)),
+        ),
+    ),
+    kinds.TOPIC_CREATION: _Story(
+        "created in",
+        (
+            _Step("znodes", _last(kinds.TOPIC_ZNODES)),
+            _Step("elect", _last(kinds.ZOOKEEPER_MULTI)),
+            _Step("fan-out", _last(kinds.INFORM_BROKER, kinds.BECOME_LEADER)),
+        ),
+    ),
+    kinds.TOPIC_DELETION: _Story(
+        "deleted in",
+        (
+            _Step("znodes", _last(kinds.DELETION_ZNODES)),
+            _Step("stop replicas", _last(kinds.DELETION_STOP)),
+        ),
+    ),
+}
