@@ -65,7 +65,7 @@ def controller_readings(state: Callable[[], ClusterState], inbox: Inbox, tallies
             f"{_P}.elections": {(reason,): count for reason, count in tuple(tallies.elections.items())},
             f"{_P}.unclean_elections": tallies.unclean_elections,
             f"{_P}.partitions_gone_offline": tallies.gone_offline,
-            f"{_P}.events_queued": inbox.qsize(),
+            f"{_P}.events_queued": len(inbox),
             f"{_P}.event_queue.duration": inbox.waited_s,
             f"{_P}.event.duration": tallies.event_s,
             f"{_P}.failover.duration": {

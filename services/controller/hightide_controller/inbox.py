@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from time import perf_counter
 
 from hightide_runtime.figures import Distribution
@@ -13,21 +12,23 @@ from hightide_controller.core.events import Event
 __all__ = ["Inbox"]
 
 
-class Inbox(asyncio.Queue[Event]):
-    """The queue of one shell; one task takes from it."""
+class Inbox:
+    """The queue of one shell; one task takes from it. It needs no bound of its own: requests are calls in
+    hand, of which there are only so many, and all else tells of what there is in the cluster."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.waited_s = Distribution()
-        self._put_at: deque[float] = deque()
+        self._events: asyncio.Queue[tuple[float, Event]] = asyncio.Queue()
 
-    def put_nowait(self, event: Event) -> None:
+    def __len__(self) -> int:
+        return self._events.qsize()
+
+    def put(self, event: Event) -> None:
         """Let the core take this event after those that are there."""
-        self._put_at.append(perf_counter())
-        super().put_nowait(event)
+        self._events.put_nowait((perf_counter(), event))
 
     async def get(self) -> Event:
-        """The next event."""
-        event = await super().get()
-        self.waited_s.record(perf_counter() - self._put_at.popleft())
+        """The next event, once there is one."""
+        put_at, event = await self._events.get()
+        self.waited_s.record(perf_counter() - put_at)
         return event

@@ -87,9 +87,9 @@ class Shell:
         """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
-        self.inbox = self._inbox = Inbox()
+        self.inbox = Inbox()
         self.tallies = Tallies()
-        self._requests = Requests(self._inbox.put_nowait, self._active_elsewhere)
+        self._requests = Requests(self.inbox.put, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
         self._traces = ControllerTraces(
@@ -102,7 +102,7 @@ class Shell:
                 update_metadata=self._update_metadata,
                 obeyed=self._traces.obeyed,
                 acknowledged=self._acknowledged,
-                fenced=lambda: self._inbox.put_nowait(ev.Fenced()),
+                fenced=lambda: self.inbox.put(ev.Fenced()),
                 declined=self._declined,
                 failed=self._failed_there,
                 traceparent_of=self._traces.traceparent_of,
@@ -120,7 +120,7 @@ class Shell:
             on_topics=self._topics_read,
             on_admin=self._admin_read,
             on_states=lambda names: self._spawn(self._read_states(ef.ReadStates(tuple(sorted(names))))),
-            on_session_lost=lambda: self._inbox.put_nowait(ev.SessionLost()),
+            on_session_lost=lambda: self.inbox.put(ev.SessionLost()),
         )
 
     @property
@@ -150,7 +150,7 @@ class Shell:
 
     async def _run(self) -> None:
         while True:
-            event = await self._inbox.get()
+            event = await self.inbox.get()
             began = perf_counter()
             try:
                 self._take(event)
@@ -189,7 +189,7 @@ class Shell:
         while True:
             await asyncio.sleep(self._settings.refresh_interval_ms / 1000)
             if self._watches.connected.is_set():
-                self._inbox.put_nowait(ev.Ticked())
+                self.inbox.put(ev.Ticked())
                 self._look_at_nonsense_again()
 
     def _look_at_nonsense_again(self) -> None:
@@ -211,30 +211,30 @@ class Shell:
         """Look at leadership from time to time; V3 says of the preferred replica only that there is one."""
         while self._settings.leader_rebalance_interval_ms:
             await asyncio.sleep(self._settings.leader_rebalance_interval_ms / 1000)
-            self._inbox.put_nowait(ev.BalanceDue())
+            self.inbox.put(ev.BalanceDue())
 
     def _brokers_read(self, event: ev.BrokersChanged) -> None:
         cause = self._traces.failovers.expect("session_ended", self._clock.wall_us())
-        self._inbox.put_nowait(replace(event, cause=cause))
+        self.inbox.put(replace(event, cause=cause))
         self._complain()
 
     def _topics_read(self, event: ev.TopicsChanged) -> None:
-        self._inbox.put_nowait(event)
+        self.inbox.put(event)
         self._complain()
 
     def _admin_read(self, read: AdminRead) -> None:
-        self._inbox.put_nowait(ev.AdminChanged(read.admin))
+        self.inbox.put(ev.AdminChanged(read.admin))
         if read.configs:
-            self._inbox.put_nowait(ev.ConfigsChanged(read.configs))
+            self.inbox.put(ev.ConfigsChanged(read.configs))
 
     def _complain(self) -> None:
         """Bring to the core what the store could not understand, for the operators to see."""
         if complaints := self.store.take_complaints():
-            self._inbox.put_nowait(ev.AdminChanged(ev.Admin(complaints=complaints)))
+            self.inbox.put(ev.AdminChanged(ev.Admin(complaints=complaints)))
 
     def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
         cause = self._traces.failovers.expect("process_died", broke_at_us)
-        self._inbox.put_nowait(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
+        self.inbox.put(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
 
     async def _controller_read(self, active: ActiveController | None) -> None:
         """The /controller watch. A standby also watches the process of whoever is active."""
@@ -249,10 +249,10 @@ class Shell:
             self._peer = None
         if active is None:
             cause = self._traces.failovers.expect_takeover(before, self._clock.wall_us())
-            self._inbox.put_nowait(ev.ControllerSeen(None, cause=cause))
+            self.inbox.put(ev.ControllerSeen(None, cause=cause))
             return
         znode = active.znode
-        self._inbox.put_nowait(ev.ControllerSeen(znode.controller_id, znode.controller_epoch))
+        self.inbox.put(ev.ControllerSeen(znode.controller_id, znode.controller_epoch))
         if active.is_mine:
             return
         _log.info("controller %d at %s:%d is active", znode.controller_id, znode.host, znode.port)
@@ -273,22 +273,22 @@ class Shell:
         cause = self._traces.failovers.expect_takeover(active, broke_at_us)
         znode = active.znode
         event = ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True, cause=cause)
-        self._inbox.put_nowait(event)
+        self.inbox.put(event)
 
     def _acknowledged(self, broker: ev.Broker, sequence: int) -> None:
         self._traces.acknowledged(broker.broker_id, sequence)
-        self._inbox.put_nowait(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
+        self.inbox.put(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
 
     def _declined(self, broker: ev.Broker, decision: ef.Decision) -> None:
         name = TopicPartition(decision.topic, decision.partition)
-        self._inbox.put_nowait(
+        self.inbox.put(
             ev.LeadershipDeclined(name, broker.broker_id, broker.broker_epoch, decision.leader_epoch)
         )
 
     def _failed_there(self, broker: ev.Broker, decisions: tuple[ef.Decision, ...]) -> None:
         replicas = tuple((decision.topic_id, decision.partition) for decision in decisions)
         cause = self._traces.causes.new("replicas_failed")
-        self._inbox.put_nowait(ev.ReplicasFailed(broker.broker_id, broker.broker_epoch, replicas, cause))
+        self.inbox.put(ev.ReplicasFailed(broker.broker_id, broker.broker_epoch, replicas, cause))
 
     # ---- effects out
 
@@ -343,7 +343,7 @@ class Shell:
             if not done.cancelled():
                 event = done.result()
                 self._traces.multi_answered(effect, type(event).__name__)
-                self._inbox.put_nowait(event)
+                self.inbox.put(event)
 
         outcome.add_done_callback(answered)
 
@@ -359,7 +359,7 @@ class Shell:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._note_unreadable(effect.names, states)
-            self._inbox.put_nowait(ev.StatesRead(states, effect.cause))
+            self.inbox.put(ev.StatesRead(states, effect.cause))
             self._complain()
             return
         self._traces.read_given_up(effect.cause)
@@ -368,7 +368,7 @@ class Shell:
         effect = self._traces.writes_submitted(effect)
         event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
         self._traces.writes_answered(effect, type(event).__name__)
-        self._inbox.put_nowait(event)
+        self.inbox.put(event)
         await self.store.tidy(effect.writes, event)
 
     async def _read_topics(self, effect: ef.ReadTopics) -> None:
@@ -386,7 +386,7 @@ class Shell:
                     numbers = range(len(topic.assignment))
                     names = [TopicPartition(topic.name, number) for number in numbers]
                     self._note_unreadable(names, event.states)
-            self._inbox.put_nowait(replace(event, cause=effect.cause))
+            self.inbox.put(replace(event, cause=effect.cause))
             self._complain()
             return
 
@@ -399,7 +399,7 @@ class Shell:
             _log.exception("topic %s cannot be created", effect.topic.name)
             event = ev.TopicStoreRefused(effect.request_id, exists=False)
         self._traces.topic_stored(effect, type(event).__name__)
-        self._inbox.put_nowait(event)
+        self.inbox.put(event)
 
     async def _campaign(self, effect: ef.Campaign) -> None:
         try:
@@ -412,7 +412,7 @@ class Shell:
             _log.exception("the election failed")
             elected = None
             await asyncio.sleep(_PAUSE_S)
-        self._inbox.put_nowait(ev.CampaignLost() if elected is None else elected)
+        self.inbox.put(ev.CampaignLost() if elected is None else elected)
 
     async def _step_down(self, effect: ef.StepDown) -> None:
         while True:
@@ -425,9 +425,9 @@ class Shell:
             except ZooKeeperError as error:
                 _log.warning("giving /controller up is tried again: %s", error)
                 await asyncio.sleep(_PAUSE_S)
-        self._inbox.put_nowait(ev.SteppedDown(effect.request_id, effect.controller_epoch))
+        self.inbox.put(ev.SteppedDown(effect.request_id, effect.controller_epoch))
         await asyncio.sleep(self._settings.resignation_rest_ms / 1000)
-        self._inbox.put_nowait(ev.Rested())
+        self.inbox.put(ev.Rested())
 
     async def _elected(self, effect: ef.Campaign) -> ev.Elected | None:
         me = self.identity
@@ -513,7 +513,7 @@ class Shell:
         """ReportFailedReplicas, and what brokers answer to LeaderAndISR. Raises ServiceError."""
         self.require_active()
         cause = self._traces.causes.new("replicas_failed")
-        self._inbox.put_nowait(replace(event, cause=cause))
+        self.inbox.put(replace(event, cause=cause))
 
     def require_active(self) -> None:
         """Raise NOT_CONTROLLER, naming who is, unless this controller is the active one."""

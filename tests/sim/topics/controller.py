@@ -157,7 +157,7 @@ class _Shell(Shell):
 
     def put(self, event: ev.Event) -> None:
         """Bring an event to the core."""
-        self._inbox.put_nowait(event)
+        self.inbox.put(event)
 
 
 class SimControllerProcess:

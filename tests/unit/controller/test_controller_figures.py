@@ -119,9 +119,9 @@ def test_events_that_wait_are_counted_and_timed() -> None:
     async def wait() -> Inbox:
         inbox = Inbox()
         for _ in range(3):
-            inbox.put_nowait(ev.Ticked())
+            inbox.put(ev.Ticked())
         await inbox.get()
         return inbox
 
     inbox = asyncio.run(wait())
-    assert (inbox.qsize(), inbox.waited_s.count) == (2, 1)
+    assert (len(inbox), inbox.waited_s.count) == (2, 1)
