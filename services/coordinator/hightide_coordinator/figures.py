@@ -57,7 +57,7 @@ def coordinator_readings(shell: Shell) -> Measure:
                 (reason.value,): sum(shard.tallies.rebalances[reason] for shard in shards)
                 for reason in RebalanceReason
             },
-            f"{_P}.rebalance.duration": _together([shard.tallies.rebalance_s for shard in shards]),
+            f"{_P}.rebalance.duration": Distribution.of_all([shard.tallies.rebalance_s for shard in shards]),
             f"{_P}.group_lag": {(group,): lag for group, lag in shell.group_lag.lags.items()},
         }
 
@@ -75,14 +75,3 @@ _LENGTHS: Final[dict[str, Callable[[Shard], int]]] = {
     "stores_in_flight": lambda shard: len(shard.state.stores),
     "look_ups_in_flight": lambda shard: len(shard.state.look_ups),
 }
-
-
-def _together(parts: list[Distribution]) -> Distribution:
-    """One distribution of all that the parts have counted."""
-    whole = Distribution(parts[0].bounds)
-    for part in parts:
-        whole.counts = [known + more for known, more in zip(whole.counts, part.counts, strict=True)]
-        whole.total += part.total
-        whole.smallest = min(whole.smallest, part.smallest)
-        whole.largest = max(whole.largest, part.largest)
-    return whole

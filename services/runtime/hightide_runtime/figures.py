@@ -7,7 +7,7 @@ function to it both ways. This module imports no OpenTelemetry, so that a core o
 
 import enum
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -104,6 +104,18 @@ class Distribution:
         self.total = 0.0
         self.smallest = float("inf")
         self.largest = 0.0
+
+    @classmethod
+    def of_all(cls, parts: Sequence["Distribution"]) -> "Distribution":
+        """All that these have counted, which have the same bounds; at least one of them."""
+        whole = cls(parts[0].bounds)
+        for part in parts:
+            assert part.bounds == whole.bounds, "distributions by other bounds cannot be added"
+            whole.counts = [known + more for known, more in zip(whole.counts, part.counts, strict=True)]
+            whole.total += part.total
+            whole.smallest = min(whole.smallest, part.smallest)
+            whole.largest = max(whole.largest, part.largest)
+        return whole
 
     @property
     def count(self) -> int:

@@ -202,3 +202,13 @@ def test_a_method_appears_with_its_first_call() -> None:
     readings = rpc_readings(timings)()
     assert readings.keys() == {figure.name for figure in RPC_FIGURES}
     assert readings["rpc.server.calls_in_hand"] == {("hightide.v1.A/Asked",): 1}
+
+
+def test_what_several_parts_of_a_process_have_counted_adds_up() -> None:
+    parts = [Distribution((1.0, 2.0)) for _ in range(3)]
+    parts[0].record(0.5)
+    parts[2].record(1.5)
+    parts[2].record(7.0)
+    whole = Distribution.of_all(parts)
+    assert (whole.counts, whole.total, whole.smallest, whole.largest) == ([1, 1, 1], 9.0, 0.5, 7.0)
+    assert parts[0].counts == [1, 0, 0]
