@@ -119,7 +119,13 @@ def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
 def _fail(sentence: str, exit_code: int) -> int:
     lines = [line.strip() for line in sentence.splitlines() if line.strip()] or ["it failed"]
     # A long message quotes the end of a log: what it says first, and how the log ends.
-    click.echo("error: " + " ".join(dict.fromkeys((lines[0], lines[-1]))), err=True)
+    text = " ".join(dict.fromkeys((lines[0], lines[-1])))
+    if not text.isprintable():
+        # Servers, files and logs are quoted, and none of them may steer the terminal.
+        from hightide_cli.rendering import printable
+
+        text = printable(text)
+    click.echo(f"error: {text}", err=True)
     return exit_code
 
 

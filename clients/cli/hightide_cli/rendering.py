@@ -43,7 +43,8 @@ def properties(pairs: Sequence[tuple[str, Cell]]) -> str:
 
 
 def cell_text(cell: Cell) -> str:
-    """Return one cell as a person reads it: no value is `-`, fractions have one decimal or three digits."""
+    """Return one cell as a person reads it: no value is `-`, fractions have one decimal or three digits. What
+    could steer a terminal does not: others chose hosts, names and what stands in ZooKeeper."""
     match cell:
         case None:
             return "-"
@@ -51,10 +52,12 @@ def cell_text(cell: Cell) -> str:
             return "yes" if cell else "no"
         case float():
             return f"{cell:.1f}" if abs(cell) >= 100 else f"{cell:.3g}"
-        case str() | int():
+        case int():
             return str(cell)
+        case str():
+            return printable(cell)
         case _:
-            return ",".join(map(str, cell))
+            return printable(",".join(map(str, cell)))
 
 
 def json_line(document: Json) -> str:
@@ -76,4 +79,6 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:
 
 def printable(text: str) -> str:
     """Return the same with what could steer a terminal written as an escape: for text that others wrote."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -46,3 +46,8 @@ def test_a_load_that_fails_is_told_by_its_last_line() -> None:
         pytest.raises(LoadFailedError, match="KeyError"),
     ):
         worker.result()
+
+
+def test_what_an_error_quotes_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--context", "x\x9b2J", "topic", "ls"]) == 1
+    assert capsys.readouterr().err.rstrip("\n").isprintable()

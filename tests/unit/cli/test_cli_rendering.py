@@ -34,3 +34,10 @@ def test_bytes_that_are_no_text_become_base64() -> None:
     assert bytes_field("key", b"\xff") == {"key_base64": "/w=="}
     assert bytes_field("key", None) == {"key": None}
     assert bytes_field("key", b"") == {"key": ""}
+
+
+def test_what_others_chose_does_not_steer_the_terminal() -> None:
+    drawn = table(["host", "brokers"], [("a\x1b[2J\x9b31m", (1, 2))]) + properties([("bootstrap", "b\r:1")])
+    assert drawn.replace("\n", "").isprintable()
+    assert r"a\x1b[2J\x9b31m" in drawn
+    assert r"b\r:1" in drawn
