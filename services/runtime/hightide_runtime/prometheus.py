@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -27,6 +28,8 @@ __all__ = ["PrometheusEndpoint"]
 CONNECTIONS_MAX: Final = 4
 PATIENCE_S: Final = 5.0
 """How long one read from a connection may take, or one write to it."""
+CONNECTION_S: Final = 15.0
+"""How long a connection may last: who sends a byte now and then would keep its place for hours."""
 PATH: Final = "/metrics"
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,9 @@ _log = logging.getLogger(__name__)
 class PrometheusEndpoint:
     """Listens from its construction until `close`."""
 
-    def __init__(self, listen: HostPort, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, listen: HostPort, registry: CollectorRegistry, *, connection_s: float = CONNECTION_S
+    ) -> None:
         """Raises StartupError."""
         self._registry = registry
         # The reader hands what it collects over by a queue: two scrapes at once would take each other's.
@@ -43,7 +48,7 @@ class PrometheusEndpoint:
             family, _, _, _, socket_address = socket.getaddrinfo(
                 listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-            self._server = _Server(family, socket_address, self._scrape)
+            self._server = _Server(family, socket_address, self._scrape, connection_s)
         except OSError as error:
             raise StartupError(_why_not_bound(listen, error)) from None
         self.address = HostPort(listen.host, self._server.server_address[1])
@@ -68,9 +73,12 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, family: int, address: Any, scrape: Callable[[str], tuple[bytes, str]]) -> None:
+    def __init__(
+        self, family: int, address: Any, scrape: Callable[[str], tuple[bytes, str]], connection_s: float
+    ) -> None:
         self.address_family = family
         self.scrape = scrape
+        self.connection_s = connection_s
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__(address[:2], _Handler)
 
@@ -88,14 +96,27 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """The thread."""
+        end = threading.Timer(self.connection_s, _break_off, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that goes away is nothing to tell an operator of."""
-        _log.debug("a scrape was broken off", exc_info=True)
+        """A scraper that goes away is nothing to tell an operator of; all else is."""
+        if isinstance(sys.exception(), OSError):
+            _log.debug("a scrape was broken off", exc_info=True)
+        else:
+            _log.exception("a scrape failed")
+
+
+def _break_off(connection: socket.socket) -> None:
+    """Let whatever waits for it go on, and find its end."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import urllib.error
@@ -18,8 +19,10 @@ from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.figures import Distribution, Figure, Readings, counter, gauge, histogram
 from hightide_runtime.interceptors.timing import MethodTiming
 from hightide_runtime.metrics import Metrics
+from hightide_runtime.prometheus import PATIENCE_S, PrometheusEndpoint
 from hightide_runtime.rpc_figures import FIGURES as RPC_FIGURES
 from hightide_runtime.rpc_figures import rpc_readings
+from prometheus_client import CollectorRegistry
 
 ANY_PORT = HostPort("127.0.0.1", 0)
 COMPLAINTS = gauge("hightide.test.complaints", "{complaint}", "what an operator should look at")
@@ -178,6 +181,29 @@ def test_who_connects_and_says_nothing_holds_up_nobody(monkeypatch: pytest.Monke
         host, _, port = url.removeprefix("http://").removesuffix("/metrics").rpartition(":")
         with socket.create_connection((host, int(port))):
             assert COMPLAINTS.prometheus_name in get(url)
+
+
+def test_who_sends_a_byte_now_and_then_does_not_keep_a_place_of_scrapers() -> None:
+    endpoint = PrometheusEndpoint(ANY_PORT, CollectorRegistry(), connection_s=0.2)
+    # Sooner than the server gives up to read: a byte now and then would put that off for ever.
+    with socket.create_connection(
+        (endpoint.address.host, endpoint.address.port), timeout=PATIENCE_S - 0.5
+    ) as dripping:
+        dripping.sendall(b"GET /met")
+        assert dripping.recv(1) == b""
+    endpoint.close()
+
+
+def test_a_scrape_that_fails_is_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(CollectorRegistry):
+        def collect(self) -> Any:
+            raise RuntimeError("a figure that is no number")
+
+    endpoint = PrometheusEndpoint(ANY_PORT, Failing())
+    with pytest.raises(http.client.RemoteDisconnected):
+        get(f"http://{endpoint.address}/metrics")
+    endpoint.close()
+    assert "a figure that is no number" in caplog.text
 
 
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
