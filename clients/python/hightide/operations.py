@@ -20,6 +20,7 @@ from hightide.errors import (
     NotControllerError,
     OverloadedError,
     PartitionOfflineError,
+    RequestTimeoutError,
     TopicBeingDeletedError,
     TopicRecreatedError,
     UnexpectedAnswerError,
@@ -123,7 +124,10 @@ class Operations:
                 try:
                     answer: GetMetadataResponse = yield call
                 except HightideError as error:
-                    failures[address] = error
+                    # A call that had only what was left of the budget says nothing of the address.
+                    is_cut_short = isinstance(error, RequestTimeoutError) and self._is_over()
+                    if not (is_cut_short and address in failures):
+                        failures[address] = error
                     continue
                 if not all_topics:
                     # All topics are for the caller; the cache holds what is asked for by name.

@@ -63,6 +63,19 @@ def test_not_controller_is_followed() -> None:
     assert create(world).name == TOPIC
 
 
+def test_why_a_broker_is_not_reached_outlives_a_last_call_that_the_budget_cut_short() -> None:
+    def refused(call: Call[Any]) -> HightideError:
+        if world.now_ms + 2_000 < 5_000:
+            return refused_at(call)
+        world.now_ms += call.timeout_ms
+        return RequestTimeoutError(f"{call.address} did not answer within {call.timeout_ms} ms")
+
+    world = World(GET_METADATA=refused)
+    with pytest.raises(BrokersUnavailableError, match="boot:9 cannot be reached") as raised:
+        create(world)
+    assert "did not answer" not in str(raised.value)
+
+
 def redirect_to(address: str) -> NotControllerError:
     return NotControllerError("not me", metadata={"controller_address": address})
 
