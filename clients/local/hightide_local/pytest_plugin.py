@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -42,13 +43,17 @@ def hightide_cluster(
     from hightide_local.cluster import LocalCluster
 
     config = request.config
-    with LocalCluster(
-        tmp_path_factory.mktemp("hightide"),
-        brokers=_count(config, "hightide_brokers"),
-        controllers=_count(config, "hightide_controllers"),
-        coordinators=_count(config, "hightide_coordinators"),
-        partitionable=True,
-    ) as cluster:
+    with ExitStack() as stack:
+        with _told_in_one_line():
+            cluster = stack.enter_context(
+                LocalCluster(
+                    tmp_path_factory.mktemp("hightide"),
+                    brokers=_count(config, "hightide_brokers"),
+                    controllers=_count(config, "hightide_controllers"),
+                    coordinators=_count(config, "hightide_coordinators"),
+                    partitionable=True,
+                )
+            )
         config.stash[_SHARED] = cluster
         yield cluster
         del config.stash[_SHARED]
@@ -63,9 +68,10 @@ def hightide_cluster_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
     def start(**options: Any) -> LocalCluster:
         directory = options.pop("directory", None) or tmp_path_factory.mktemp("hightide")
-        cluster = LocalCluster(directory, **options)
+        with _told_in_one_line():
+            cluster = LocalCluster(directory, **options)
+            cluster.start()  # Where it fails, it leaves nothing behind to be stopped.
         clusters.append(cluster)
-        cluster.start()
         return cluster
 
     yield start
@@ -119,6 +125,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if any(lines):
         report.sections.append(("hightide cluster", "\n".join(filter(None, lines))))
     return report
+
+
+@contextmanager
+def _told_in_one_line() -> Generator[None]:
+    """What keeps a cluster from starting is told to who runs the tests, as one line: a traceback through this
+    package helps nobody, and pytest would print the environment with it."""
+    from hightide_local.errors import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        told = pytest.fail.Exception(f"the cluster of the tests cannot be started: {error}", pytrace=False)
+        raise told from None
 
 
 def _count(config: pytest.Config, name: str) -> int:
