@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from hightide_runtime.appended_lines import FILE_BYTES_MAX
+
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
-#: Of each file only so much is read, from its end: a cluster that ran for months has long ones.
-FILE_BYTES_MAX: Final = 16 << 20
 #: Of so many files, the ones written last.
 FILES_MAX: Final = 1_000
 _TEXT_MAX: Final = 2_000

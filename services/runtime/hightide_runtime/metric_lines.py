@@ -1,9 +1,8 @@
 """Metrics as JSON lines, for a machine without a collector."""
 
 import json
-import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from opentelemetry.sdk.metrics.export import (
     HistogramDataPoint,
@@ -12,9 +11,11 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
 )
 
+from hightide_runtime.appended_lines import AppendedLines
+
 
 class MetricLinesExporter(MetricExporter):
-    """Appends one line a metric and export to a file of this process alone.
+    """Appends one line a metric and export to a file of this process alone, which never gets long.
 
     Fields: name, service, instance, time_us (wall clock), attributes where it has any; value, of a histogram
     count, sum, min, max, bounds and buckets.
@@ -22,9 +23,7 @@ class MetricLinesExporter(MetricExporter):
 
     def __init__(self, path: Path, service: str, instance: str) -> None:
         super().__init__()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()
+        self._lines = AppendedLines(path)
         self._service = service
         self._instance = instance
 
@@ -50,9 +49,7 @@ class MetricLinesExporter(MetricExporter):
             for point in metric.data.data_points
         ]
         try:
-            with self._lock:
-                self._file.writelines(line + "\n" for line in lines)
-                self._file.flush()
+            self._lines.append("".join(line + "\n" for line in lines))
         except (OSError, ValueError):
             return MetricExportResult.FAILURE
         return MetricExportResult.SUCCESS
@@ -63,8 +60,7 @@ class MetricLinesExporter(MetricExporter):
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
         """Close the file."""
-        with self._lock:
-            self._file.close()
+        self._lines.close()
 
 
 def _values(point: Any) -> dict[str, Any]:

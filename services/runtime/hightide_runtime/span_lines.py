@@ -1,27 +1,25 @@
 """Spans as JSON lines, for a machine without a collector; `hightide trace show` reads them."""
 
 import json
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import StatusCode
 
+from hightide_runtime.appended_lines import AppendedLines
+
 
 class JsonLinesExporter(SpanExporter):
-    """Appends one line a span to a file of this process alone.
+    """Appends one line a span to a file of this process alone, which never gets long.
 
     Fields: trace_id, span_id, parent_id (hexadecimal; parent_id empty for a root), name, service, instance,
     start_us and end_us (wall clock), ok, attributes.
     """
 
     def __init__(self, path: Path, service: str, instance: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()
+        self._lines = AppendedLines(path)
         self._service = service
         self._instance = instance
 
@@ -29,17 +27,14 @@ class JsonLinesExporter(SpanExporter):
         """Called by the span processor when a span ends. A full disk loses spans and nothing else."""
         lines = "".join(json.dumps(self._fields(span), separators=(",", ":")) + "\n" for span in spans)
         try:
-            with self._lock:
-                self._file.write(lines)
-                self._file.flush()
+            self._lines.append(lines)
         except (OSError, ValueError):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """Close the file."""
-        with self._lock:
-            self._file.close()
+        self._lines.close()
 
     def _fields(self, span: ReadableSpan) -> dict[str, object]:
         context = span.get_span_context()
