@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 _TIMEOUT_MS: Final = 300
 _NAMES_MAX: Final = 1_000
 
-Completer = Callable[[click.Context, click.Parameter, str], list[str]]
-
 
 def context_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The contexts that begin so. Called by click when a shell asks."""

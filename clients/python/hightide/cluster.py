@@ -78,7 +78,6 @@ class Cluster:
         self.version = 0
         self.remembers_changes = False
         self._changes: dict[str, dict[int, tuple[int, str]]] = {}
-        self._names: dict[bytes, str] = {}
 
     def update(self, answer: GetMetadataResponse) -> None:
         """Take over what a broker answered to GetMetadata."""
@@ -104,11 +103,7 @@ class Cluster:
                 }
 
     def _take_over(self, new: TopicDescription) -> None:
-        old = self.topics.get(new.name)
-        if old is not None and old.topic_id != new.topic_id:
-            self._names.pop(old.topic_id, None)
         self.topics[new.name] = replace(new, partitions=self.seen.take_over(new.topic_id, new.partitions))
-        self._names[new.topic_id] = new.name
 
     def note_leader(self, topic: str, partition: int, broker_id: int, leader_epoch: int) -> bool:
         """Take over the leader that a broker named in an error. Returns whether that was news."""
@@ -150,10 +145,6 @@ class Cluster:
         if not self.coordinators:
             return None
         return self.coordinators[crc32c(group.encode()) % len(self.coordinators)]
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic that was described under this id."""
-        return self._names.get(topic_id)
 
 
 class MetadataSeeker:

@@ -2,7 +2,6 @@
 
 import re
 
-MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -88,7 +88,7 @@ def test_nothing_new_costs_nothing() -> None:
         follower.place(f"p{number}", Position(1, 0))
     session = opened(follower, sessions)
     answers(session, 0, 0)
-    assert not session.is_touched
+    assert list(session.touched()) == []
     assert follower.next_request().moved == ()
     sessions.touch("p500")
     assert list(session.touched()) == ["p500"]
@@ -210,7 +210,7 @@ def test_what_is_set_aside_comes_back_once() -> None:
     session = held_session("a")
     session.set_aside("a")
     assert not session.touch("a")
-    assert not session.is_touched
+    assert list(session.touched()) == []
     assert session.bring_back("a")
     assert list(session.touched()) == ["a"]
     assert not session.bring_back("a")

@@ -40,7 +40,6 @@ __all__ = [
     "iterate",
     "next_sequence",
     "parse",
-    "size_of",
     "split",
     "stamp",
     "stamp_bytes",
@@ -169,14 +168,6 @@ def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
         base_offset, length_bytes, leader_epoch, crc, topic_id, partition, attributes,
         producer_epoch, producer_id, base_sequence, record_count, first_timestamp_us, max_timestamp_us,
     )  # fmt: skip
-
-
-def size_of(buffer: Buffer, at: int = 0) -> int:
-    """Size in bytes that the batch at `at` claims, or 0 where too few bytes are left to tell. Checks
-    nothing else."""
-    if len(buffer) - at < _UNCOUNTED_BYTES:
-        return 0
-    return _UNCOUNTED_BYTES + int(_LENGTH.unpack_from(buffer, at + 8)[0])
 
 
 def iterate(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -257,11 +257,6 @@ class LeaderSession(Generic[K]):
         self._touched[key] = None
         return True
 
-    @property
-    def is_touched(self) -> bool:
-        """Whether anything may be ready: false means that `ready` would yield nothing."""
-        return bool(self._touched)
-
     def touched(self) -> Iterator[K]:
         """The partitions that may have something new, longest waiting first; safe to answer while
         iterating."""

@@ -7,8 +7,6 @@ from typing import Final
 from hightide_controller.core.admin import take_admin
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.effects import (
-    AnswerControlledShutdown,
-    AnswerCreateTopic,
     AnswerResigned,
     Campaign,
     Effect,
@@ -39,8 +37,6 @@ __all__ = [
     "on_stepped_down",
     "resign",
 ]
-
-_ANSWERS: Final = (AnswerCreateTopic, AnswerControlledShutdown, RefuseRequest)
 
 
 def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effect]:
