@@ -112,6 +112,16 @@ def test_what_cannot_be_done_is_one_line_with_the_next_step(
     assert err == "error: no failover was traced yet; `hightide demo` makes two\n"
 
 
+@pytest.mark.parametrize("command", ["dump-log", "dump-index"])
+def test_a_directory_without_logs_is_not_one_without_damage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    code, out, err = run(capsys, command, str(tmp_path))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {tmp_path}: no")
+    assert err.endswith("is here or below\n")
+
+
 def test_every_command_of_the_table_is_there() -> None:
     with click.Context(cli) as ctx:
         for name in COMMANDS:

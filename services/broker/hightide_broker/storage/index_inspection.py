@@ -6,6 +6,7 @@ segments, so that damage here costs time and no records.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +48,8 @@ class InspectedIndex:
 
 
 def inspect_indexes(path: Path) -> Iterator[InspectedIndex]:
-    """One file, or all of these files under a directory, in the order of their names. Raises OSError, and
-    ValueError for a file that is named as none of them."""
+    """One file, or all of these files under a directory, in the order of their names. Raises OSError, also
+    where there is none of them, and ValueError for a file that is named as none of them."""
     if not path.is_dir():
         kind = _kind_of(path)
         if kind is None:
@@ -58,10 +59,12 @@ def inspect_indexes(path: Path) -> Iterator[InspectedIndex]:
             )
         yield _inspect(path, kind)
         return
-    for each in sorted(path.rglob("*")):
-        kind = _kind_of(each)
-        if kind is not None and each.is_file():
-            yield _inspect(each, kind)
+    named = ((each, _kind_of(each)) for each in sorted(path.rglob("*")) if each.is_file())
+    found = [(each, kind) for each, kind in named if kind is not None]
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, "no file beside a segment is here or below", str(path))
+    for each, kind in found:
+        yield _inspect(each, kind)
 
 
 def _kind_of(path: Path) -> IndexKind | None:

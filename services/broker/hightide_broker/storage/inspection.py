@@ -5,6 +5,7 @@ Works on a directory that a broker has open, and on damaged files.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +40,12 @@ class InspectedDamage:
 def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
     """Every batch of a segment file, or of all segments under a directory, with its CRC checked.
 
-    A file that is damaged ends with one InspectedDamage. Raises OSError.
+    A file that is damaged ends with one InspectedDamage. Raises OSError, also where there is none: a mistyped
+    directory is not one without damage.
     """
     paths = sorted(path.rglob(f"*{LOG_SUFFIX}")) if path.is_dir() else [path]
+    if not paths:
+        raise FileNotFoundError(errno.ENOENT, f"no segment (*{LOG_SUFFIX}) is here or below", str(path))
     for segment_path in paths:
         yield from _inspect_file(segment_path)
 
