@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from adversary.batches import good_batch
+from hand_clock import HandClock
 from held_threads import HeldThreads
 from hightide.batch.errors import UnsupportedMagic
 from hightide.batch.header import iterate
@@ -56,7 +57,7 @@ class LeaderBroker:
     def __init__(self, data: DataDirectory) -> None:
         failures: list[Exception] = []
         self._data = data
-        self.clock = SetClock()
+        self.clock = HandClock(now_ms=0)
         sessions: LeaderSessions[tuple[bytes, int]] = LeaderSessions(1)
         self.shell = ReplicaShell(self.clock, sessions, Telemetry.off(), failures.append)
         self.shell.isr = NoZooKeeper()
@@ -83,18 +84,6 @@ class LeaderBroker:
         self._session_id, self._round = answer.session_id, self._round + 1
         assert [each.error_code for each in answer.partitions if each.error_code] == []
         return {each.partition: sum(map(len, each.batches)) for each in answer.partitions if each.batches}
-
-
-class SetClock:
-    """The time that a test says it is."""
-
-    now_ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_us(self) -> int:
-        return self.now_ms * 1000
 
 
 class NoZooKeeper:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from hand_clock import HandClock
 from hightide_broker.throttle import UNLIMITED_BYTES, MoveLimit, ReassignmentThrottle
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,19 +79,7 @@ def test_on_average_the_rate_holds_whatever_is_sent(rate: int, sends: list[tuple
     assert sent <= rate * (now_ms / 1000 + 1) + largest
 
 
-class StoppedClock:
-    """It is always the same time, until a test says otherwise."""
-
-    now_ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def wall_us(self) -> int:
-        return self.now_ms * 1000
-
-
-def with_sessions(story: Callable[[MoveLimit[str], StoppedClock, list[str]], None]) -> None:
+def with_sessions(story: Callable[[MoveLimit[str], HandClock, list[str]], None]) -> None:
     """Sessions are names; those woken are noted, and are not there when their name says so."""
 
     async def scenario() -> None:
@@ -100,7 +89,7 @@ def with_sessions(story: Callable[[MoveLimit[str], StoppedClock, list[str]], Non
             woken.append(session)
             return "absent" not in session
 
-        clock = StoppedClock()
+        clock = HandClock(now_ms=0)
         limit: MoveLimit[str] = MoveLimit(clock, wake)
         story(limit, clock, woken)
         limit.close()
@@ -109,7 +98,7 @@ def with_sessions(story: Callable[[MoveLimit[str], StoppedClock, list[str]], Non
 
 
 def test_sessions_take_turns_although_one_always_asks_first() -> None:
-    def story(limit: MoveLimit[str], clock: StoppedClock, woken: list[str]) -> None:
+    def story(limit: MoveLimit[str], clock: HandClock, woken: list[str]) -> None:
         limit.set_rate(MB)
         sent = []
         for clock.now_ms in range(100, 1000, 100):
@@ -123,7 +112,7 @@ def test_sessions_take_turns_although_one_always_asks_first() -> None:
 
 
 def test_a_session_that_is_gone_keeps_no_other_waiting() -> None:
-    def story(limit: MoveLimit[str], clock: StoppedClock, woken: list[str]) -> None:
+    def story(limit: MoveLimit[str], clock: HandClock, woken: list[str]) -> None:
         limit.set_rate(MB)
         assert limit.allowed_bytes("absent") == 0
         assert limit.allowed_bytes("present") == 0
@@ -138,7 +127,7 @@ def test_a_session_that_is_gone_keeps_no_other_waiting() -> None:
 
 
 def test_lifting_the_limit_wakes_whoever_waits() -> None:
-    def story(limit: MoveLimit[str], clock: StoppedClock, woken: list[str]) -> None:
+    def story(limit: MoveLimit[str], clock: HandClock, woken: list[str]) -> None:
         limit.set_rate(1)
         assert limit.allowed_bytes("waiting") == 0
         limit.set_rate(0)

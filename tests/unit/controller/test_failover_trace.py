@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hand_clock import HandClock
 from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrace
@@ -18,29 +18,14 @@ from hightide_runtime.span_kinds import TOPIC_DELETION
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.trace_context import root_traceparent
 
+BROKE_MS = 1_000
 ROOT = root_traceparent("failover", "cluster", 1, 0, 0)
 LED = [TopicPartition("t", number) for number in range(3)]
 
 
-@dataclass
-class HandClock:
-    """Moved by the test; begins at 1,000 ms."""
-
-    now_us: int = 1_000_000
-
-    def at_ms(self, now_ms: int) -> None:
-        self.now_us = 1_000_000 + now_ms * 1000
-
-    def wall_us(self) -> int:
-        return self.now_us
-
-    def monotonic_ms(self) -> int:
-        return self.now_us // 1000
-
-
 @pytest.fixture
 def clock() -> HandClock:
-    return HandClock()
+    return HandClock(now_ms=BROKE_MS)
 
 
 @pytest.fixture
@@ -74,22 +59,22 @@ def summary_of(directory: Path) -> FailoverSummary:
 def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    clock.at_ms(5)
+    clock.now_ms = BROKE_MS + 5
     trace = begin(clock, telemetry)
-    clock.at_ms(10)
+    clock.now_ms = BROKE_MS + 10
     trace.multi_submitted(multi(1, *LED[:2]))
-    clock.at_ms(20)
+    clock.now_ms = BROKE_MS + 20
     trace.multi_submitted(multi(2, LED[2]))
-    clock.at_ms(30)
+    clock.now_ms = BROKE_MS + 30
     trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
-    clock.at_ms(50)
+    clock.now_ms = BROKE_MS + 50
     trace.multi_answered(multi(2, LED[2]), "StoreRefused")
-    clock.at_ms(60)
+    clock.now_ms = BROKE_MS + 60
     trace.read_begun()
-    clock.at_ms(65)
+    clock.now_ms = BROKE_MS + 65
     trace.read_ended()
     trace.multi_submitted(multi(3, LED[2]))
-    clock.at_ms(75)
+    clock.now_ms = BROKE_MS + 75
     trace.multi_answered(multi(3, LED[2]), "StoreCommitted")
     trace.finish()
     found = summary_of(tmp_path)
@@ -132,14 +117,14 @@ def test_the_deletion_of_a_topic_names_its_partitions(
 def test_all_is_led_when_the_last_new_leader_has_said_so(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    clock.at_ms(5)
+    clock.now_ms = BROKE_MS + 5
     trace = begin(clock, telemetry)
-    clock.at_ms(25)
+    clock.now_ms = BROKE_MS + 25
     trace.obeyed(3, [decision(LED[0], leader=2)])
     trace.obeyed(2, [decision(name, leader=2) for name in LED[:2]])
-    clock.at_ms(45)
+    clock.now_ms = BROKE_MS + 45
     trace.obeyed(3, [decision(LED[2], leader=3)])
-    clock.at_ms(95)
+    clock.now_ms = BROKE_MS + 95
     trace.obeyed(2, [decision(LED[2], leader=3), decision(TopicPartition("t", 9), leader=2)])
     trace.finish()
     assert summary_of(tmp_path).all_led_ms == 40.0
@@ -157,11 +142,11 @@ def test_where_no_partition_was_led_none_has_to_be_led_again(
 def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    clock.at_ms(102)
+    clock.now_ms = BROKE_MS + 102
     loss = Loss("controller_failover", ((1, 10),), 1_000_000, 1_002_000)
     trace = TakeoverTrace(ROOT, loss, 2, 11, telemetry, clock)
     trace.informing(2, sequence=1)
-    clock.at_ms(152)
+    clock.now_ms = BROKE_MS + 152
     trace.acknowledged(2, sequence=1)
     assert trace.finish_if_done()
     found = summary_of(tmp_path)

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
+from hand_clock import HandClock
 from hightide_controller.control_trace import PATIENCE_MS, ControlTrace
 from hightide_controller.open_traces import CAUSES_MAX, OpenTraces
 from hightide_runtime.span_kinds import FAILOVER
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.trace_context import root_traceparent
-
-
-@dataclass
-class HandClock:
-    """Moved by the test."""
-
-    now_ms: int = 1_000_000
-
-    def wall_us(self) -> int:
-        return self.now_ms * 1000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hand_clock import HandClock
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.partition import TopicPartition
@@ -16,19 +16,6 @@ from hightide_runtime.span_kinds import FAILOVER
 from hightide_runtime.telemetry import Telemetry
 
 NAME = TopicPartition("t", 0)
-
-
-@dataclass
-class HandClock:
-    """Moved by the test."""
-
-    now_ms: int = 1_000_000
-
-    def wall_us(self) -> int:
-        return self.now_ms * 1000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hand_clock import HandClock
 from hightide_coordinator import rebalance_traces
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.group import Group, GroupState
@@ -28,19 +28,6 @@ from hightide_runtime.telemetry import Telemetry
 BEFORE = Endpoint(6, "127.0.0.1", 9100)
 
 
-@dataclass
-class HandClock:
-    """Moved by the test."""
-
-    now_us: int = 1_000_000
-
-    def wall_us(self) -> int:
-        return self.now_us
-
-    def monotonic_ms(self) -> int:
-        return self.now_us // 1000
-
-
 class CountedGroups(dict[str, Group]):
     """Counts how often somebody asks for a group."""
 
@@ -60,7 +47,7 @@ def telemetry(tmp_path: Path) -> Iterator[Telemetry]:
 
 @pytest.fixture
 def clock() -> HandClock:
-    return HandClock()
+    return HandClock(now_ms=1_000)
 
 
 @pytest.fixture
