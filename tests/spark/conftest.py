@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from hightide_local.spark_java import spark_java_home
+from hightide_local.spark_java import SHORT_LIVED, spark_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +30,7 @@ def java_home() -> Iterator[str]:
     home = str(spark_java_home())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", home)
-        # These JVMs live for seconds and handle few rows: the better compiler would cost more than it saves.
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+        patch.setenv("JDK_JAVA_OPTIONS", SHORT_LIVED)
         yield home
 
 

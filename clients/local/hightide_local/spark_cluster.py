@@ -16,7 +16,7 @@ from hightide_local.errors import ClusterError
 from hightide_local.guard import Guard
 from hightide_local.ports import HOST, free_port
 from hightide_local.processes import ManagedProcess
-from hightide_local.spark_java import spark_java_home
+from hightide_local.spark_java import SHORT_LIVED, spark_java_home
 
 MASTER = "master"
 _DAEMON_MB = 256
@@ -24,8 +24,6 @@ _DRIVER_MB = 1024
 _POLL_S = 0.05
 _STOP_S = 10.0
 _ANSWER_S = 2.0
-#: Short lives: the first compiler only, one thread for garbage, little memory.
-_FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 class _SparkProcesses:
@@ -217,6 +215,6 @@ def _environment(memory_mb: int) -> dict[str, str]:
         "SPARK_HOME": str(_spark_home()),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": f"{memory_mb}m",
-        "SPARK_DAEMON_JAVA_OPTS": _FRUGAL,
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "PYSPARK_PYTHON": sys.executable,
     }

