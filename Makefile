@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 STUBS := clients/python/hightide/v1
 
+# A test run starts a thousand Pythons: they are to find their modules compiled, also where an image or a CI says
+# that none shall be.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e clean
 
 setup: $(STAMP)
