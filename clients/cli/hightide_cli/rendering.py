@@ -62,7 +62,15 @@ def cell_text(cell: Cell) -> str:
 
 def json_line(document: Json) -> str:
     """Return a document as JSON on one line, keys in the order given."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return printable_json(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def printable_json(text: str) -> str:
+    """Return the same JSON with what could steer a terminal written as JSON's own escapes: of these `json`
+    writes only those below U+0020 so, and values come from records."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:

@@ -11,7 +11,7 @@ import click
 
 from hightide_cli.options import choices, common_options
 from hightide_cli.output import emit, wants_document
-from hightide_cli.rendering import Json, table
+from hightide_cli.rendering import Json, printable_json, table
 
 if TYPE_CHECKING:
     import grpc
@@ -168,7 +168,7 @@ def call(
                 if wants_document(ctx):
                     emit(ctx, document)
                 else:
-                    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+                    click.echo(printable_json(json.dumps(document, indent=2, ensure_ascii=False)))
         except grpc.RpcError as error:
             raise failure_of_rpc_error(error, where) from error
 

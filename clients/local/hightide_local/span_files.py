@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -102,7 +103,9 @@ def _attributes(fields: Any) -> Attributes:
         return {}
     named = list(fields.items())[:_ATTRIBUTES_MAX]
     return {
-        _text(name): value if isinstance(value, bool | int | float) else _text(value) for name, value in named
+        # Python reads NaN and Infinity, which are no JSON that others could be given.
+        _text(name): value if isinstance(value, bool | int | float) and isfinite(value) else _text(value)
+        for name, value in named
     }
 
 

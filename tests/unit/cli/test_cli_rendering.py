@@ -2,7 +2,7 @@
 
 import json
 
-from hightide_cli.rendering import bytes_field, json_line, properties, table
+from hightide_cli.rendering import bytes_field, json_line, printable_json, properties, table
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_right() -> None:
@@ -41,3 +41,14 @@ def test_what_others_chose_does_not_steer_the_terminal() -> None:
     assert drawn.replace("\n", "").isprintable()
     assert r"a\x1b[2J\x9b31m" in drawn
     assert r"b\r:1" in drawn
+
+
+def test_what_a_record_holds_does_not_steer_the_terminal_as_json_either() -> None:
+    document = {"value": "a\x1b[2J\x9b31m\x7f\u202e\U000e0001 ü→"}
+    line = json_line(document)
+    assert line.isprintable()
+    assert "ü→" in line
+    assert json.loads(line) == document
+    indented = printable_json(json.dumps(document, ensure_ascii=False, indent=2))
+    assert all(each.isprintable() for each in indented.split("\n"))
+    assert json.loads(indented) == document

@@ -53,6 +53,14 @@ def test_what_is_no_span_is_passed_over(tmp_path: Path, nonsense: str) -> None:
     assert [span.span_id for span in read_spans(tmp_path)] == ["b"]
 
 
+def test_a_number_that_is_no_json_is_text(tmp_path: Path) -> None:
+    (tmp_path / "broker-1.jsonl").write_text(
+        line("a", attributes={"ms": float("nan"), "bytes": float("inf"), "took_ms": 1.5})
+    )
+    (span,) = read_spans(tmp_path)
+    assert span.attributes == {"ms": "nan", "bytes": "inf", "took_ms": 1.5}
+
+
 def test_what_is_read_can_be_printed(tmp_path: Path) -> None:
     written = line(
         "a", "\x1b[2Jfailover\n", attributes={"topic\x07": "\x1b]0;x", "count": 3, "deep": {"a": [1]}}
