@@ -104,9 +104,13 @@ def _attributes(fields: Any) -> Attributes:
     named = list(fields.items())[:_ATTRIBUTES_MAX]
     return {
         # Python reads NaN and Infinity, which are no JSON that others could be given.
-        _text(name): value if isinstance(value, bool | int | float) and isfinite(value) else _text(value)
+        _text(name): value if isinstance(value, int) or _is_finite(value) else _text(value)
         for name, value in named
     }
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and isfinite(value)
 
 
 def _text(value: object) -> str:

@@ -55,10 +55,10 @@ def test_what_is_no_span_is_passed_over(tmp_path: Path, nonsense: str) -> None:
 
 def test_a_number_that_is_no_json_is_text(tmp_path: Path) -> None:
     (tmp_path / "broker-1.jsonl").write_text(
-        line("a", attributes={"ms": float("nan"), "bytes": float("inf"), "took_ms": 1.5})
+        line("a", attributes={"ms": float("nan"), "bytes": float("inf"), "took_ms": 1.5, "count": 10**400})
     )
     (span,) = read_spans(tmp_path)
-    assert span.attributes == {"ms": "nan", "bytes": "inf", "took_ms": 1.5}
+    assert span.attributes == {"ms": "nan", "bytes": "inf", "took_ms": 1.5, "count": 10**400}
 
 
 def test_what_is_read_can_be_printed(tmp_path: Path) -> None:
