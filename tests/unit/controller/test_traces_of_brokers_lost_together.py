@@ -15,6 +15,7 @@ from hightide_controller.traces import ControllerTraces
 from hightide_local.traces import Trace, failovers
 from hightide_runtime import span_kinds
 from hightide_runtime.telemetry import Telemetry
+from unit.controller.controller_world import World, topic
 
 LED = {1: TopicPartition("t", 1), 2: TopicPartition("t", 2)}
 COMMITTED = ev.StoreCommitted.__name__
@@ -116,3 +117,16 @@ def test_a_broker_that_dies_while_another_is_drained_is_no_part_of_the_drain(
         trace.root.attributes["broker_ids"]: trace.root.attributes["reason"] for trace in failovers(tmp_path)
     }
     assert reasons == {"2": "controlled_shutdown", "1": "process_died"}
+
+
+def test_what_the_second_broker_led_is_decided_with_the_cause_of_the_first() -> None:
+    """Why one trace: the core goes on from the multi that was under way, and the second cause has no more."""
+    world = World.elected(1, 2, 3, topics=(topic((2, 1, 3), (1, 2, 3)),))
+    world.stores.clear()
+    world.told.clear()
+    for broker_id, cause in ((2, "first"), (1, "second")):
+        world.send(ev.BrokerProcessDied(broker_id, 100 + broker_id, cause))
+    world.settle()
+    assert {state.leader for state in world.zookeeper.values()} == {3}
+    assert {store.cause for store in world.stores} == {"first"}
+    assert {told.cause for told in world.told} == {"first"}
