@@ -1,9 +1,8 @@
 """Spans as traces: which belongs below which, what a trace is about, and what became of one failover."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ __all__ = [
 FAILOVER_KINDS: Final = frozenset(
     {span_kinds.FAILOVER, span_kinds.CONTROLLER_FAILOVER, span_kinds.COORDINATOR_FAILOVER}
 )
+_OF_BEGINNING: Final = frozenset(each.name for each in span_kinds.ATTRIBUTES if each.is_of_beginning)
 _DEPTH_MAX: Final = 100
 
 
@@ -183,19 +183,17 @@ def _walk(node: SpanNode) -> Iterator[SpanNode]:
         pending.extend(reversed(node.children))
 
 
-def _merged(spans: Iterable[SpanRecord]) -> SpanRecord:
-    """Who carries on what a dead process began writes its root again: together they are one span, with the
-    attributes of the later one where both have them."""
-
-    def merge(before: SpanRecord, after: SpanRecord) -> SpanRecord:
-        return replace(
-            after,
-            start_us=min(before.start_us, after.start_us),
-            ok=before.ok and after.ok,
-            attributes=before.attributes | after.attributes,
-        )
-
-    return reduce(merge, sorted(spans, key=lambda span: span.end_us))
+def _merged(spans: Sequence[SpanRecord]) -> SpanRecord:
+    """Who carries on what a dead process began writes its root again: together they are one span. What it is
+    about, who began it has told; what became of it, who ended it."""
+    if len(spans) == 1:
+        return spans[0]
+    first, last = min(spans, key=lambda span: span.start_us), max(spans, key=lambda span: span.end_us)
+    attributes: Attributes = {}
+    for span in sorted(spans, key=lambda span: span.end_us):
+        attributes |= span.attributes
+    attributes |= {name: value for name, value in first.attributes.items() if name in _OF_BEGINNING}
+    return replace(last, start_us=first.start_us, ok=all(span.ok for span in spans), attributes=attributes)
 
 
 def _trees_of(spans: Iterable[SpanRecord]) -> tuple[SpanNode, ...]:

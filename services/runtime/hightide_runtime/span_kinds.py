@@ -88,6 +88,8 @@ class SpanAttribute:
     type: str
     """text, number, or true/false."""
     description: str
+    is_of_beginning: bool = False
+    """Of a root that two processes wrote, who began it knows this best; all else who ended it does."""
 
 
 #: The kinds of trace, by the name of their root.
@@ -214,12 +216,24 @@ SPANS: Final[tuple[SpanKind, ...]] = (
 )
 
 ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
-    SpanAttribute("reason", "text", "What began it: process_died, session_ended, controlled_shutdown, …"),
+    SpanAttribute(
+        "reason",
+        "text",
+        "What began it: process_died, session_ended, controlled_shutdown, …",
+        is_of_beginning=True,
+    ),
     SpanAttribute("broker_id", "number", "The broker that is told."),
     SpanAttribute("broker_epoch", "number", "The life of the broker that is told."),
-    SpanAttribute("broker_ids", "text", "The brokers that it is about, separated by commas."),
-    SpanAttribute("broker_epochs", "text", "The broker epochs that go with them."),
-    SpanAttribute("incarnation", "number", "Which life of the lost broker's process it was."),
+    SpanAttribute(
+        "broker_ids",
+        "text",
+        "The brokers that it is about, separated by commas.",
+        is_of_beginning=True,
+    ),
+    SpanAttribute("broker_epochs", "text", "The broker epochs that go with them.", is_of_beginning=True),
+    SpanAttribute(
+        "incarnation", "number", "Which life of the lost broker's process it was.", is_of_beginning=True
+    ),
     SpanAttribute("controller_epoch", "number", "The epoch under which the controller acts."),
     SpanAttribute("controller_id", "number", "The controller that acts."),
     SpanAttribute("lost_controller_id", "number", "The controller that is gone."),

@@ -11,7 +11,7 @@ def span(
     start_us: int,
     end_us: int,
     instance: str = "1",
-    **attributes: int,
+    **attributes: int | str,
 ) -> SpanRecord:
     return SpanRecord(
         "t", span_id, parent_id, name, "controller", instance, start_us, end_us, attributes=dict(attributes)
@@ -30,6 +30,29 @@ def test_a_root_that_was_written_twice_is_one_span_from_the_first_start_to_the_l
     assert (root.span.start_us, root.span.end_us, root.span.instance) == (100, 900, "2")
     assert root.span.attributes == {"controller_epoch": 2, "detect_ms": 3}
     assert [child.span.span_id for child in root.children] == ["a"]
+
+
+def test_what_a_root_is_about_is_told_by_who_began_it_and_what_became_of_it_by_who_ended_it() -> None:
+    (trace,) = traces_of(
+        [
+            span(
+                "r", "", span_kinds.FAILOVER, 300, 900, "2", carried_on=True, reason="controller_replaced",
+                broker_ids="2", broker_epochs="-1", controller_epoch=2, partition_count=6,
+            ),
+            span(
+                "r", "", span_kinds.FAILOVER, 100, 400, "1", reason="session_ended",
+                broker_ids="2,1", broker_epochs="77,76", controller_epoch=1, partition_count=4,
+            ),
+        ]
+    )  # fmt: skip
+    assert trace.root.attributes == {
+        "reason": "session_ended",
+        "broker_ids": "2,1",
+        "broker_epochs": "77,76",
+        "controller_epoch": 2,
+        "partition_count": 6,
+        "carried_on": True,
+    }
 
 
 def test_what_lost_its_parent_hangs_below_the_root() -> None:
