@@ -53,8 +53,17 @@ class _Trace:
     moves: int = 0
     open: int = 0
     sample: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    cause: str = ""
-    """The request's, while it waits for its answer."""
+    is_awaited: bool = False
+    """Whether the request waits for its answer: more of its moves may begin."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One that waits for its answer."""
+
+    began_us: int
+    trace: _Trace | None = None
+    """From its first move on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,9 +93,8 @@ class MoveTraces:
         self._clock = clock
         self._is_active = False
         self._moves: dict[TopicPartition, _Move] = {}
-        self._requests: dict[str, int] = {}
-        """Since when each request waits for its answer, by cause."""
-        self._by_cause: dict[str, _Trace] = {}
+        self._requests: dict[str, _Request] = {}
+        """By cause."""
         self._by_hand: dict[TopicPartition, str] = {}
         """The traceparents of moves that have not begun."""
         self._stored: dict[int, list[_Move]] = {}
@@ -102,20 +110,21 @@ class MoveTraces:
     def requested(self, cause: str) -> None:
         """A request to move partitions goes to the core; its moves are one trace."""
         if cause:
-            self._requests[cause] = self._clock.wall_us()
+            self._requests[cause] = _Request(self._clock.wall_us())
 
     def answered(self, cause: str) -> None:
         """It has its answer; the trace goes on until its moves are done."""
-        self._requests.pop(cause, None)
-        trace = self._by_cause.pop(cause, None)
-        if trace is not None:
-            trace.cause = ""
-            self._end_if_done(trace)
+        request = self._requests.pop(cause, None)
+        if request is not None and request.trace is not None:
+            request.trace.is_awaited = False
+            self._end_if_done(request.trace)
 
     def traceparent_of(self, cause: str) -> str:
         """Of the request with this cause, or of what follows from a move; empty where nothing has moved."""
-        trace = self._by_cause.get(cause)
-        return traceparent_within(cause) if trace is None else trace.root.traceparent
+        request = self._requests.get(cause)
+        if request is None:
+            return traceparent_within(cause)
+        return "" if request.trace is None else request.trace.root.traceparent
 
     # ---- what stands in ZooKeeper
 
@@ -206,15 +215,13 @@ class MoveTraces:
         return move.trace.root.traceparent
 
     def _trace_for(self, cause: str, by_hand: str) -> _Trace:
-        trace = self._by_cause.get(cause)
-        if trace is not None:
-            return trace
-        began_us = self._requests.get(cause)
-        if began_us is None:
+        request = self._requests.get(cause)
+        if request is None:
             return self._new_trace(by_hand or new_root_traceparent(), self._clock.wall_us())
-        trace = self._by_cause[cause] = self._new_trace(new_root_traceparent(), began_us)
-        trace.cause = cause
-        return trace
+        if request.trace is None:
+            request.trace = self._new_trace(new_root_traceparent(), request.began_us)
+            request.trace.is_awaited = True
+        return request.trace
 
     def _switching(self, effect: StoreWrites, write: ReassignmentDone) -> None:
         move = self._moves.get(write.name)
@@ -285,7 +292,7 @@ class MoveTraces:
             if move.stage is _Stage.CATCH_UP:
                 self._step(move, span_kinds.MOVE_CATCH_UP)
             self._done(move)
-        for cause in list(self._by_cause):
+        for cause in [cause for cause, request in self._requests.items() if request.trace is not None]:
             self.answered(cause)
         self._by_hand.clear()
         self._stored.clear()
@@ -338,7 +345,7 @@ class MoveTraces:
         self._end_if_done(move.trace)
 
     def _end_if_done(self, trace: _Trace) -> None:
-        if trace.open or trace.cause:
+        if trace.open or trace.is_awaited:
             return
         trace.root.set("partition_count", trace.moves)
         if trace.sample:
