@@ -38,12 +38,16 @@ def brokers_of(admin: Admin) -> set[int]:
 def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster) -> None:
     cluster = hightide_cluster
     well = examined(cluster, 0, "--zookeeper", cluster.zookeeper)
-    for check in ("bootstrap", "advertised addresses", "clocks", "versions", "session timeout", "zookeeper"):
+    checks = ("bootstrap", "standbys", "advertised addresses", "clocks", "versions", "session timeout")
+    for check in (*checks, "zookeeper"):
         assert [each["verdict"] for each in well[check]] == ["ok"] * len(well[check]), well[check]
     assert "standalone" in well["zookeeper"][0]["message"]
     # Its tick is 500 ms in local clusters.
     assert "from 1000 to 120000 ms" in well["zookeeper"][1]["message"]
-    assert well["advertised addresses"][0]["message"].startswith("all 5 resolve")
+    assert well["advertised addresses"][0]["message"].startswith("all 6 resolve")
+    assert well["standbys"][0]["message"] == "2 controllers, 1 active, 1 coordinator, 1 active"
+    assert well["clocks"][0]["message"].startswith("6 servers agree")
+    assert well["versions"][0]["message"].startswith("6 servers and this command are")
 
     cluster.pause("broker-3")
     cluster.kill("controller-1")

@@ -47,6 +47,7 @@ LINES = (
     "controller show",
     "controller resign --dry-run",
     "config get doc",
+    "config show",
     "config set doc retention.ms=7200000",
     "context add here",
     "context ls",

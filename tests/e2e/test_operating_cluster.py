@@ -87,7 +87,7 @@ def test_every_server_tells_its_version(hightide_cluster: LocalCluster) -> None:
     told = as_json(hightide_cluster, "version")
     assert told["error"] is None
     kinds = sorted(each["service"] for each in told["servers"])
-    assert kinds == ["broker"] * 3 + ["controller", "coordinator"]
+    assert kinds == ["broker"] * 3 + ["controller"] * 2 + ["coordinator"], "also the one that stands by"
     assert {each["version"] for each in told["servers"]} == {told["client"]}
     assert succeed(hightide_cluster, "--version").decode() == f"hightide {told['client']}\n"
     nobody = hightide(hightide_cluster, "version", "--bootstrap", "127.0.0.1:1", "-o", "json")
@@ -95,6 +95,46 @@ def test_every_server_tells_its_version(hightide_cluster: LocalCluster) -> None:
     document = json.loads(nobody.stdout)
     assert (document["client"], document["servers"]) == (told["client"], [])
     assert "127.0.0.1:1" in document["error"]
+
+
+def test_a_controller_that_stands_by_is_told_of(hightide_cluster: LocalCluster) -> None:
+    info = as_json(hightide_cluster, "cluster", "info")
+    (standby,) = info["standbys"]
+    assert (standby["service"], {standby["id"], info["controller"]["id"]}) == ("controller", {1, 2})
+    line = next(
+        each
+        for each in succeed(hightide_cluster, "cluster", "info").decode().splitlines()
+        if each.startswith("standing by")
+    )
+    assert line.endswith(f"controller {standby['id']} at {standby['address']}")
+
+
+def test_running_servers_tell_their_settings_and_who_said_so(hightide_cluster: LocalCluster) -> None:
+    cluster = hightide_cluster
+    servers = as_json(cluster, "config", "show")["servers"]
+    names = [f"{each['service']}-{each['instance']}" for each in servers]
+    assert names == ["broker-1", "broker-2", "broker-3", "controller-1", "controller-2", "coordinator-1"]
+    by_name = dict(zip(names, servers, strict=True))
+    of_broker = {each["name"]: each for each in by_name["broker-2"]["settings"]}
+    assert (of_broker["broker-id"]["value"], of_broker["broker-id"]["origin"]) == ("2", "argument")
+    assert of_broker["log-level"]["value"] == of_broker["log-level"]["default"] == "INFO"
+    assert of_broker["log-level"]["origin"] == "default"
+    assert of_broker["zookeeper"]["value"] == cluster.zookeeper
+
+    own = as_json(cluster, "config", "show", "--own", by_name["broker-3"]["address"], "controller-2")
+    assert [(each["service"], each["instance"]) for each in own["servers"]] == [
+        ("broker", "3"),
+        ("controller", "2"),
+    ]
+    assert "default" not in {each["origin"] for of in own["servers"] for each in of["settings"]}
+    assert b"HIGHTIDE_BROKER_LOG_LEVEL" in succeed(cluster, "config", "show", "broker-1", "-o", "wide")
+
+    unknown = hightide(cluster, "config", "show", "broker-9")
+    assert unknown.returncode == 1
+    assert b"there is no broker-9; there are broker-1, broker-2, broker-3, controller-1" in unknown.stderr
+    silent = hightide(cluster, "config", "show", "127.0.0.1:1", "-o", "json")
+    assert silent.returncode == 1
+    assert "127.0.0.1:1" in json.loads(silent.stdout)["servers"][0]["error"]
 
 
 def test_a_controller_steps_down_and_another_one_reigns(hightide_cluster: LocalCluster) -> None:

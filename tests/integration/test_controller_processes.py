@@ -12,9 +12,16 @@ import pytest
 from grpc_status import rpc_status
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.znodes import (
+    CONTROLLER_CANDIDATES,
+    CandidateZnode,
+    ControllerEpochZnode,
+    LeaderAndIsrZnode,
+    TopicZnode,
+)
 from hightide_runtime.zookeeper import BadVersion, Check, Create, Operation, SetData
 from integration.controller_harness import Cluster, cluster, paused, until
+from integration.session_theft import end_session_of
 
 TOPIC_ID = bytes(range(16))
 
@@ -58,6 +65,51 @@ def test_a_topic_is_created_led_and_described(zookeeper_hosts: str, tmp_path: Pa
                 (2, True, 2),
                 (3, True, 2),
             ]
+
+    asyncio.run(scenario())
+
+
+def test_those_that_stand_by_are_told_as_long_as_they_are_there(zookeeper_hosts: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, controllers=(1, 2)) as running:
+            stub = await running.stub()
+
+            async def controllers() -> list[tuple[int, str, int]]:
+                told = await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+                return [(each.id, each.host, each.port) for each in told.controllers]
+
+            there = [(number, "127.0.0.1", running.ports[number]) for number in (1, 2)]
+
+            async def both() -> bool:
+                return await controllers() == there
+
+            await until(both, "both controllers are told")
+            # A hand takes the standby's session: the process goes on, and stands again.
+            (standby,) = [
+                name
+                for name in await running.session.children(CONTROLLER_CANDIDATES)
+                if name.startswith("2-")
+            ]
+            end_session_of(zookeeper_hosts, f"{CONTROLLER_CANDIDATES}/{standby}")
+
+            async def another() -> bool:
+                names = await running.session.children(CONTROLLER_CANDIDATES)
+                return standby not in names and any(name.startswith("2-") for name in names)
+
+            await until(another, "the standby stands under another session")
+            garbage = f"{CONTROLLER_CANDIDATES}/by-hand"
+            await running.session.create(garbage, b"nonsense", ephemeral=True)
+            # What an earlier life left behind at the same address is told once, and the later one of both.
+            earlier = CandidateZnode(7, "127.0.0.1", running.ports[2]).encode()
+            await running.session.create(f"{CONTROLLER_CANDIDATES}/7-1", earlier, ephemeral=True)
+            assert await controllers() == [there[0], (7, *there[1][1:])]
+            await running.session.delete(f"{CONTROLLER_CANDIDATES}/7-1")
+            await asyncio.to_thread(running.controllers[2].terminate, 10.0)
+
+            async def alone() -> bool:
+                return await controllers() == there[:1]
+
+            await until(alone, "the controller that was stopped is told no more")
 
     asyncio.run(scenario())
 

@@ -1,5 +1,8 @@
 """`hightide cluster`: what the active controller sees, and whether it is well."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 from hightide import ClusterDescription
 
@@ -7,7 +10,10 @@ from hightide_cli.broker import broker_document, wide_brokers
 from hightide_cli.cluster_health import coordinators_text, health
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document, wants_wide
-from hightide_cli.rendering import Json, properties, table
+from hightide_cli.rendering import Cell, Json, properties, table
+
+if TYPE_CHECKING:
+    from hightide import ServerAddress
 
 
 @click.group()
@@ -30,7 +36,11 @@ def info(ctx: click.Context) -> None:
         described, coordinators = admin.describe_cluster(), admin.coordinators()
         wide = wide_brokers(admin, described) if wants_wide(ctx) else None
     if wants_document(ctx):
-        emit(ctx, {**_document(described), "coordinators": coordinators})
+        standbys: list[Json] = [
+            {"service": kind, "id": each.server_id, "address": each.address}
+            for kind, each in _standbys(described, coordinators)
+        ]
+        emit(ctx, {**_document(described), "coordinators": coordinators, "standbys": standbys})
         return
     click.echo(
         properties(
@@ -39,6 +49,7 @@ def info(ctx: click.Context) -> None:
                 ("controller", f"{described.controller_id} at {described.controller_address}"),
                 ("controller epoch", described.controller_epoch),
                 ("coordinators", coordinators_text(coordinators)),
+                *_standing_by(described, coordinators),
                 ("topics", described.topic_count),
                 ("partitions", described.partition_count),
             ]
@@ -53,6 +64,29 @@ def info(ctx: click.Context) -> None:
         for each in described.brokers
     ]
     click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
+
+
+def _standbys(
+    described: ClusterDescription, coordinators: Sequence[str | None]
+) -> "list[tuple[str, ServerAddress]]":
+    """Which controllers and coordinators are there and decide nothing now."""
+    active = {described.controller_address, *coordinators}
+    return [
+        (kind, each)
+        for kind, told in (("controller", described.controllers), ("coordinator", described.coordinators))
+        for each in told
+        if each.address not in active
+    ]
+
+
+def _standing_by(described: ClusterDescription, coordinators: Sequence[str | None]) -> list[tuple[str, Cell]]:
+    """A line; none from a controller that does not tell."""
+    if not described.controllers:
+        return []
+    named = [
+        f"{kind} {each.server_id} at {each.address}" for kind, each in _standbys(described, coordinators)
+    ]
+    return [("standing by", ", ".join(named) or "nobody")]
 
 
 def _document(described: ClusterDescription) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What a shell may complete: the names of topics, groups, brokers and contexts.
+"""What a shell may complete: the names of topics, groups, servers and contexts.
 
 A shell that waits is worse than one that completes nothing, so each question to a cluster takes a third of a
 second at most, and every failure is silence.
@@ -45,6 +45,18 @@ def broker_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) 
         lambda: _asked(ctx, lambda admin: [str(each.broker_id) for each in admin.describe_cluster().brokers]),
         incomplete,
     )
+
+
+def server_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The brokers, controllers and coordinators whose name begins so, as in broker-1."""
+
+    def names(admin: "Admin") -> Iterable[str]:
+        described = admin.describe_cluster()
+        yield from (f"broker-{each.broker_id}" for each in described.brokers)
+        yield from (f"controller-{each.server_id}" for each in described.controllers)
+        yield from (f"coordinator-{each.server_id}" for each in described.coordinators)
+
+    return _matching(lambda: _asked(ctx, lambda admin: list(names(admin))), incomplete)
 
 
 def setting_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -1,8 +1,9 @@
-"""`hightide config`: the settings of topics, with their defaults and who said so."""
+"""`hightide config`: the settings of topics and of servers, with their defaults and who said so."""
 
 import click
 
 from hightide_cli.completing import setting_names, topic_names
+from hightide_cli.config_show import show
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document, wants_wide
 from hightide_cli.rendering import Json, table
@@ -11,10 +12,11 @@ from hightide_cli.topic_settings import ORIGIN_TOPIC, SettingInUse, settings_in_
 
 @click.group()
 def config() -> None:
-    """Show and change the settings of topics."""
+    """Show and change the settings of topics; show those of running servers."""
 
 
 common_options(config)
+config.add_command(show)
 
 
 @common_options
@@ -26,7 +28,7 @@ common_options(config)
 def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) -> None:
     """Show the settings of a topic: their values, defaults, and where they come from.
 
-    A broker may have another default for min.insync.replicas (--min-insync-replicas); brokers do not tell it.
+    A broker may have another default for min.insync.replicas: `hightide config show` tells it.
     """
     from hightide_cli.connections import open_admin
 

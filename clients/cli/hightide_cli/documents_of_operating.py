@@ -78,6 +78,11 @@ _SETTING = (
     text("origin", "where the value comes from"),
     text("meaning", "a sentence; null of settings that this command does not know").or_null,
 )
+_STANDBY = (
+    text("service", "controller or coordinator"),
+    whole("id", "its id"),
+    text("address", "where it is"),
+)
 _TRACE = (
     text("trace_id", "32 hexadecimal digits"),
     text("kind", "which kind of work it tells of"),
@@ -144,6 +149,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 texts(
                     "coordinators", "the active one of each shard of the groups; null where there is none"
                 ).or_null,
+                many("standbys", "the controllers and coordinators that are not active", *_STANDBY),
             ),
             "What the controller sees.",
         ),
@@ -293,6 +299,31 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 ),
             ),
             "What was changed.",
+        ),
+    ),
+    "config show": (
+        Document(
+            (
+                many(
+                    "servers",
+                    "brokers, controllers, coordinators, by id; or those that were named",
+                    text("service", "broker, controller or coordinator"),
+                    text("instance", "its id; null where it is not known").or_null,
+                    text("address", "where it was asked"),
+                    text("error", "why it does not answer; null where it does").or_null,
+                    many(
+                        "settings",
+                        "by name",
+                        text("name", "as on its command line, as in log-level"),
+                        text("value", "what holds; null where nothing does").or_null,
+                        text("default", "what holds unless it is told; null where nothing does").or_null,
+                        text("origin", "default, environment or argument"),
+                        text("variable", "of its environment, which says the same"),
+                        text("meaning", "a sentence"),
+                    ),
+                ),
+            ),
+            "The settings of running servers.",
         ),
     ),
     "context add": (Document(_CONTEXT, "The new context."),),

@@ -29,13 +29,14 @@ from hightide_cli.findings import (
     proxy_findings,
     session_findings,
     skipped,
+    standby_finding,
     version_findings,
     warn,
     zookeeper_findings,
 )
 from hightide_cli.metadata_probe import MetadataProbe, address_of, coordinators_in
 from hightide_cli.options import Target
-from hightide_cli.server_survey import Surveyed, survey
+from hightide_cli.server_survey import Surveyed, survey, with_standbys
 from hightide_cli.version import client_version
 from hightide_cli.zookeeper_probe import ZooKeeperFacts, ZooKeeperProbeError, look_at, servers_in
 
@@ -44,6 +45,7 @@ T = TypeVar("T")
 _AT_ONCE: Final = 16
 _ADDRESSES_MAX: Final = 200
 _JAVA_TIMEOUT_S: Final = 10.0
+_CLOCKS_TIMEOUT_S: Final = 15.0
 
 
 def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Finding]:
@@ -153,6 +155,9 @@ def _cluster(
             found.append(fail("controller", "no controller is active", step))
         known = _servers_in(metadata)
         with Admin(target.bootstrap, timeout_ms=round(timeout_s * 1000)) as admin:
+            if metadata.HasField("controller"):
+                known, finding = _with_standbys(admin, known)
+                found.append(finding)
             servers = survey(admin, known)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             readings = list(pool.map(lambda each: _address_reading(each, ask, timeout_s), servers))
@@ -180,6 +185,19 @@ def _servers_in(metadata: GetMetadataResponse) -> list[tuple[str, int | None, st
     coordinators = dict.fromkeys(each for each in coordinators_in(metadata) if each is not None)
     known += [("coordinator", None, each) for each in coordinators]
     return known[:_ADDRESSES_MAX]
+
+
+def _with_standbys(
+    admin: Admin, known: list[tuple[str, int | None, str]]
+) -> tuple[list[tuple[str, int | None, str]], Finding]:
+    """Also those that no broker tells of, since they stand by: the controller knows them."""
+    try:
+        described = admin.describe_cluster()
+    except HightideError as error:
+        return known, skipped("standbys", f"the controller does not tell who stands by: {error}")
+    everybody = with_standbys(known, described)[:_ADDRESSES_MAX]
+    active = (1, len({address for kind, _, address in known if kind == "coordinator"}))
+    return everybody, standby_finding((len(described.controllers), len(described.coordinators)), active)
 
 
 def _address_reading(
@@ -231,9 +249,12 @@ def _of_servers(servers: Sequence[Surveyed], limits_ms: tuple[int, int] | None) 
 def _clocks(servers: Sequence[Surveyed]) -> list[Finding]:
     """Asked again, one by one: many at once wait for each other, which would count as round trip."""
     readings = []
-    for each in servers[:_AT_ONCE]:
+    give_up_s = time.monotonic() + _CLOCKS_TIMEOUT_S
+    for each in servers:
         if each.description is None:
             continue
+        if time.monotonic() > give_up_s:
+            break
         try:
             with Admin(each.address, timeout_ms=1_000) as admin:
                 said = admin.describe_server(each.address)

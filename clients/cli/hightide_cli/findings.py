@@ -138,6 +138,17 @@ def version_findings(client: str, servers: Mapping[str, str]) -> list[Finding]:
     return [warn("versions", f"this command is {client}, but {told}{more}", step)]
 
 
+def standby_finding(running: tuple[int, int], active: tuple[int, int]) -> Finding:
+    """How many controllers and how many coordinators there are, and how many of them decide now."""
+    if not any(running):
+        return skipped("standbys", "the controller is of a version that does not tell who stands by")
+    told = ", ".join(
+        f"{count} {kind}{'' if count == 1 else 's'}, {acts} active"
+        for kind, count, acts in zip(("controller", "coordinator"), running, active, strict=True)
+    )
+    return ok("standbys", told)
+
+
 def session_findings(
     granted_ms: Mapping[str, int], limits_ms: tuple[int, int] | None, asked_ms: int | None = None
 ) -> list[Finding]:

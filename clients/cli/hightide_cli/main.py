@@ -23,7 +23,7 @@ COMMANDS = {
     "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
     "broker": LazyCommand("hightide_cli.broker", "broker", "Brokers: what they hold; drain one."),
     "controller": LazyCommand("hightide_cli.controller", "controller", "Who decides; let another one."),
-    "config": LazyCommand("hightide_cli.config", "config", "Settings of topics, and their defaults."),
+    "config": LazyCommand("hightide_cli.config", "config", "Settings of topics, and of running servers."),
     "context": LazyCommand("hightide_cli.context", "context", "Name clusters, choose the one that is meant."),
     "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
     "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 16
 _SERVERS_MAX: Final = 200
+_KINDS: Final = ("broker", "controller", "coordinator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,29 @@ class Surveyed:
 def servers_of(
     described: "ClusterDescription", coordinators: Iterable[str | None]
 ) -> list[tuple[str, int | None, str]]:
-    """The kind, id and address of every server that clients can know of: stand-by controllers and
-    coordinators are known to ZooKeeper alone."""
+    """The kind, id and address of every server: of controllers and coordinators the active ones, as
+    `coordinators` tells them, and those that stand by."""
     known: list[tuple[str, int | None, str]] = [
-        ("controller", described.controller_id, described.controller_address)
-    ]
-    known += [("coordinator", None, each) for each in dict.fromkeys(coordinators) if each is not None]
-    known += [
         ("broker", each.broker_id, each.address) for each in described.brokers if each.address is not None
     ]
-    return known[:_SERVERS_MAX]
+    known.append(("controller", described.controller_id, described.controller_address))
+    known += [("coordinator", None, each) for each in dict.fromkeys(coordinators) if each is not None]
+    return with_standbys(known, described)[:_SERVERS_MAX]
+
+
+def with_standbys(
+    known: Iterable[tuple[str, int | None, str]], described: "ClusterDescription"
+) -> list[tuple[str, int | None, str]]:
+    """The servers that are known, and the controllers and coordinators that the controller knows beside them;
+    sorted by kind, and by id where it is known."""
+    by_address = {address: (kind, instance) for kind, instance, address in known}
+    for kind, told in (("controller", described.controllers), ("coordinator", described.coordinators)):
+        for each in told:
+            before = by_address.get(each.address)
+            if before is None or before == (kind, None):
+                by_address[each.address] = (kind, each.server_id)
+    servers = [(kind, instance, address) for address, (kind, instance) in by_address.items()]
+    return sorted(servers, key=lambda each: (_KINDS.index(each[0]), -1 if each[1] is None else each[1]))
 
 
 def survey(admin: "Admin", servers: Iterable[tuple[str, int | None, str]]) -> list[Surveyed]:

@@ -34,17 +34,7 @@ def version(ctx: click.Context, client_only: bool) -> None:
         return
     click.echo(f"hightide {own}")
     if servers:
-        rows = [
-            (
-                each.name,
-                each.address,
-                each.description.version if each.description else None,
-                since_text(each.description.started_at_ms)
-                if each.description
-                else f"no answer: {each.error}",
-            )
-            for each in servers
-        ]
+        rows = [_row(each) for each in servers]
         click.echo(f"\n{table(['server', 'address', 'version', 'since'], rows)}")
     if failure is not None:
         click.echo(f"\nthe servers are not known: {failure}", err=True)

@@ -43,7 +43,14 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicPartition,
     )
-    from hightide.servers import LogDirectory, ResignedController, ServerDescription
+    from hightide.servers import (
+        LogDirectory,
+        ResignedController,
+        ServerAddress,
+        ServerDescription,
+        ServerSetting,
+        SettingOrigin,
+    )
 
 __all__ = [
     "Admin",
@@ -79,7 +86,10 @@ __all__ = [
     "ReplicaDescription",
     "ReplicaListing",
     "ResignedController",
+    "ServerAddress",
     "ServerDescription",
+    "ServerSetting",
+    "SettingOrigin",
     "TopicDescription",
     "TopicPartition",
 ]
@@ -118,7 +128,10 @@ _HOME = {
     "ReplicaDescription": "records",
     "ReplicaListing": "records",
     "ResignedController": "servers",
+    "ServerAddress": "servers",
     "ServerDescription": "servers",
+    "ServerSetting": "servers",
+    "SettingOrigin": "servers",
     "TopicDescription": "records",
     "TopicPartition": "records",
 }

@@ -1,5 +1,8 @@
 """What the controller and the brokers answer to an admin client, as the SDK's own types. Pure."""
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from hightide.cluster import topic_description
 from hightide.errors import HightideError, UnknownTopicError, from_code
 from hightide.records import (
@@ -14,12 +17,18 @@ from hightide.records import (
     TopicDescription,
     TopicPartition,
 )
-from hightide.servers import LogDirectory, ServerDescription
+from hightide.servers import LogDirectory, ServerAddress, ServerDescription, ServerSetting, SettingOrigin
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
-from hightide.v1 import errors_pb2
+from hightide.v1 import errors_pb2, server_service_pb2
 from hightide.v1.metadata_pb2 import Endpoint, TopicMetadata
 from hightide.v1.server_service_pb2 import DescribeServerResponse
+
+_ORIGINS: Final[Mapping[int, SettingOrigin]] = {
+    server_service_pb2.SERVER_SETTING_ORIGIN_DEFAULT: SettingOrigin.DEFAULT,
+    server_service_pb2.SERVER_SETTING_ORIGIN_ENVIRONMENT: SettingOrigin.ENVIRONMENT,
+    server_service_pb2.SERVER_SETTING_ORIGIN_ARGUMENT: SettingOrigin.ARGUMENT,
+}
 
 
 def described(topic: TopicMetadata) -> TopicDescription:
@@ -58,6 +67,8 @@ def cluster_description(answer: controller_pb2.DescribeClusterResponse) -> Clust
         reassignment_count=answer.reassignment_count,
         reassignment_throttle_bytes_per_s=answer.reassignment_throttle_bytes_per_s,
         complaints=tuple(Complaint(each.subject, each.message) for each in answer.complaints),
+        controllers=_servers(answer.controllers),
+        coordinators=_servers(answer.coordinators),
     )
 
 
@@ -128,6 +139,17 @@ def server_description(answer: DescribeServerResponse, round_trip_ms: float) -> 
         external_advertised=answer.external_advertised,
         zookeeper_session_timeout_ms=answer.zookeeper_session_timeout_ms,
         round_trip_ms=round_trip_ms,
+        settings=tuple(
+            ServerSetting(
+                each.name,
+                each.value,
+                each.default_value,
+                _ORIGINS.get(each.origin, SettingOrigin.UNKNOWN),
+                each.variable,
+                each.meaning,
+            )
+            for each in answer.settings
+        ),
     )
 
 
@@ -165,6 +187,10 @@ def _error(result: controller_pb2.PartitionResult) -> HightideError | None:
         topic=result.partition.topic,
         partition=result.partition.partition,
     )
+
+
+def _servers(endpoints: Iterable[Endpoint]) -> tuple[ServerAddress, ...]:
+    return tuple(ServerAddress(each.id, address) for each in endpoints if (address := _address(each)))
 
 
 def _broker(broker_id: int) -> int | None:

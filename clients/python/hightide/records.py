@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hightide.errors import HightideError
+    from hightide.servers import ServerAddress
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -162,7 +163,8 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as the active controller sees it."""
+    """The cluster as the active controller sees it. `controllers` and `coordinators` are all that are there,
+    the active ones and those that stand by; empty where the controller is of a version that does not tell."""
 
     cluster_id: str
     controller_id: int
@@ -178,6 +180,8 @@ class ClusterDescription:
     reassignment_count: int = 0
     reassignment_throttle_bytes_per_s: int = 0
     complaints: tuple[Complaint, ...] = ()
+    controllers: "tuple[ServerAddress, ...]" = ()
+    coordinators: "tuple[ServerAddress, ...]" = ()
 
     @property
     def healthy(self) -> bool:

@@ -15,7 +15,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import DOMAIN, ServiceError
 from hightide_runtime.listeners import address_told
-from hightide_runtime.znodes import ControllerZnode
+from hightide_runtime.znodes import CandidateZnode, ControllerZnode
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, Stop
@@ -105,6 +105,9 @@ class ClusterSummary:
     throttle_bytes_per_s: int = 0
     complaints: tuple[tuple[str, str], ...] = ()
     """(subject, message), bounded by the core."""
+    controllers: tuple[CandidateZnode, ...] = ()
+    """All that may be elected, the active one among them."""
+    coordinators: tuple[CandidateZnode, ...] = ()
 
 
 def create_topic_in(
@@ -157,14 +160,20 @@ def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:
     )
 
 
-def endpoint_told(process: Broker | Identity) -> metadata_pb2.Endpoint:
+def endpoint_told(process: Broker | Identity | CandidateZnode) -> metadata_pb2.Endpoint:
     """Where a process is reached by the client that asks."""
     told = address_told(process)
     return metadata_pb2.Endpoint(id=_id_of(process), host=told.host, port=told.port)
 
 
-def _id_of(process: Broker | Identity) -> int:
-    return process.broker_id if isinstance(process, Broker) else process.controller_id
+def _id_of(process: Broker | Identity | CandidateZnode) -> int:
+    match process:
+        case Broker():
+            return process.broker_id
+        case Identity():
+            return process.controller_id
+        case CandidateZnode():
+            return process.id
 
 
 def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> control_pb2.ControllerStamp:
@@ -349,6 +358,8 @@ def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterRespon
             controller_pb2.Complaint(subject=subject, message=message)
             for subject, message in summary.complaints
         ],
+        controllers=[endpoint_told(each) for each in summary.controllers],
+        coordinators=[endpoint_told(each) for each in summary.coordinators],
     )
 
 

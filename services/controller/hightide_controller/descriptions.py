@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
+from hightide_runtime.znodes import CONTROLLER_CANDIDATES, COORDINATOR_CANDIDATES
 
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.convert import (
@@ -51,6 +52,8 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
     """DescribeCluster. Raises ZooKeeperError."""
     epoch = state.controller_epoch
     states = await store.apart().read_states(list(state.partitions))
+    controllers = await store.read_candidates(CONTROLLER_CANDIDATES)
+    coordinators = await store.read_candidates(COORDINATOR_CANDIDATES)
     offline = under_replicated = under_min_isr = not_preferred = 0
     for name, known in states.items():
         partition = state.partitions.get(name)
@@ -87,6 +90,8 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
         reassignment_count=sum(len(work.moves) for work in state.work.values()),
         throttle_bytes_per_s=0 if state.throttle is None else state.throttle.throttle_bytes_per_s,
         complaints=tuple(sorted(state.complaints.items())),
+        controllers=controllers,
+        coordinators=coordinators,
     )
 
 

@@ -20,12 +20,13 @@ from typing import Any, Final, TypeVar
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.candidates import Candidate
 from hightide_runtime.clock import Clock
 from hightide_runtime.election import Holder
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.znodes import ControllerZnode
+from hightide_runtime.znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
 from hightide_runtime.zookeeper import SessionExpired, ZooKeeperError, ZooKeeperSession
 
 from hightide_controller import convert
@@ -121,6 +122,7 @@ class Shell:
             on_admin=self._admin_read,
             on_states=lambda names: self._spawn(self._read_states(ef.ReadStates(tuple(sorted(names))))),
             on_session_lost=lambda: self.inbox.put(ev.SessionLost()),
+            stand=Candidate(session, CONTROLLER_CANDIDATES, _candidate(identity)).stand,
         )
 
     @property
@@ -548,6 +550,12 @@ class Shell:
             # The core waits for an outcome that will not come: as in `_run`, a standby does better.
             _log.exception("a task of this controller failed")
             self.failed.set()
+
+
+def _candidate(identity: Identity) -> CandidateZnode:
+    return CandidateZnode(
+        identity.controller_id, identity.host, identity.port, identity.external_host, identity.external_port
+    )
 
 
 def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:

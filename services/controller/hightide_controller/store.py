@@ -15,11 +15,13 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from hightide_runtime import znodes
+from hightide_runtime.candidates import read_candidates
 from hightide_runtime.election import Election, Epoch, Holder, Seat
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
     BrokerIncarnationZnode,
     BrokerZnode,
+    CandidateZnode,
     ControllerEpochZnode,
     ControllerZnode,
     LeaderAndIsrZnode,
@@ -117,6 +119,10 @@ class ControllerStore:
     def apart(self) -> ControllerStore:
         """For reads that answer a request: what they cannot understand is not complained about."""
         return ControllerStore(self._session)
+
+    async def read_candidates(self, parent: str) -> tuple[CandidateZnode, ...]:
+        """The controllers or the coordinators that may be elected; see `candidates`."""
+        return await read_candidates(self._session, parent)
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""

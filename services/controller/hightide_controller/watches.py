@@ -47,7 +47,9 @@ class ZooKeeperWatches:
         on_admin: Callable[[AdminRead], None],
         on_states: Callable[[frozenset[TopicPartition]], None],
         on_session_lost: Callable[[], None],
+        stand: Callable[[], Awaitable[None]],
     ) -> None:
+        """`stand`: be told of as a candidate, once for each session; see `Candidate`."""
         self._session = session
         self._store = store
         self._on_controller = on_controller
@@ -77,7 +79,11 @@ class ZooKeeperWatches:
         self._topics = Reader("topics", self._read_topics, self.connected)
         self._admin = Reader("admin", self._read_admin, self.connected)
         self._states = Reader("states", self._watch_states, self.connected)
-        self._readers = (self.controller, self._brokers, self._topics, self._admin, self._states)
+        self._candidate = Reader("candidate", stand, self.connected)
+        self._readers = (
+            *(self.controller, self._brokers, self._topics, self._admin, self._states),
+            self._candidate,
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -86,6 +92,7 @@ class ZooKeeperWatches:
         for reader in self._readers:
             reader.start()
         self.controller.mark()
+        self._candidate.mark()
 
     def activate(self, topics_seen: set[str]) -> None:
         """This controller is the active one and knows these topics: follow everything from here on.

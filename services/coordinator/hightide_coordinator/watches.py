@@ -6,8 +6,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
 
+from hightide_runtime.candidates import Candidate
 from hightide_runtime.clock import Clock
+from hightide_runtime.znode_reader import Reader
+from hightide_runtime.znodes import COORDINATOR_CANDIDATES, CandidateZnode
 from hightide_runtime.zookeeper import (
     SessionState,
     SessionStateChanged,
@@ -73,12 +77,19 @@ class CoordinatorWatches:
         self._topics = TopicWatches(
             session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
         )
+        self._candidate = Reader(
+            "candidate",
+            Candidate(session, COORDINATOR_CANDIDATES, CandidateZnode(*astuple(identity))).stand,
+            self.connected,
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
         self._task = asyncio.create_task(self._follow_session(), name="zookeeper-events")
         self._topics.start()
+        self._candidate.start()
+        self._candidate.mark()
         for candidacy in self.candidacies:
             candidacy.start()
 
@@ -88,6 +99,7 @@ class CoordinatorWatches:
         The session is closed afterwards by whoever opened it.
         """
         await self._topics.close()
+        await self._candidate.close()
         for candidacy in self.candidacies:
             try:
                 await candidacy.close()
@@ -144,6 +156,7 @@ class CoordinatorWatches:
                 case SessionStateChanged(state=SessionState.CONNECTED):
                     self.connected.set()
                     self._topics.reconnected()
+                    self._candidate.mark()
                     for candidacy in self.candidacies:
                         candidacy.mark()
                 case SessionStateChanged(state=state):

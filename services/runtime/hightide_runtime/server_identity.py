@@ -1,17 +1,24 @@
 """ServerService: what every process says of itself. Served beside its own service by each main."""
 
+from collections.abc import Mapping
 from importlib import metadata
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hightide.v1 import server_service_pb2 as server_pb2
 from hightide.v1.server_service_pb2_grpc import ServerServiceServicer, add_ServerServiceServicer_to_server
 
 from hightide_runtime.clock import Clock
+from hightide_runtime.effective_settings import EffectiveSetting, Origin
 from hightide_runtime.serving import Service
 from hightide_runtime.settings import ServiceSettings
 
 SERVER_SERVICE: str = server_pb2.DESCRIPTOR.services_by_name["ServerService"].full_name
 UNKNOWN_VERSION = "unknown"
+_ORIGINS: Final[Mapping[Origin, server_pb2.ServerSettingOrigin.ValueType]] = {
+    Origin.DEFAULT: server_pb2.SERVER_SETTING_ORIGIN_DEFAULT,
+    Origin.ENVIRONMENT: server_pb2.SERVER_SETTING_ORIGIN_ENVIRONMENT,
+    Origin.ARGUMENT: server_pb2.SERVER_SETTING_ORIGIN_ARGUMENT,
+}
 
 
 class Granted(Protocol):
@@ -37,11 +44,13 @@ class ServerServicer(ServerServiceServicer):
         self._clock = clock
         self._version = installed_version()
         self._started_at_ms = clock.wall_us() // 1000
+        # They do not change while the process runs.
+        self._told = [_setting_out(each) for each in settings.effective]
 
     async def DescribeServer(  # noqa: N802
         self, request: server_pb2.DescribeServerRequest, context: Any
     ) -> server_pb2.DescribeServerResponse:
-        """Who this is, since when, and what its clock shows."""
+        """Who this is, since when, what its clock shows, and its settings."""
         external = self._settings.external_advertised
         return server_pb2.DescribeServerResponse(
             service=self._service,
@@ -52,7 +61,19 @@ class ServerServicer(ServerServiceServicer):
             advertised=str(self._settings.advertised),
             external_advertised="" if external is None else str(external),
             zookeeper_session_timeout_ms=self._session.granted_timeout_ms,
+            settings=self._told,
         )
+
+
+def _setting_out(setting: EffectiveSetting) -> server_pb2.ServerSetting:
+    return server_pb2.ServerSetting(
+        name=setting.name,
+        value=setting.value,
+        default_value=setting.default,
+        origin=_ORIGINS[setting.origin],
+        variable=setting.variable,
+        meaning=setting.meaning,
+    )
 
 
 def identity_service(

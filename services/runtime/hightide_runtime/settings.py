@@ -9,6 +9,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -17,6 +18,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.effective_settings import EffectiveSetting, Origin, effective_settings, told_by_name
 
 
 def _host_port(value: object) -> object:
@@ -69,6 +71,13 @@ class ServiceSettings(BaseSettings):
     )
     log_level: LogLevel = Field(LogLevel.INFO, description="DEBUG, INFO, WARNING or ERROR; goes to stderr")
 
+    _told: dict[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @property
+    def effective(self) -> list[EffectiveSetting]:
+        """Every setting as it holds in this process, by name, and who said so. None is a secret."""
+        return effective_settings(self, self._told)
+
     @property
     def advertised(self) -> HostPort:
         """Where others reach this process."""
@@ -110,8 +119,11 @@ class ServiceSettings(BaseSettings):
 
         `--help` prints and exits with 0; a bad value exits with 2 and one line that names the flag.
         """
+        given = list(sys.argv[1:] if arguments is None else arguments)
         try:
-            return CliApp.run(cls, cli_args=list(sys.argv[1:] if arguments is None else arguments))
+            settings = CliApp.run(cls, cli_args=given)
+            settings._told = told_by_name(cls, given)
+            return settings
         except ValidationError as error:
             problems = "; ".join(_one_line(cls, problem) for problem in error.errors())
         except SettingsError as error:

@@ -30,6 +30,8 @@ __all__ = [
     "BROKER_IDS",
     "BROKER_INCARNATIONS",
     "CONFIG",
+    "CONTROLLER_CANDIDATES",
+    "COORDINATOR_CANDIDATES",
     "DELETE_TOPICS",
     "PARENTS",
     "PARTITIONS_ADD",
@@ -40,6 +42,7 @@ __all__ = [
     "TOPIC_IDS",
     "BrokerIncarnationZnode",
     "BrokerZnode",
+    "CandidateZnode",
     "ClusterIdZnode",
     "ControllerEpochZnode",
     "ControllerZnode",
@@ -64,6 +67,8 @@ REASSIGNMENTS = "/admin/partitions_reassigned"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 DELETE_TOPICS = "/admin/delete_topics"
+CONTROLLER_CANDIDATES = "/candidates/controllers"
+COORDINATOR_CANDIDATES = "/candidates/coordinators"
 
 #: What must exist before anything else is written. Every service makes sure of it when it starts.
 PARENTS = (
@@ -77,6 +82,8 @@ PARENTS = (
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     DELETE_TOPICS,
+    CONTROLLER_CANDIDATES,
+    COORDINATOR_CANDIDATES,
 )
 
 
@@ -140,6 +147,47 @@ class ControllerEpochZnode:
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
         return cls(Fields("/controller_epoch", data).integer("controller_epoch", maximum=EPOCH_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateZnode:
+    """/candidates/controllers/[id]-[session], ephemeral, and so of coordinators: a process that is active or
+    may be elected, and where it is reached. For operators; no election looks at it.
+    """
+
+    id: int
+    host: str
+    port: int
+    external_host: str = ""
+    external_port: int = 0
+
+    @staticmethod
+    def path(parent: str, candidate_id: int, session_id: int) -> str:
+        """Below CONTROLLER_CANDIDATES or COORDINATOR_CANDIDATES. Named by the session too, so that a process
+        never finds what an earlier life of it left behind in its way."""
+        return f"{parent}/{candidate_id}-{session_id:x}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump(
+            {
+                "id": self.id,
+                "host": self.host,
+                "port": self.port,
+                **external_fields(self.external_host, self.external_port),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields("/candidates/…", data)
+        return cls(
+            fields.integer("id"),
+            fields.text("host"),
+            fields.port("port"),
+            *fields.optional_address("external_host", "external_port"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

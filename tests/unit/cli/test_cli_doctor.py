@@ -22,6 +22,7 @@ from hightide_cli.findings import (
     proxy_findings,
     session_findings,
     skipped,
+    standby_finding,
     version_findings,
     warn,
     worst,
@@ -40,6 +41,12 @@ def verdicts(findings: list[Finding]) -> list[Verdict]:
 
 def reading(address: str = "b2:1", addresses: tuple[str, ...] = ("10.0.0.2",), **told: str) -> AddressReading:
     return AddressReading("broker 2", address, addresses, **told)
+
+
+def test_who_stands_by_is_told_where_the_controller_tells_it() -> None:
+    assert standby_finding((2, 3), (1, 1)).message == "2 controllers, 1 active, 3 coordinators, 1 active"
+    assert standby_finding((1, 0), (1, 0)).message == "1 controller, 1 active, 0 coordinators, 0 active"
+    assert standby_finding((0, 0), (1, 1)).verdict is Verdict.SKIPPED
 
 
 def test_addresses_that_can_be_used_are_one_line() -> None:

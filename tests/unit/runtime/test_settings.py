@@ -1,5 +1,6 @@
 import pytest
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.effective_settings import Origin
 from hightide_runtime.settings import Address, LogLevel, ServiceSettings
 from pydantic import Field
 
@@ -30,6 +31,30 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch:
     monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
     settings = Settings.from_command_line(["--test-id", "2"])
     assert (settings.test_id, settings.zookeeper, settings.listen.port) == (2, "zk:1", 9092)
+
+
+def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHTIDE_TEST_TEST_ID", "1")
+    monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
+    used = {
+        each.name: each
+        for each in Settings.from_command_line(["--test-id", "2", "--listen=kite:7"]).effective
+    }
+    assert list(used) == sorted(used)
+    assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
+        "advertise": ("", "", Origin.DEFAULT),
+        "external-advertise": ("", "", Origin.DEFAULT),
+        "external-listen": ("", "", Origin.DEFAULT),
+        "listen": ("kite:7", "127.0.0.1:9092", Origin.ARGUMENT),
+        "log-level": ("INFO", "INFO", Origin.DEFAULT),
+        "prometheus-listen": ("", "", Origin.DEFAULT),
+        "test-id": ("2", "", Origin.ARGUMENT),
+        "zookeeper": ("zk:1", "127.0.0.1:2181", Origin.ENVIRONMENT),
+        "zookeeper-connect-timeout-ms": ("30000", "30000", Origin.DEFAULT),
+        "zookeeper-session-timeout-ms": ("6000", "6000", Origin.DEFAULT),
+    }
+    assert used["zookeeper"].variable == "HIGHTIDE_TEST_ZOOKEEPER"
+    assert all(each.meaning for each in used.values() if each.name not in {"test-id", "listen"})
 
 
 def test_others_are_told_the_advertised_address_or_else_where_it_listens() -> None:

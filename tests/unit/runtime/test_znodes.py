@@ -11,8 +11,10 @@ from hightide_runtime.admin_znodes import (
 )
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.znodes import (
+    CONTROLLER_CANDIDATES,
     BrokerIncarnationZnode,
     BrokerZnode,
+    CandidateZnode,
     ClusterIdZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -37,6 +39,8 @@ EXAMPLES: list[Any] = [
     BrokerZnode("host", 9092, 1_700_000_000_000, external_host="outside", external_port=19092),
     BrokerZnode("host", 9092, 1_700_000_000_000),
     BrokerZnode("host", 9092, 1_700_000_000_000, incarnation=7, registered_before=2),
+    CandidateZnode(2, "host", 9192),
+    CandidateZnode(2, "host", 9192, "outside", 19192),
     TopicZnode(bytes(range(16)), ((1, 2, 3), (2, 3, 1))),
     TopicZnode(bytes(range(16)), ((1,),), {1: 7}),
     TopicIdZnode("flights"),
@@ -95,6 +99,7 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert ControllerEpochZnode.path() == "/controller_epoch"
     assert BrokerZnode.path(3) == "/brokers/ids/3"
     assert TopicZnode.path("t") == "/brokers/topics/t"
+    assert CandidateZnode.path(CONTROLLER_CANDIDATES, 2, 0xAB) == "/candidates/controllers/2-ab"
     assert PartitionZnode.path("t", 4) == "/brokers/topics/t/4"
     assert LeaderAndIsrZnode.path("t", 4) == "/brokers/topics/t/4/leaderAndISR"
     assert TopicConfigZnode.path("t") == "/config/topics/t"

@@ -12,9 +12,16 @@ from hightide.errors import (
     StaleControllerEpochError,
     UnknownBrokerError,
 )
-from hightide.servers import LogDirectory, ResignedController, ServerDescription
+from hightide.servers import (
+    LogDirectory,
+    ResignedController,
+    ServerDescription,
+    ServerSetting,
+    SettingOrigin,
+)
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as pb2
+from hightide.v1 import server_service_pb2 as server_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.metadata_pb2 import Endpoint
 from hightide.v1.server_service_pb2 import DescribeServerResponse
@@ -51,12 +58,31 @@ def test_a_server_is_asked_where_it_was_said_and_the_shorter_round_trip_counts()
             advertised="b3:3",
             external_advertised="localhost:3",
             zookeeper_session_timeout_ms=6_000,
+            settings=[
+                server_pb2.ServerSetting(
+                    name="log-level",
+                    value="DEBUG",
+                    default_value="INFO",
+                    origin=server_pb2.SERVER_SETTING_ORIGIN_ENVIRONMENT,
+                    variable="HIGHTIDE_BROKER_LOG_LEVEL",
+                    meaning="how much",
+                ),
+                # Of a version that knows more than this one.
+                server_pb2.ServerSetting(name="new", value="1", origin=17),  # type: ignore[arg-type]
+            ],
         )
 
     world = World(DESCRIBE_SERVER=answer)
     described = world.run(world.operations.describe_server("other:5"))
     assert described == ServerDescription(
-        "broker", "3", "0.1.0", 17, 1_005, "b3:3", "localhost:3", 6_000, 4.0
+        *("broker", "3", "0.1.0", 17, 1_005, "b3:3", "localhost:3", 6_000, 4.0),
+        settings=(
+            ServerSetting(
+                *("log-level", "DEBUG", "INFO", SettingOrigin.ENVIRONMENT),
+                *("HIGHTIDE_BROKER_LOG_LEVEL", "how much"),
+            ),
+            ServerSetting("new", "1", "", SettingOrigin.UNKNOWN, "", ""),
+        ),
     )
     assert world.asked == [("DESCRIBE_SERVER", "other:5")] * 2
 

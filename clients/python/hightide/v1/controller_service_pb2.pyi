@@ -243,6 +243,8 @@ class DescribeClusterResponse(_message.Message):
     REASSIGNMENT_COUNT_FIELD_NUMBER: _builtins.int
     NOT_PREFERRED_LEADER_COUNT_FIELD_NUMBER: _builtins.int
     REASSIGNMENT_THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
+    COORDINATORS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id."""
     controller_epoch: _builtins.int
@@ -277,6 +279,16 @@ class DescribeClusterResponse(_message.Message):
         failed log directories, moves that do not progress. The first 1,000.
         """
 
+    @_builtins.property
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]:
+        """Every controller, the active one and those that stand by, by id; one that died lately may be among
+        them. Empty from a controller of a version that does not tell.
+        """
+
+    @_builtins.property
+    def coordinators(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]:
+        """Every coordinator, likewise."""
+
     def __init__(
         self,
         *,
@@ -293,10 +305,12 @@ class DescribeClusterResponse(_message.Message):
         reassignment_count: _builtins.int = ...,
         not_preferred_leader_count: _builtins.int = ...,
         reassignment_throttle_bytes_per_s: _builtins.int = ...,
+        controllers: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
+        coordinators: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "complaints", b"complaints", "controller", b"controller", "controller_epoch", b"controller_epoch", "not_preferred_leader_count", b"not_preferred_leader_count", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "reassignment_count", b"reassignment_count", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "complaints", b"complaints", "controller", b"controller", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "coordinators", b"coordinators", "not_preferred_leader_count", b"not_preferred_leader_count", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "reassignment_count", b"reassignment_count", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,17 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/server_service.proto\x12\x0bhightide.v1\"\x17\n\x15\x44\x65scribeServerRequest\"\xcc\x01\n\x16\x44\x65scribeServerResponse\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x63lock_ms\x18\x05 \x01(\x03\x12\x12\n\nadvertised\x18\x06 \x01(\t\x12\x1b\n\x13\x65xternal_advertised\x18\x07 \x01(\t\x12$\n\x1czookeeper_session_timeout_ms\x18\x08 \x01(\x05\x32j\n\rServerService\x12Y\n\x0e\x44\x65scribeServer\x12\".hightide.v1.DescribeServerRequest\x1a#.hightide.v1.DescribeServerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/server_service.proto\x12\x0bhightide.v1\"\x17\n\x15\x44\x65scribeServerRequest\"\xfa\x01\n\x16\x44\x65scribeServerResponse\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x63lock_ms\x18\x05 \x01(\x03\x12\x12\n\nadvertised\x18\x06 \x01(\t\x12\x1b\n\x13\x65xternal_advertised\x18\x07 \x01(\t\x12$\n\x1czookeeper_session_timeout_ms\x18\x08 \x01(\x05\x12,\n\x08settings\x18\t \x03(\x0b\x32\x1a.hightide.v1.ServerSetting\"\x98\x01\n\rServerSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x30\n\x06origin\x18\x04 \x01(\x0e\x32 .hightide.v1.ServerSettingOrigin\x12\x10\n\x08variable\x18\x05 \x01(\t\x12\x0f\n\x07meaning\x18\x06 \x01(\t*\xaa\x01\n\x13ServerSettingOrigin\x12%\n!SERVER_SETTING_ORIGIN_UNSPECIFIED\x10\x00\x12!\n\x1dSERVER_SETTING_ORIGIN_DEFAULT\x10\x01\x12%\n!SERVER_SETTING_ORIGIN_ENVIRONMENT\x10\x02\x12\"\n\x1eSERVER_SETTING_ORIGIN_ARGUMENT\x10\x03\x32j\n\rServerService\x12Y\n\x0e\x44\x65scribeServer\x12\".hightide.v1.DescribeServerRequest\x1a#.hightide.v1.DescribeServerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.server_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SERVERSETTINGORIGIN']._serialized_start=483
+  _globals['_SERVERSETTINGORIGIN']._serialized_end=653
   _globals['_DESCRIBESERVERREQUEST']._serialized_start=49
   _globals['_DESCRIBESERVERREQUEST']._serialized_end=72
   _globals['_DESCRIBESERVERRESPONSE']._serialized_start=75
-  _globals['_DESCRIBESERVERRESPONSE']._serialized_end=279
-  _globals['_SERVERSERVICE']._serialized_start=281
-  _globals['_SERVERSERVICE']._serialized_end=387
+  _globals['_DESCRIBESERVERRESPONSE']._serialized_end=325
+  _globals['_SERVERSETTING']._serialized_start=328
+  _globals['_SERVERSETTING']._serialized_end=480
+  _globals['_SERVERSERVICE']._serialized_start=655
+  _globals['_SERVERSERVICE']._serialized_end=761
 # @@protoc_insertion_point(module_scope)

@@ -3,8 +3,11 @@
 isort:skip_file
 What every process says of itself."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -15,6 +18,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ServerSettingOrigin:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ServerSettingOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ServerSettingOrigin.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SERVER_SETTING_ORIGIN_UNSPECIFIED: _ServerSettingOrigin.ValueType  # 0
+    """Not told."""
+    SERVER_SETTING_ORIGIN_DEFAULT: _ServerSettingOrigin.ValueType  # 1
+    """Nobody said anything."""
+    SERVER_SETTING_ORIGIN_ENVIRONMENT: _ServerSettingOrigin.ValueType  # 2
+    """A variable of the environment."""
+    SERVER_SETTING_ORIGIN_ARGUMENT: _ServerSettingOrigin.ValueType  # 3
+    """The command line, which comes before the environment."""
+
+class ServerSettingOrigin(_ServerSettingOrigin, metaclass=_ServerSettingOriginEnumTypeWrapper):
+    """ServerSettingOrigin is where the value of a setting comes from."""
+
+SERVER_SETTING_ORIGIN_UNSPECIFIED: ServerSettingOrigin.ValueType  # 0
+"""Not told."""
+SERVER_SETTING_ORIGIN_DEFAULT: ServerSettingOrigin.ValueType  # 1
+"""Nobody said anything."""
+SERVER_SETTING_ORIGIN_ENVIRONMENT: ServerSettingOrigin.ValueType  # 2
+"""A variable of the environment."""
+SERVER_SETTING_ORIGIN_ARGUMENT: ServerSettingOrigin.ValueType  # 3
+"""The command line, which comes before the environment."""
+Global___ServerSettingOrigin: _TypeAlias = ServerSettingOrigin  # noqa: Y015
 
 @_typing.final
 class DescribeServerRequest(_message.Message):
@@ -47,6 +78,7 @@ class DescribeServerResponse(_message.Message):
     ADVERTISED_FIELD_NUMBER: _builtins.int
     EXTERNAL_ADVERTISED_FIELD_NUMBER: _builtins.int
     ZOOKEEPER_SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """"broker", "controller" or "coordinator"."""
     instance: _builtins.str
@@ -63,6 +95,10 @@ class DescribeServerResponse(_message.Message):
     """host:port that those are told who come in through the external listener; empty where there is none."""
     zookeeper_session_timeout_ms: _builtins.int
     """The session timeout that ZooKeeper has granted it, in milliseconds; 0 while it has no session."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServerSetting]:
+        """Its settings as they hold, by name. Empty from a version that does not tell."""
+
     def __init__(
         self,
         *,
@@ -74,11 +110,54 @@ class DescribeServerResponse(_message.Message):
         advertised: _builtins.str = ...,
         external_advertised: _builtins.str = ...,
         zookeeper_session_timeout_ms: _builtins.int = ...,
+        settings: _abc.Iterable[Global___ServerSetting] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["advertised", b"advertised", "clock_ms", b"clock_ms", "external_advertised", b"external_advertised", "instance", b"instance", "service", b"service", "started_at_ms", b"started_at_ms", "version", b"version", "zookeeper_session_timeout_ms", b"zookeeper_session_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advertised", b"advertised", "clock_ms", b"clock_ms", "external_advertised", b"external_advertised", "instance", b"instance", "service", b"service", "settings", b"settings", "started_at_ms", b"started_at_ms", "version", b"version", "zookeeper_session_timeout_ms", b"zookeeper_session_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeServerResponse: _TypeAlias = DescribeServerResponse  # noqa: Y015
+
+@_typing.final
+class ServerSetting(_message.Message):
+    """ServerSetting is one setting of a process, as it holds. None of them is a secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    VARIABLE_FIELD_NUMBER: _builtins.int
+    MEANING_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As on its command line, without the dashes: "log-level"."""
+    value: _builtins.str
+    """As on its command line; empty where the setting has no value."""
+    default_value: _builtins.str
+    """What holds unless it is told otherwise; empty where nothing does."""
+    origin: Global___ServerSettingOrigin.ValueType
+    """Who said so."""
+    variable: _builtins.str
+    """The variable of the environment that says it too: "HIGHTIDE_BROKER_LOG_LEVEL"."""
+    meaning: _builtins.str
+    """What it means, in a sentence."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.str = ...,
+        default_value: _builtins.str = ...,
+        origin: Global___ServerSettingOrigin.ValueType = ...,
+        variable: _builtins.str = ...,
+        meaning: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "meaning", b"meaning", "name", b"name", "origin", b"origin", "value", b"value", "variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServerSetting: _TypeAlias = ServerSetting  # noqa: Y015

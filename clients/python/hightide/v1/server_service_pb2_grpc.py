@@ -47,8 +47,8 @@ class ServerServiceServicer(object):
     """
 
     def DescribeServer(self, request, context):
-        """DescribeServer tells which program this is, since when it runs, and what its clock shows. Called by
-        operators (`hightide doctor`, `hightide version`) and by scripts.
+        """DescribeServer tells which program this is, since when it runs, what its clock shows, and its settings.
+        Called by operators (`hightide doctor`, `hightide version`, `hightide config show`) and by scripts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

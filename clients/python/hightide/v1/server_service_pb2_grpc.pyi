@@ -34,8 +34,8 @@ class ServerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ServerServiceAsyncStub: ...
     DescribeServer: _grpc.UnaryUnaryMultiCallable[_server_service_pb2.DescribeServerRequest, _server_service_pb2.DescribeServerResponse]
-    """DescribeServer tells which program this is, since when it runs, and what its clock shows. Called by
-    operators (`hightide doctor`, `hightide version`) and by scripts.
+    """DescribeServer tells which program this is, since when it runs, what its clock shows, and its settings.
+    Called by operators (`hightide doctor`, `hightide version`, `hightide config show`) and by scripts.
     """
 
 @_typing.type_check_only
@@ -44,8 +44,8 @@ class ServerServiceAsyncStub(ServerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     DescribeServer: _aio.UnaryUnaryMultiCallable[_server_service_pb2.DescribeServerRequest, _server_service_pb2.DescribeServerResponse]  # type: ignore[assignment]
-    """DescribeServer tells which program this is, since when it runs, and what its clock shows. Called by
-    operators (`hightide doctor`, `hightide version`) and by scripts.
+    """DescribeServer tells which program this is, since when it runs, what its clock shows, and its settings.
+    Called by operators (`hightide doctor`, `hightide version`, `hightide config show`) and by scripts.
     """
 
 class ServerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -57,8 +57,8 @@ class ServerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _server_service_pb2.DescribeServerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_server_service_pb2.DescribeServerResponse, _abc.Awaitable[_server_service_pb2.DescribeServerResponse]]:
-        """DescribeServer tells which program this is, since when it runs, and what its clock shows. Called by
-        operators (`hightide doctor`, `hightide version`) and by scripts.
+        """DescribeServer tells which program this is, since when it runs, what its clock shows, and its settings.
+        Called by operators (`hightide doctor`, `hightide version`, `hightide config show`) and by scripts.
         """
 
 def add_ServerServiceServicer_to_server(servicer: ServerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

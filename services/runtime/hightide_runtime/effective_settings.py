@@ -1,0 +1,77 @@
+"""The settings that hold in a process, each with who said so: for operators who ask a running server."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, CliSettingsSource, EnvSettingsSource
+
+
+class Origin(enum.Enum):
+    """Where a value comes from. What is told first here gives way to what is told later."""
+
+    DEFAULT = enum.auto()
+    ENVIRONMENT = enum.auto()
+    ARGUMENT = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """One setting: `name` as on the command line without dashes, `value` and `default` as they are written
+    there, empty where there is none; `variable` of the environment that says the same."""
+
+    name: str
+    value: str
+    default: str
+    origin: Origin
+    variable: str
+    meaning: str
+
+
+def told_by_name(settings: type[BaseSettings], arguments: Sequence[str]) -> dict[str, Origin]:
+    """Which fields a command line and this process's environment tell. Called once both were understood: a
+    command line that is not ends the process with a usage message."""
+    from_environment = EnvSettingsSource(settings)()
+    from_arguments = CliSettingsSource[Any](settings, cli_parse_args=list(arguments))()
+    return dict.fromkeys(from_environment, Origin.ENVIRONMENT) | dict.fromkeys(
+        from_arguments, Origin.ARGUMENT
+    )
+
+
+def effective_settings(settings: BaseSettings, told: dict[str, Origin]) -> list[EffectiveSetting]:
+    """All of them, by name; `told`: what is not its default."""
+    prefix = settings.model_config.get("env_prefix", "")
+    values = settings.model_dump(mode="json")
+    return sorted(
+        (
+            EffectiveSetting(
+                name.replace("_", "-"),
+                _text(values[name]),
+                _default(field),
+                told.get(name, Origin.DEFAULT),
+                f"{prefix}{name}".upper(),
+                field.description or "",
+            )
+            for name, field in type(settings).model_fields.items()
+        ),
+        key=lambda each: each.name,
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
+    default = field.get_default(call_default_factory=True)
+    return _text(default.value if isinstance(default, enum.Enum) else default)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
+    return str(value)
