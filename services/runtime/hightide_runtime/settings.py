@@ -99,6 +99,11 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _tells_where(self) -> Self:
+        if self.advertised.port == 0:
+            raise ValueError(
+                f"others would be told {self.advertised}, and port 0 is reached by nobody; give "
+                f"{'--listen' if self.advertise is None else '--advertise'} the port that they can reach"
+            )
         listen = self.external_listen
         if listen is not None and self.external_advertise is None and listen.host in _EVERYWHERE:
             raise ValueError(

@@ -71,6 +71,17 @@ def test_clients_from_outside_are_told_the_external_address_or_else_where_its_li
     assert told.external_advertised == HostPort("localhost", 19092)
 
 
+def test_a_port_that_nobody_reaches_is_not_told_to_others(capsys: pytest.CaptureFixture[str]) -> None:
+    listening = complaint_about("--test-id 1 --listen kite:0", capsys)
+    assert "others would be told kite:0, and port 0 is reached by nobody; give --listen the port" in listening
+    advertising = complaint_about("--test-id 1 --advertise kite:0", capsys)
+    assert "others would be told kite:0" in advertising
+    assert "give --advertise the port" in advertising
+    # Whoever forwards a port of his own may listen at any.
+    behind = Settings.from_command_line(["--test-id", "1", "--listen", "kite:0", "--advertise", "hill:7"])
+    assert (behind.listen.port, behind.advertised) == (0, HostPort("hill", 7))
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
