@@ -85,6 +85,15 @@ def test_a_service_is_probed_and_ended_as_it_expects(name: str) -> None:
     assert f'python -m hightide_runtime.probe "$HIGHTIDE_{name.upper()}_LISTEN"' in text
 
 
+def test_a_container_that_is_stopped_while_it_starts_ends_at_once() -> None:
+    """Its first process is one that handles SIGTERM from the beginning."""
+    built = {
+        name: each for name, each in compose()["services"].items() if each["image"].startswith("hightide")
+    }
+    assert {*processes(), "broker", "spark"} == set(built)
+    assert [name for name, each in built.items() if each.get("init") is not True] == []
+
+
 def test_every_package_of_an_image_has_its_version_in_the_constraints() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     pinned = {
