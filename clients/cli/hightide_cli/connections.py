@@ -10,5 +10,15 @@ ADMIN_TIMEOUT_MS = 10_000
 
 
 def open_admin(ctx: click.Context, timeout_ms: int | None = None) -> Admin:
-    """Return an admin client for the chosen cluster; use it as a with-block."""
-    return Admin(choices(ctx).address(), timeout_ms=timeout_ms or ADMIN_TIMEOUT_MS)
+    """Return an admin client for the chosen cluster; use it as a with-block. Raises BrokersUnavailableError
+    where work that may take longer finds nobody to begin with."""
+    return patient_admin(choices(ctx).address(), timeout_ms or ADMIN_TIMEOUT_MS)
+
+
+def patient_admin(address: str | None, timeout_ms: int) -> Admin:
+    """The same for any cluster. That the work may take minutes is no reason to wait as long where nobody is
+    there at all."""
+    if timeout_ms > ADMIN_TIMEOUT_MS:
+        with Admin(address, timeout_ms=ADMIN_TIMEOUT_MS) as first:
+            first.coordinators()
+    return Admin(address, timeout_ms=timeout_ms)

@@ -42,7 +42,8 @@ def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
     sentence = _sentence(error)
     if sentence is None or target is None or not _is_of_an_address(error):
         return sentence
-    return f"{sentence.rstrip('.')}; the address {target.bootstrap} is {target.origin}"
+    address = "the address" if target.bootstrap in sentence else f"the address {target.bootstrap}"
+    return f"{sentence.rstrip('.')}; {address} is {target.origin}"
 
 
 def nobody_answers(error: Exception) -> bool:

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 import grpc
+from hightide.connection_failures import connection_failure
 
 from hightide_cli.main import EXIT_UNREACHABLE
 from hightide_cli.rendering import printable
@@ -33,7 +34,7 @@ def sentence_of_rpc_error(error: Any, address: str) -> str:
         return f"the call to {address} failed: {error!r}"
     code, details = error.code(), printable(error.details() or "")
     if _is_nobody(error):
-        return f"{address} cannot be reached: {details}"
+        return f"{address} cannot be reached: {connection_failure(details, address)}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"{address} did not answer in time; --timeout gives it longer"
     sentence = f"{code.name if code is not None else 'UNKNOWN'}: {details}"

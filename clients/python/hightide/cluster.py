@@ -253,7 +253,10 @@ def brokers_unavailable(
     said = []
     for address, error in failures.items():
         origin = "bootstrap" if address in cluster.bootstrap else "advertised by a broker"
-        said.append(f"{address} ({origin}): {error.message}")
+        message = error.message
+        # Most messages begin with it, and it is named once.
+        rest = message.removeprefix(address) if message.startswith(f"{address} ") else f": {message}"
+        said.append(f"{address} ({origin}){rest}")
     text = "; ".join(said) or f"{', '.join(cluster.bootstrap)}: no answer"
     return BrokersUnavailableError(
         f"no broker answered within {budget_ms / 1000:g} s: {text}",

@@ -1,10 +1,14 @@
 """What all errors of the SDK have in common; see `hightide.errors`."""
 
+import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from hightide.v1 import errors_pb2
 from hightide.v1.errors_pb2 import ErrorCode
+
+_COMMAND: Final = re.compile("`[^`]+`")
+_AGAIN: Final = "try again"
 
 
 class HightideError(Exception):
@@ -35,18 +39,32 @@ class HightideError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
+        """Each of address, topic, partition and next step is said once, whoever said it."""
         named = f"{self.topic}-{self.partition}" in self.message
         where = [
             f"{name} {value}"
             for name, value, is_said in (
                 ("topic", self.topic, named or f"topic {self.topic!r}" in self.message),
                 ("partition", self.partition, named),
-                ("at", self.address, False),
+                ("at", self.address, self._names_address()),
             )
             if value is not None and not is_said and f"{name} {value}" not in self.message
         ]
         text = f"{self.message.rstrip('.')} ({', '.join(where)})" if where else self.message.rstrip(".")
-        return f"{text}. {self.next_step}" if self.next_step else text
+        return f"{text}. {self.next_step}" if self.next_step and not self._says_next_step() else text
+
+    def _names_address(self) -> bool:
+        if self.address is None:
+            return False
+        return re.search(rf"(?<![\w.-]){re.escape(self.address)}(?!\d)", self.message) is not None
+
+    def _says_next_step(self) -> bool:
+        """Servers say it themselves in some messages, for those who call them without this SDK."""
+        step, message = self.next_step.rstrip(".").lower(), self.message.lower()
+        commands = _COMMAND.findall(step)
+        if commands and all(each in message for each in commands):
+            return True
+        return step in message or (step.startswith(_AGAIN) and _AGAIN in message)
 
 
 def _restored(cls: type[HightideError], args: tuple[object, ...], fields: Mapping[str, Any]) -> HightideError:

@@ -121,7 +121,7 @@ class InvalidTopicNameError(ServerError):
     """The name is not 1 to 249 characters of [a-zA-Z0-9._-], or it is "." or ".."."""
 
     code = errors_pb2.ERROR_CODE_INVALID_TOPIC_NAME
-    next_step = 'A name is 1 to 249 characters of [a-zA-Z0-9._-], but not "." or "..".'
+    next_step = "Take another name."
 
 
 class InvalidPartitionCountError(ServerError):

@@ -30,7 +30,7 @@ class InvalidGroupNameError(ServerError):
     """The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
 
     code = errors_pb2.ERROR_CODE_INVALID_GROUP_NAME
-    next_step = 'A name is 1 to 249 characters of [a-zA-Z0-9._-], but not "." or "..".'
+    next_step = "Take another name."
 
 
 class ConsumerIdTakenError(ServerError):

@@ -16,6 +16,7 @@ from grpc_status import rpc_status
 
 from hightide import tracing
 from hightide.calls import AnswerT, Call, Method, StreamCall, StreamEnded
+from hightide.connection_failures import connection_failure
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
@@ -79,8 +80,9 @@ def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
             )
     match rpc_error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            reason = connection_failure(details, call.address)
             return AddressUnreachableError(
-                f"{call.address} cannot be reached: {details}", address=call.address
+                f"{call.address} cannot be reached: {reason}", address=call.address
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RequestTimeoutError(

@@ -111,7 +111,7 @@ def not_active(state: ShardState) -> Refused | None:
 
 def unknown_group(name: str) -> Refused:
     """The refusal for a group that nobody has heard of."""
-    message = f"no group is called {name[:250]!r}; `hightide group ls` shows those that there are"
+    message = f"no group is called {name[:250]!r}"
     return Refused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
 
 

@@ -1,0 +1,29 @@
+"""Why a connection could not be made, out of what gRPC says of it. Pure.
+
+gRPC names the address again, as it was resolved, and each of its own layers: of
+`failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host:
+connect: Connection refused (111)` only the end is news to who reads it.
+"""
+
+import re
+from typing import Final
+
+_LAST_ERROR: Final = re.compile(r"^.*\blast error: (?:[A-Z_]+: )?", re.DOTALL)
+_RESOLVED: Final = re.compile(r"^(?:ipv4|ipv6):(?P<address>(?:\S+):\d+): ")
+_LAYERS: Final = re.compile(r"^(?:Failed to connect to remote host: |connect: )+")
+_NOT_RESOLVED: Final = re.compile(r"^DNS resolution failed for .*?: (?P<reason>.*)$", re.DOTALL)
+
+
+def connection_failure(details: str, address: str) -> str:
+    """The reason alone, in front of it where the name was resolved to, unless that is `address` itself. What
+    is not known comes back as it is."""
+    text = _LAST_ERROR.sub("", details.strip())
+    unknown_name = _NOT_RESOLVED.match(text)
+    if unknown_name is not None:
+        return f"its name cannot be resolved ({unknown_name['reason'].rpartition(': ')[2]})"
+    resolved = _RESOLVED.match(text)
+    if resolved is None:
+        return _LAYERS.sub("", text) or "gRPC gives no reason"
+    reason = _LAYERS.sub("", text[resolved.end() :])
+    where = resolved["address"].replace("%5B", "[").replace("%5D", "]")
+    return reason if where == address else f"{reason}, at {where}"
