@@ -30,17 +30,32 @@ class WorkDone:
     def reach(self, count: int) -> None:
         """So much is done in all."""
 
+    def say(self, what: str | None) -> bool:
+        """Show this beside the work's name until it moves; None: no more. False where nobody sees it."""
+        return False
+
 
 class _Bar(WorkDone):
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress = progress
         self._task = task
+        self._name = progress.tasks[task].description
+        self._says = False
 
     def advance(self, count: int) -> None:
+        self.say(None)
         self._progress.advance(self._task, count)
 
     def reach(self, count: int) -> None:
+        self.say(None)
         self._progress.update(self._task, completed=count)
+
+    def say(self, what: str | None) -> bool:
+        if what is not None or self._says:
+            self._says = what is not None
+            name = self._name if what is None else f"{self._name}: {_plain(what)}"
+            self._progress.update(self._task, description=name)
+        return True
 
 
 def progress_option(command: Command) -> Command:
@@ -78,8 +93,7 @@ def progress(
     )
     columns = (TextColumn("{task.description}"), BarColumn(), *counted, TimeRemainingColumn(compact=True))
     with _alone(), RichProgress(*columns, **_style()) as shown:
-        # What a topic or a file is called must not be taken for rich's markup.
-        yield _Bar(shown, shown.add_task(what.replace("[", r"\["), total=max(total, 1)))
+        yield _Bar(shown, shown.add_task(_plain(what), total=max(total, 1)))
 
 
 @contextmanager
@@ -93,7 +107,7 @@ def waiting(what: str) -> Iterator[None]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with _alone(), RichProgress(*columns, **_style()) as shown:
-        shown.add_task(what.replace("[", r"\["), total=None)
+        shown.add_task(_plain(what), total=None)
         yield
 
 
@@ -116,6 +130,11 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         ctx.meta[_IS_SHOWN] = False
+
+
+def _plain(text: str) -> str:
+    """What a topic or a file is called must not be taken for rich's markup."""
+    return text.replace("[", r"\[")
 
 
 def _style() -> dict[str, Any]:

@@ -10,9 +10,10 @@ import click
 from hightide_cli.completing import topic_names
 from hightide_cli.options import choices, common_options
 from hightide_cli.output import emit, wants_document
-from hightide_cli.progress import progress, progress_option
+from hightide_cli.progress import is_shown, progress, progress_option
 from hightide_cli.record_ranges import TopicRanges, until_option
 from hightide_cli.rendering import Json, table
+from hightide_cli.stalls import stalls_told
 
 if TYPE_CHECKING:
     from hightide import Admin, ProducerKey, ProducerState, TopicDescription
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from hightide_cli.topic_copying import Copied
 
 _CREATE_TIMEOUT_MS = 60_000
+# A bar may say so soon what it waits for; a line stays.
+_STALL_S = 2.0
+_STALL_LINE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,12 @@ def copy(
     if to_bootstrap is not None and to_context is not None:
         raise click.UsageError("say either --to-bootstrap or --to-context, not both", ctx)
     begin, end = parse_position(start), None if until is None else parse_position(until, "--until")
-    from hightide import Admin
-
-    from hightide_cli.connections import open_admin
+    from hightide_cli.connections import open_admin, patient_admin
     from hightide_cli.record_ranges import topic_ranges
 
     elsewhere = _bootstrap_of(to_context) if to_context is not None else to_bootstrap
     bootstrap = elsewhere if elsewhere is not None else choices(ctx).address()
-    with open_admin(ctx) as admin, Admin(bootstrap, timeout_ms=_CREATE_TIMEOUT_MS) as target_admin:
+    with open_admin(ctx) as admin, patient_admin(bootstrap, _CREATE_TIMEOUT_MS) as target_admin:
         cluster_id = admin.describe_cluster().cluster_id
         target_cluster_id = target_admin.describe_cluster().cluster_id
         if (source, cluster_id) == (target, target_cluster_id):
@@ -197,9 +199,17 @@ def _run(ctx: click.Context, task: Task, compression: str) -> None:
     from hightide import Producer, RangeReader
 
     from hightide_cli.copy_notes import store_notes
+    from hightide_cli.sizes import duration_text
     from hightide_cli.topic_copying import Copied, copy_records
 
     copied, began_s, is_done = Copied(), time.monotonic(), False
+    told_after_s = _STALL_S if is_shown() else _STALL_LINE_S
+
+    def tell_stall(what: str, waited_s: float) -> None:
+        sentence = f"waits for {what}, {duration_text(waited_s)} by now"
+        if not done.say(sentence):
+            click.echo(f"{copied.records:,} of {task.left.count:,} records; {sentence}", err=True)
+
     if task.notes is not None:
         # Before the first record: without them, nobody could tell later what the count means.
         store_notes(task.notes_path, task.name, task.notes)
@@ -209,13 +219,18 @@ def _run(ctx: click.Context, task: Task, compression: str) -> None:
             RangeReader(choices(ctx).address()) as reader,
             Producer(task.target_bootstrap, compression=codec, key=task.key) as producer,
             progress(f"copying {task.source.topic}", task.left.count) as done,
+            stalls_told(told_after_s, tell_stall) as waits_for,
         ):
             if task.notes is not None:
                 for each in task.left.ranges:
                     if each.count:
                         count = each.start - task.notes.bases[each.partition]
                         producer.go_on_at(task.target, each.partition, count)
-            copy_records(reader, producer, task.left, task.target, copied, done, by_key=task.key is None)
+            copy_records(
+                *(reader, producer, task.left, task.target, copied, done),
+                by_key=task.key is None,
+                waits_for=waits_for,
+            )
         is_done = True
     finally:
         if not is_done and task.notes is not None:

@@ -1,7 +1,7 @@
 """Copies records from topic to topic, in the form in which they lie in the log."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -37,27 +37,37 @@ def copy_records(
     done: WorkDone,
     *,
     by_key: bool,
+    waits_for: Callable[[str], None],
 ) -> None:
     """Send all records of these ranges, with keys, headers and timestamps, each to the partition of the same
     number, or to that of its key. Returns when all are acknowledged. Raises HightideError for the first that
-    is not; `copied` then tells how many were."""
+    is not; `copied` then tells how many were. `waits_for` is told what comes next, each time that something
+    moved."""
     under_way: deque[tuple[BulkDelivery, int]] = deque()
+
+    sent = 0
+    reads = f"the next records of {source.topic}"
 
     def settle(*, down_to: int) -> None:
         while under_way and (len(under_way) > down_to or under_way[0][0].done()):
             delivery, size_bytes = under_way.popleft()
+            waits_for(f"{target} to acknowledge {sent - copied.records:,} records")
             delivery.result()
             copied.records += delivery.record_count
             copied.size_bytes += size_bytes
             done.advance(delivery.record_count)
 
     batches = ((partition, batch.rows) for partition, batch in read_ranges(reader, source))
+    waits_for(reads)
     for partition, rows in gathered(batches):
+        sent += rows.num_rows
+        # Sending waits where too much is under way.
+        waits_for(f"{target} to acknowledge {sent - copied.records:,} records")
         under_way.append(
             (producer.send_arrow(target, rows, partition=None if by_key else partition), rows.nbytes)
         )
         settle(down_to=_UNDER_WAY_MAX)
-    producer.flush()
+        waits_for(reads)
     settle(down_to=0)
 
 
