@@ -56,7 +56,7 @@ LINES = (
     "context select here",
     "context rm here",
     "elect preferred --topic doc",
-    "reassign list",
+    "reassign ls",
     "reassign throttle 10MB",
     "reassign throttle off",
     "reassign cancel --topic doc --dry-run",

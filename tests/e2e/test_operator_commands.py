@@ -81,11 +81,11 @@ def test_a_topic_is_moved_over_four_brokers_under_the_eyes_of_its_operator(
 
     tried = succeed(cluster, "reassign", "apply", str(plan_file), "--dry-run").decode()
     assert "would begin" in tried
-    assert b"nothing is on the move" in succeed(cluster, "reassign", "list")
+    assert b"nothing is on the move" in succeed(cluster, "reassign", "ls")
 
     begun = as_json(cluster, "reassign", "apply", str(plan_file), "--throttle", "20kB")
     assert all(each["error"] is None for each in begun["partitions"])
-    under_way = as_json(cluster, "reassign", "list")
+    under_way = as_json(cluster, "reassign", "ls")
     assert under_way["throttle_bytes_per_s"] == 20_000
     assert {each["partition"] for each in under_way["reassignments"]} <= set(range(6))
     health = json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)
@@ -96,7 +96,7 @@ def test_a_topic_is_moved_over_four_brokers_under_the_eyes_of_its_operator(
 
     # Another move is taken back while it is under way.
     succeed(cluster, "reassign", "apply", "--topic", "other", "--partition", "0", "--replicas", "3,4")
-    assert "other" in {each["topic"] for each in as_json(cluster, "reassign", "list")["reassignments"]}
+    assert "other" in {each["topic"] for each in as_json(cluster, "reassign", "ls")["reassignments"]}
     assert b"other-0" in succeed(cluster, "reassign", "cancel", "--topic", "other", "--partition", "0")
     assert replicas_of(cluster, "other") == [[1, 2]]
 
@@ -130,7 +130,7 @@ def an_interrupted_watch_leaves_the_moves_running(cluster: LocalCluster) -> None
     _, said = watcher.communicate(timeout=20)
     assert watcher.returncode == 130
     assert b"the moves go on" in said
-    assert as_json(cluster, "reassign", "list")["reassignments"]
+    assert as_json(cluster, "reassign", "ls")["reassignments"]
 
 
 def test_apply_watches_its_own_moves_to_the_end(cluster: LocalCluster) -> None:

@@ -87,7 +87,7 @@ def test_every_znode_of_the_readme_does_what_its_command_does(cluster: LocalClus
     until(lambda: described(cluster, "byhand").configs == {"retention.ms": "86400000"}, "it is altered")
 
     shell.create_or_set("/config/reassignment", '{"throttle_bytes_per_s":10000000}')
-    until(lambda: b"10 MB/s" in succeed(cluster, "reassign", "list"), "moves are throttled")
+    until(lambda: b"10 MB/s" in succeed(cluster, "reassign", "ls"), "moves are throttled")
     succeed(cluster, "reassign", "throttle", "off")
 
     shell.create("/admin/delete_topics/byhand")

@@ -48,7 +48,7 @@ GROUPS_KEYS = (
     "client_errors",
 )  # fmt: skip
 _PARTITIONS = click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True, help="Of the topic."
 )
 
 
@@ -70,10 +70,34 @@ for _command in (verify, spark_read, spark_write, spark_stream):
 @common_options
 @bench.command()
 @record_bytes_option(1000)
-@click.option("--api", type=click.Choice(["send", "send_arrow"]), default="send", show_default=True)
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
-@click.option("--linger-ms", type=click.FloatRange(0, 1000), default=5, show_default=True)
+@click.option(
+    "--api",
+    type=click.Choice(["send", "send_arrow"]),
+    default="send",
+    show_default=True,
+    help="Record by record, or tables of Arrow.",
+)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="As for `topic produce`.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="Of batches.",
+)
+@click.option(
+    "--linger-ms",
+    type=click.FloatRange(0, 1000),
+    default=5,
+    show_default=True,
+    help="How long a batch waits for more records.",
+)
 @_PARTITIONS
 @seconds_option(5)
 @ROUNDS
@@ -104,7 +128,11 @@ def produce(
     records_per_s: float | None,
     as_json: bool,
 ) -> None:
-    """Send as fast as one process can; the latencies are from send() to the acknowledgement."""
+    """Send as fast as one process can. The latencies are from send() to the acknowledgement.
+
+    \b
+    hightide bench produce --record-bytes 100 --compression lz4 --csv rounds.csv
+    """
     from hightide_cli.benchmarks.throughput import ProducePlan, measure_produce
 
     plan = ProducePlan(
@@ -131,7 +159,12 @@ def produce(
 @bench.command()
 @record_bytes_option(1000)
 @click.option(
-    "--as", "form", type=click.Choice(["both", "arrow", "records"]), default="both", show_default=True
+    "--as",
+    "form",
+    type=click.Choice(["both", "arrow", "records"]),
+    default="both",
+    show_default=True,
+    help="In which form.",
 )
 @click.option(
     "--size-mb", type=click.IntRange(1, 100_000), default=500, show_default=True, help="To be read."
@@ -153,7 +186,7 @@ def consume(
     csv_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Fill a topic and read all of it, as Arrow and as records; the latencies are those of a poll.
+    """Fill a topic and read all of it. As Arrow and as records; the latencies are those of a poll.
 
     In JSON the figures of the first form stand at the top, those of records below `records`.
     """
@@ -198,7 +231,7 @@ def e2e(
     csv_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Time single records from send() in one process to poll() in another, acks=all, linger 0."""
+    """Time single records from send() to poll(). From one process to another, acks=all, linger 0."""
     from hightide_cli.benchmarks.throughput import LatencyPlan, measure_latency
 
     plan = LatencyPlan(
@@ -244,7 +277,7 @@ def failover(
     rounds: int,
     as_json: bool,
 ) -> None:
-    """Kill the broker that leads everything, under load, and then the controller.
+    """Kill the leader under load, and then the controller. It is the broker that leads everything.
 
     The steps come from the trace, the waits from the acknowledgements of 6 partitions that clients write to.
     Each round has a cluster of its own unless one runs. Exit code 1 where a record was lost or duplicated.
@@ -271,11 +304,19 @@ def failover(
 
 @common_options
 @bench.command()
-@click.option("--consumers", type=click.IntRange(1, 50_000), default=5_000, show_default=True)
+@click.option(
+    "--consumers", type=click.IntRange(1, 50_000), default=5_000, show_default=True, help="In all groups."
+)
 @click.option(
     "--groups", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Of equal size."
 )
-@click.option("--session-timeout-ms", type=click.IntRange(500, 600_000), default=10_000, show_default=True)
+@click.option(
+    "--session-timeout-ms",
+    type=click.IntRange(500, 600_000),
+    default=10_000,
+    show_default=True,
+    help="Of each consumer.",
+)
 @click.option(
     "--moving-percent",
     type=click.IntRange(0, 100),
@@ -306,7 +347,7 @@ def groups(
     rounds: int,
     as_json: bool,
 ) -> None:
-    """Let consumers join groups, be steady, leave, join, lose their coordinator, and swap all partitions.
+    """Let consumers join, leave, lose their coordinator. And be steady, join again, and swap all partitions.
 
     The consumers are real streams with nothing behind them, in two processes. They have a cluster of their
     own in any case: 1 broker, 1 controller, 2 coordinators. Rounds are those of one leaving and one joining.

@@ -76,7 +76,7 @@ def spark_read(
     workers: int,
     as_json: bool,
 ) -> None:
-    """Fill topics and read all of them as a batch, with all columns, into nothing.
+    """Fill topics and read all of them as a batch. All columns, into nothing.
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
@@ -100,7 +100,7 @@ def spark_write(
     workers: int,
     as_json: bool,
 ) -> None:
-    """Write rows that Spark makes by itself to topics, exactly once.
+    """Write rows that Spark makes to topics, exactly once.
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
@@ -124,7 +124,7 @@ def spark_stream(
     workers: int,
     as_json: bool,
 ) -> None:
-    """Catch up with filled topics by Trigger.AvailableNow, and time micro-batches beside the rate source's.
+    """Catch up with topics by Trigger.AvailableNow. And time micro-batches beside the rate source's.
 
     `batch_overhead_ms` is how much longer a micro-batch of 1,000 rows takes than one of Spark's own source
     rate-micro-batch, in turns. In JSON the best rate stands at the top, the others below `partitions`.

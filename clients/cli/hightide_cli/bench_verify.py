@@ -29,8 +29,16 @@ EXIT_WRONG = 1
     show_default=True,
     help="Records a second.",
 )
-@click.option("--acks", type=click.Choice(["all", "1"]), default="all", show_default=True)
-@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1"]),
+    default="all",
+    show_default=True,
+    help="As for `topic produce`.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True, help="Of the topic."
+)
 @click.option("--keep", is_flag=True, help="Keep the topic, also where all is well.")
 @seconds_option(30)
 @progress_option
@@ -44,7 +52,7 @@ def verify(
     keep: bool,
     seconds: float,
 ) -> None:
-    """Send numbered records and read them back, while you, or something else, break things.
+    """Send numbered records and read them back. Meanwhile you, or something else, break things.
 
     Reports what was lost, duplicated and reordered of what was acknowledged; exit code 1 where there is any.
     Ctrl-C ends the sending early. The topic stays where something is wrong, to be looked into.

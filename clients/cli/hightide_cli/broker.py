@@ -87,7 +87,7 @@ def wide_brokers(admin: "Admin", described: "ClusterDescription") -> str:
 @click.option("--replicas", "with_replicas", is_flag=True, help="Also list the replicas that it holds.")
 @click.pass_context
 def describe(ctx: click.Context, broker_id: int, with_replicas: bool) -> None:
-    """Show one broker: what it says of itself, its log directories, and with --replicas what it holds."""
+    """Show what one broker says of itself. Its log directories, too, and with --replicas what it holds."""
     from hightide_cli.connections import open_admin
     from hightide_cli.server_survey import survey
 
@@ -134,7 +134,7 @@ def describe(ctx: click.Context, broker_id: int, with_replicas: bool) -> None:
 @click.argument("ids", metavar="[BROKER…]", nargs=-1, type=click.IntRange(min=0), shell_complete=broker_ids)
 @click.pass_context
 def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
-    """Show the log directories of brokers, of all unless said; exit code 1 where one has failed."""
+    """Show the log directories of brokers. Of all unless said; exit code 1 where one has failed."""
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -167,7 +167,7 @@ def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
 )
 @click.pass_context
 def drain(ctx: click.Context, broker_id: int, dry_run: bool, timeout_s: float) -> None:
-    """Move leadership off a broker, so that stopping it interrupts nobody.
+    """Move leadership off a broker before it is stopped. Its end interrupts nobody then.
 
     It stays without leadership until it is started again, or another controller takes over; SIGTERM does all
     this, too. Exit code 1 where it still leads, because no other replica is in sync.

@@ -29,7 +29,7 @@ cluster.add_command(health)
 @cluster.command()
 @click.pass_context
 def info(ctx: click.Context) -> None:
-    """Show the controller, the coordinators, the brokers, and what they hold."""
+    """Show controller, coordinators, brokers, and what they hold."""
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx) as admin:

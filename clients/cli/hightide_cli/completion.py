@@ -5,7 +5,7 @@ import click
 from hightide_cli.options import common_options
 
 _INSTALLING = """Print what makes a shell complete commands, options and the names of topics, groups,
-brokers and contexts.
+servers and contexts.
 
 \b
 bash   eval "$(hightide completion bash)"            in ~/.bashrc

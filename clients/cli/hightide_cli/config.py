@@ -26,9 +26,12 @@ config.add_command(show)
 @click.option("--own", "only_own", is_flag=True, help="Only what was set for this topic.")
 @click.pass_context
 def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) -> None:
-    """Show the settings of a topic: their values, defaults, and where they come from.
+    """Show the settings of a topic. Their values, defaults, and where they come from.
 
     A broker may have another default for min.insync.replicas: `hightide config show` tells it.
+
+    \b
+    hightide config get flights retention.ms -o wide
     """
     from hightide_cli.connections import open_admin
 
@@ -66,7 +69,11 @@ def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) 
 def set_(
     ctx: click.Context, topic: str, settings: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Change settings of a topic; they hold on its brokers at once."""
+    """Change settings of a topic. They hold on its brokers at once.
+
+    \b
+    hightide config set flights retention.ms=86400000 --reset segment.ms
+    """
     wanted = {}
     for text in settings:
         name, equals, value = text.partition("=")

@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"(broker|controller|coordinator)-(\d{1,10})")
 @click.option("--own", "only_own", is_flag=True, help="Only what an argument or the environment set.")
 @click.pass_context
 def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
-    """Show the settings of running servers: their values, defaults, and where they come from.
+    """Show the settings of running servers. Their values, defaults, and where they come from.
 
     SERVER is broker-1, controller-1 or coordinator-1, or the HOST:PORT of any of them; all servers unless
     said. Settings of topics are what `hightide config get` shows. Exit code 1 where a server does not answer.
@@ -40,10 +40,11 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
     else:
         rows = [row for each in asked for row in _rows(each, only_own, is_wide=wants_wide(ctx))]
         headings = ["server", "setting", "value", "default", "origin"]
-        click.echo(table([*headings, "variable", "meaning"] if wants_wide(ctx) else headings, rows))
+        if rows:
+            click.echo(table([*headings, "variable", "meaning"] if wants_wide(ctx) else headings, rows))
     silent = [each for each in asked if each.error is not None]
     for each in silent:
-        click.echo(f"{each.name} is not shown: {each.error}", err=True)
+        click.echo(f"{_short_name(each)} is not shown: {each.error}", err=True)
     untold = [each.name for each in asked if each.description is not None and not each.description.settings]
     if untold:
         click.echo(f"of a version that does not tell its settings: {', '.join(untold)}", err=True)
@@ -53,6 +54,8 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
 
 def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
     """Those that are wanted, in that order, or all. Raises ClickException where one is not known."""
+    from hightide.addresses import bootstrap_addresses
+
     from hightide_cli.connections import open_admin
     from hightide_cli.server_survey import servers_of, survey
 
@@ -60,6 +63,9 @@ def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
     addresses: list[tuple[str, int | None, str]] = [
         ("server", None, each) for each in wanted if each not in names
     ]
+    if addresses:
+        # What is neither a name nor an address is refused before anybody is asked.
+        bootstrap_addresses([address for _, _, address in addresses])
     with open_admin(ctx) as admin:
         if wanted and not names:
             return survey(admin, addresses)
@@ -79,7 +85,8 @@ def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
 def _short_name(server: "Surveyed") -> str:
     if server.description is not None:
         return f"{server.description.service}-{server.description.instance}"
-    return f"{server.kind}-{server.instance}"
+    # Who does not answer, and was asked for by address, has no other name.
+    return "one server" if server.instance is None else f"{server.kind}-{server.instance}"
 
 
 def _shown(server: "Surveyed", only_own: bool) -> "list[ServerSetting]":

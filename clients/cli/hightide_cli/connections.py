@@ -19,6 +19,12 @@ def patient_admin(address: str | None, timeout_ms: int) -> Admin:
     """The same for any cluster. That the work may take minutes is no reason to wait as long where nobody is
     there at all."""
     if timeout_ms > ADMIN_TIMEOUT_MS:
-        with Admin(address, timeout_ms=ADMIN_TIMEOUT_MS) as first:
-            first.coordinators()
+        require_somebody(address)
     return Admin(address, timeout_ms=timeout_ms)
+
+
+def require_somebody(address: str | None) -> None:
+    """Called before work whose own patience is for a cluster that goes away meanwhile: producers wait a
+    minute for room, and consumers for ever. Raises BrokersUnavailableError where nobody answers."""
+    with Admin(address, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+        admin.coordinators()

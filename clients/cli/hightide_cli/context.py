@@ -33,7 +33,11 @@ common_options(context)
 @click.option("--force", is_flag=True, help="Also where there is a context of this name already.")
 @click.pass_context
 def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool, force: bool) -> None:
-    """Give the cluster at --bootstrap a name. The first one is selected at once. Nothing is contacted."""
+    """Give the cluster at --bootstrap a name. The first one is selected at once. Nothing is contacted.
+
+    \b
+    hightide context add prod --bootstrap broker-1:9092,broker-2:9092 --select
+    """
     from hightide.addresses import bootstrap_addresses
 
     # That of the environment will do; that of another context or of `dev up` could be an accident.
@@ -99,7 +103,7 @@ def select(ctx: click.Context, name: str) -> None:
 @click.argument("name", required=False, shell_complete=context_names)
 @click.pass_context
 def show(ctx: click.Context, name: str | None) -> None:
-    """Show one context; without a name, the cluster that commands mean now, and why."""
+    """Show one context. Without a name, the cluster that commands mean now, and why."""
     _, known = _known()
     if name is not None:
         found = known.named(name)

@@ -26,8 +26,14 @@ common_options(dev)
 
 @common_options
 @dev.command()
-@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True)
-@click.option("--controllers", type=click.IntRange(1, 5), default=2, show_default=True)
+@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True, help="How many.")
+@click.option(
+    "--controllers",
+    type=click.IntRange(1, 5),
+    default=2,
+    show_default=True,
+    help="How many; all but one stand by.",
+)
 @click.option(
     "--coordinators",
     type=click.IntRange(0, 5),
@@ -39,7 +45,7 @@ common_options(dev)
 @progress_option
 @click.pass_context
 def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
-    """Start the cluster, or what is missing of it; ready when the command returns."""
+    """Start the cluster, or what is missing of it. It is ready when the command returns."""
     from hightide_local import detached
 
     with waiting(f"starting ZooKeeper and {brokers + controllers + coordinators} processes"):
@@ -86,7 +92,7 @@ def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
 @_DIRECTORY
 @click.pass_context
 def status(ctx: click.Context, directory: Path | None) -> None:
-    """Show the processes of the cluster; exit code 3 where one does not run."""
+    """Show the processes of the cluster. Exit code 3 where one does not run."""
     from hightide_local import detached
 
     processes = detached.status(directory or detached.default_directory())

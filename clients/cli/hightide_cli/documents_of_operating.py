@@ -424,7 +424,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
             when="at the end",
         ),
     ),
-    "reassign list": (
+    "reassign ls": (
         Document(
             (many("reassignments", "what is on the move", *_MOVE), _THROTTLE), "Moves that are not done."
         ),

@@ -32,7 +32,8 @@ common_options(elect)
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.pass_context
 def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_run: bool) -> None:
-    """Give partitions their preferred leader back: the first replica, where it is alive and in sync."""
+    """Give partitions their preferred leader back. That is the first replica, where it is alive and
+    in sync."""
     from hightide_cli.connections import open_admin
 
     if partition is not None and topic is None:
@@ -56,8 +57,8 @@ def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_
 
 @common_options
 @elect.command()
-@click.option("-t", "--topic", required=True, metavar="TOPIC", shell_complete=topic_names)
-@click.option("-p", "--partition", type=click.IntRange(min=0), required=True)
+@click.option("-t", "--topic", required=True, metavar="TOPIC", help="The topic.", shell_complete=topic_names)
+@click.option("-p", "--partition", type=click.IntRange(min=0), required=True, help="The partition of it.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.pass_context

@@ -47,7 +47,7 @@ def list_groups(ctx: click.Context) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=group_names)
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show the members of groups, what they own, and how far behind they are."""
+    """Show members of groups, what they own, and their lag."""
     from hightide_cli.connections import open_admin
     from hightide_cli.group_tables import description_document, description_text
 
@@ -74,10 +74,13 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 )
 @click.pass_context
 def lag(ctx: click.Context, name: str, watch: bool, interval_s: float) -> None:
-    """Show how many records a group has yet to read, by partition.
+    """Show how many records a group has yet to read. By partition.
 
     With --watch, also how fast it reads, how fast others write, and when it will have caught up: a table that
     redraws itself on a terminal, else a line a look.
+
+    \b
+    hightide group lag readers --watch
     """
     from hightide_cli.connections import open_admin
     from hightide_cli.lag_display import show_lag, watch_lag
@@ -97,7 +100,7 @@ def lag(ctx: click.Context, name: str, watch: bool, interval_s: float) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: bool, dry_run: bool) -> None:
-    """Delete groups that have no members, with their offsets; asks first."""
+    """Delete groups that have no members; asks first. Their offsets go with them."""
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx) as admin:

@@ -30,10 +30,14 @@ _METADATA_CHARACTERS_MAX = 4_096
 def commit(
     ctx: click.Context, name: str, places: tuple[str, ...], metadata: str, yes: bool, dry_run: bool
 ) -> None:
-    """Commit offsets of the next record to read, for a GROUP without members; it need not exist.
+    """Commit offsets for a GROUP without members. Each is that of the next record to read. The group need
+    not exist.
 
     For those who keep positions elsewhere; `group reset-offsets` finds offsets by itself. Asks where an
     offset goes back, since records would be read again.
+
+    \b
+    hightide group commit readers flights:0=1200 flights:1=1180
     """
     if len(metadata) > _METADATA_CHARACTERS_MAX:
         raise click.BadParameter(
@@ -116,7 +120,7 @@ def _committed(admin: "Admin", name: str) -> "dict[TopicPartition, int]":
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context
 def delete_offsets(ctx: click.Context, name: str, topics: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Forget what GROUP has committed of TOPICs that none of its members reads; asks first.
+    """Forget what GROUP has committed of TOPICs; asks first. None of its members may read them.
 
     A reader that comes back begins where its offset_reset says.
     """

@@ -61,9 +61,13 @@ def reset_offsets(
     shift_by: int | None,
     execute: bool,
 ) -> None:
-    """Set the committed offsets of a group that has no members, also backwards.
+    """Set the committed offsets of a group. It must have no members. Also backwards.
 
     Offsets that the log does not have become the nearest that it has. Nothing is changed without --execute.
+
+    \b
+    hightide group reset-offsets readers --by-duration 1h
+    hightide group reset-offsets readers -t flights --to-earliest --execute
     """
     wishes = {
         "--to-earliest": ResetTarget(ResetTo.EARLIEST) if to_earliest else None,

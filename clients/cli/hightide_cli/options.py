@@ -64,11 +64,19 @@ class Choices:
         return None if target.is_default else target.bootstrap
 
 
+_OF_SECONDS = frozenset({"--timeout", "--interval", "--seconds", "--idle-seconds"})
+
 Decorated = TypeVar("Decorated", bound=click.Command)
 
 
 def common_options(command: Decorated) -> Decorated:
-    """Add --bootstrap, --context and --output to a command or group. The innermost one given counts."""
+    """Add --bootstrap, --context and --output to a command or group. The innermost one given counts.
+
+    Numbers are called N and SECONDS in its help, wherever the option itself says nothing else.
+    """
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.metavar is None:
+            parameter.metavar = _metavar_of(parameter)
     command.params.append(
         click.Option(
             ["--bootstrap"],
@@ -102,6 +110,13 @@ def common_options(command: Decorated) -> Decorated:
         )
     )
     return command
+
+
+def _metavar_of(option: click.Option) -> str | None:
+    """None leaves it to click, which shows choices and kinds of paths."""
+    if option.is_flag or not isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+        return None
+    return "SECONDS" if _OF_SECONDS.intersection(option.opts) else "N"
 
 
 def choices(ctx: click.Context) -> Choices:

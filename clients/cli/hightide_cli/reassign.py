@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from hightide import Admin, Reassignment, TopicPartition
 
 
-@click.group()
+class _Group(click.Group):
+    """`reassign ls` was called `reassign list` once, and answers to that name too."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, "ls" if cmd_name == "list" else cmd_name)
+
+
+@click.group(cls=_Group)
 def reassign() -> None:
     """Move partitions to other brokers: plan, apply, watch, cancel."""
 
@@ -47,7 +54,7 @@ def watch(ctx: click.Context, interval: float) -> None:
 
 
 @common_options
-@reassign.command("list")
+@reassign.command("ls")
 @click.pass_context
 def list_moves(ctx: click.Context) -> None:
     """Show what is on the move, from where to where."""
@@ -120,7 +127,7 @@ def _moves_of(admin: "Admin", topic: str, partition: int | None) -> Sequence["To
 @click.argument("rate", metavar="RATE|off")
 @click.pass_context
 def throttle(ctx: click.Context, rate: str) -> None:
-    """Let each broker send so much a second to replicas on the move, as in 10MB; `off` lifts the limit.
+    """Limit what brokers send to replicas on the move. So much a second, as in 10MB; `off` lifts the limit.
 
     It holds at once, also for moves under way. Replicas that are in sync are never slowed.
     """

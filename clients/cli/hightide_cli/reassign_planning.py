@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="May be given again.",
+    help="Only this topic; may be given again.",
     shell_complete=topic_names,
 )
 @click.option("--all", "every", is_flag=True, help="All topics.")
@@ -59,10 +59,14 @@ def plan(
     decommission: int | None,
     path: Path | None,
 ) -> None:
-    """Spread partitions evenly over brokers, and move as little as possible; changes nothing.
+    """Spread partitions evenly over brokers; changes nothing. As little as possible is moved.
 
     Shows for each partition what would move where, and for each broker how many bytes it would receive and
     send.
+
+    \b
+    hightide reassign plan --all -f plan.json
+    hightide reassign plan --decommission 3 -f plan.json
     """
     if (topics and every) or not (topics or every or decommission is not None):
         raise click.UsageError("say either --topic or --all", ctx)
@@ -120,7 +124,11 @@ def apply(
     dry_run: bool,
     is_watched: bool,
 ) -> None:
-    """Begin the moves of a plan, or of one partition. They go on by themselves, whatever happens here."""
+    """Begin the moves of a plan, or of one partition. They go on by themselves, whatever happens here.
+
+    \b
+    hightide reassign apply plan.json --throttle 10MB --watch
+    """
     by_hand = (topic, partition, replicas)
     if (path is None) == (by_hand == (None, None, None)) or (path is None and None in by_hand):
         raise click.UsageError("say either a FILE, or --topic, --partition and --replicas", ctx)

@@ -90,7 +90,7 @@ def list_services(ctx: click.Context, words: tuple[str, ...], timeout_s: float) 
 @_TIMEOUT
 @click.pass_context
 def describe(ctx: click.Context, words: tuple[str, ...], timeout_s: float) -> None:
-    """Show a service, a method, a message or an enum with its comments."""
+    """Show a service, method, message or enum, with its comments."""
     from hightide_cli import descriptor_text as text
 
     address, name = _address_and_name(ctx, words, needs_name=True)
@@ -143,6 +143,9 @@ def call(
     """Call a method; a stream of answers is printed as it comes. Exit code 1 where the server refuses.
 
     Requests and answers are JSON as protobuf maps it: bytes are base64, numbers of 64 bits are strings.
+
+    \b
+    hightide rpc call BrokerService/GetMetadata -d '{"topics": ["flights"]}'
     """
     import grpc
 
@@ -237,6 +240,8 @@ def _address_and_name(
     """Take ADDRESS and NAME apart; an address has a colon, a name has none."""
     from hightide.addresses import bootstrap_addresses
 
+    if any(each.lstrip().startswith("{") for each in words):
+        raise click.UsageError("say the request with --data", ctx)
     addresses = [each for each in words if ":" in each]
     names = [each for each in words if ":" not in each]
     if len(addresses) > 1 or len(names) > 1:

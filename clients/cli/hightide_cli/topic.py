@@ -55,10 +55,17 @@ for _command in (
 
 @common_options
 @topic.command()
-@click.argument("name")
-@click.option("-p", "--partitions", type=int, default=1, show_default=True)
-@click.option("-r", "--replicas", type=int, help="3 unless said, or as many as there are live brokers.")
-@click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="May be given again.")
+@click.argument("name", metavar="TOPIC")
+@click.option("-p", "--partitions", type=int, default=1, show_default=True, help="How many.")
+@click.option(
+    "-r",
+    "--replicas",
+    type=int,
+    help="Of each partition; 3 unless said, or as many as there are live brokers.",
+)
+@click.option(
+    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; may be given again."
+)
 @click.option(
     "--assignment", metavar="1,2,3:2,3,1", help="The brokers of each partition, the preferred leader first."
 )
@@ -75,7 +82,11 @@ def create(
     if_not_exists: bool,
     dry_run: bool,
 ) -> None:
-    """Create a topic and wait until its partitions have leaders."""
+    """Create a topic, and wait until it has leaders.
+
+    \b
+    hightide topic create flights -p 6 -r 3 -c min.insync.replicas=2
+    """
     settings = config_pairs(configs, "--config")
     brokers = None if assignment is None else parse_assignment(assignment)
     from hightide.errors import TopicAlreadyExistsError
@@ -128,7 +139,7 @@ def list_topics(ctx: click.Context) -> None:
 
 @common_options
 @topic.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
+@click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--offline", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only those that acks=all cannot write to.")

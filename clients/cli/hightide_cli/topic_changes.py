@@ -92,14 +92,16 @@ def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
 @common_options
 @click.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option("-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="May be given again.")
+@click.option(
+    "-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="A setting; may be given again."
+)
 @click.option("--reset", multiple=True, metavar="NAME", help="Back to the default; may be given again.")
 @click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
 @click.pass_context
 def alter(
     ctx: click.Context, name: str, to_set: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Change settings of a topic; they hold on its brokers at once."""
+    """Change settings of a topic. They hold on its brokers at once."""
     settings = config_pairs(to_set, "--set")
     if not settings and not reset:
         raise click.UsageError("say --set NAME=VALUE or --reset NAME", ctx)
@@ -167,7 +169,7 @@ def add_partitions(
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context
 def remove_partitions(ctx: click.Context, name: str, partitions: int, yes: bool, dry_run: bool) -> None:
-    """Shrink a topic: the partitions with the highest numbers go, with their records; asks first."""
+    """Shrink a topic; asks first. The partitions with the highest numbers go, with their records."""
     from hightide_cli.connections import open_admin
 
     with open_admin(ctx, _CHANGE_TIMEOUT_MS) as admin:

@@ -49,12 +49,36 @@ class Task:
 @click.option("--to-bootstrap", metavar="HOST:PORT[,…]", help="The cluster of TARGET; the same unless said.")
 @click.option("--to-context", metavar="NAME", help="The cluster of TARGET, by the name of its context.")
 @click.option("--create", is_flag=True, help="Create TARGET like SOURCE where it does not exist.")
-@click.option("--by-key", is_flag=True, help="Each record to the partition of its key; see below.")
-@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="May be given again.")
-@click.option("--from", "start", metavar="POSITION", default="earliest", show_default=True)
+@click.option("--by-key", is_flag=True, help="Each record to the partition of its key; see above.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be given again.",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="POSITION",
+    default="earliest",
+    show_default=True,
+    help="Where to begin; written as for `topic consume`.",
+)
 @until_option
-@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
-@click.option("--notes", type=click.Path(dir_okay=False, path_type=Path), help="Where the run notes itself.")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="Of batches in TARGET.",
+)
+@click.option(
+    "--notes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the run notes how far it is; a file of your user account unless said.",
+)
 @click.option("--skip-deleted", is_flag=True, help="Leave out what SOURCE deleted before it was copied.")
 @click.option("--dry-run", is_flag=True, help="Say what would be copied, change nothing.")
 @progress_option
@@ -75,13 +99,17 @@ def copy(
     skip_deleted: bool,
     dry_run: bool,
 ) -> None:
-    """Copy the records of SOURCE to TARGET, with keys, headers and timestamps, in the order of each
+    """Copy the records of SOURCE to TARGET. They keep keys, headers, timestamps and the order of each
     partition.
 
     The same command again goes on where it was, also after a crash, and writes no record twice: the target
     counts what it has, and a file on this machine notes where the count began. With --by-key, for a TARGET
     with another number of partitions, it is not counted, and the same command copies all of it again. Where
     SOURCE has deleted what was to be copied next, the command is refused unless --skip-deleted is said.
+
+    \b
+    hightide topic copy flights flights-again --create
+    hightide topic copy flights flights --to-context prod --from @-1h
     """
     from hightide_cli.positions import parse_position
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%k %v\n'; see `topic consume`.")
 @click.pass_context
 def get(ctx: click.Context, topic: str, partition: int, offset: int, form: str | None) -> None:
-    """Print the record of TOPIC that has this OFFSET in PARTITION; exit code 1 where there is none."""
+    """Print the record of TOPIC at an OFFSET of a PARTITION. Exit code 1 where there is none."""
     from hightide_cli.record_printer import printer_of
 
     chosen = choices(ctx).output

@@ -39,15 +39,29 @@ class Wanted:
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("pattern")
 @click.option("-F", "--fixed", "is_fixed", is_flag=True, help="PATTERN is text and no expression.")
-@click.option("-i", "--ignore-case", "ignores_case", is_flag=True)
+@click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Capital letters match small ones.")
 @click.option("-v", "--invert", "is_inverted", is_flag=True, help="The records that do not match.")
 @click.option("--key", "in_keys", is_flag=True, help="Look in keys only.")
 @click.option("--value", "in_values", is_flag=True, help="Look in values only.")
 @click.option("--header", "in_headers", is_flag=True, help="Look in headers' names and values only.")
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many that match.")
 @click.option("-c", "--count", "is_counted", is_flag=True, help="Only say how many match.")
-@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="May be given again.")
-@click.option("--from", "start", metavar="POSITION", default="earliest", show_default=True)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be given again.",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="POSITION",
+    default="earliest",
+    show_default=True,
+    help="Where to begin; written as for `topic consume`.",
+)
 @until_option
 @click.option("-f", "--format", "form", metavar="FORMAT", help="As of `topic consume`.")
 @progress_option
@@ -69,10 +83,13 @@ def grep(
     until: str | None,
     form: str | None,
 ) -> None:
-    """Print the records of TOPIC whose key or value matches PATTERN, up to the end as it is now.
+    """Print the records of TOPIC that match PATTERN. Their key or their value, up to the end as it is now.
 
     PATTERN is a regular expression of RE2 that is looked for in bytes. Each line is PARTITION@OFFSET, key and
     value, separated by tabs, unless --format or -o says otherwise. Exit code 1 where nothing matches.
+
+    \b
+    hightide topic grep flights '^JFK' --key -n 10
     """
     from hightide_cli.positions import parse_position
     from hightide_cli.record_printer import printer_of

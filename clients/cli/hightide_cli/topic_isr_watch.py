@@ -24,11 +24,18 @@ _WATCH_TIMEOUT_MS = 60_000
 
 @common_options
 @click.command("isr-watch")
-@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
-@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="May be given again.")
+@click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be given again.",
+)
 @click.option("--until-full", is_flag=True, help="Stop when all replicas are in sync and led.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="S", help="Stop then, at the latest."
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds after which to stop at the latest."
 )
 @click.option(
     "--interval",
@@ -47,7 +54,8 @@ def isr_watch(
     timeout_s: float | None,
     interval_s: float,
 ) -> None:
-    """Print a line for each change of a leader or an ISR, of all topics unless some are named; until Ctrl-C.
+    """Print each change of a leader or an ISR, a line each. Of all topics unless some are named; until
+    Ctrl-C.
 
     Begins with the partitions that lack a replica or a leader. With --until-full it ends when none does any
     more; exit code 1 where the --timeout came first.

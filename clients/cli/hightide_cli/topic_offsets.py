@@ -63,11 +63,11 @@ def _number(value: Json) -> int | None:
 
 @common_options
 @click.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC]…", shell_complete=topic_names)
+@click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
 @click.option("--by-partition", is_flag=True, help="A line for each partition.")
 @click.pass_context
 def size(ctx: click.Context, names: tuple[str, ...], by_partition: bool) -> None:
-    """Show how many records and bytes topics hold; all topics unless some are named.
+    """Show how many records and bytes topics hold. All topics unless some are named.
 
     Bytes are those of the logs, as they lie on disk. `bytes` are of the fullest replica of each partition,
     `on disk` of all replicas together, as far as their brokers answer.

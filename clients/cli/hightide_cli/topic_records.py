@@ -20,11 +20,30 @@ from hightide_cli.progress import progress_option
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Each line is a key, this, and a value.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="May be given again.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of every record; may be given again.",
+)
 @click.option("-p", "--partition", type=int, help="Write to this partition, whatever the key.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is a record as `consume -o json` prints it.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--compression", type=click.Choice(["none", "lz4", "zstd"]), default="none", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has a record before it counts as written: all in-sync replicas, the leader, nobody.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="Of batches, on the way and on disk.",
+)
 @progress_option
 @click.pass_context
 def produce(
@@ -39,9 +58,13 @@ def produce(
     acks: str,
     compression: str,
 ) -> None:
-    """Write each line of FILE, or of standard input, as a record.
+    """Write each line of FILE, or of stdin, as a record.
 
     An empty line is a record with an empty value. With a FILE, a bar shows how far it is.
+
+    \b
+    printf '%s\\n' a:1 b:2 | hightide topic produce flights -K :
+    hightide topic produce flights lines.txt --compression lz4
     """
     from hightide_cli.line_producer import LineForm, lines_of, produce_lines
 
@@ -56,6 +79,9 @@ def produce(
         partition=partition,
         as_json=as_json,
     )
+    from hightide_cli.connections import require_somebody
+
+    require_somebody(choices(ctx).address())
     with lines_of(file, name) as lines:
         outcome = produce_lines(
             lines, name, form, bootstrap=choices(ctx).address(), acks=acks, compression=compression
@@ -75,11 +101,16 @@ def produce(
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N of each, then what comes.")
 @click.option("--until", metavar="POSITION", help="Stop before it; written as for --from.")
 @click.option(
-    "-p", "--partition", "partitions", type=int, multiple=True, help="Only this; may be given again."
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be given again.",
 )
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
-@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see below.")
+@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see above.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
     "-g",
@@ -110,7 +141,7 @@ def consume(
     consumer_id: str | None,
     instance_id: str | None,
 ) -> None:
-    """Print records: values line by line, JSON with -o json, or what --format says.
+    """Print records. Values line by line, JSON with -o json, or what --format says.
 
     With --group it goes on where the group has come to, and commits what was printed; --from, which is then
     earliest or latest, is for what the group has committed nothing of.
@@ -122,7 +153,12 @@ def consume(
     FORMAT    %t topic, %p partition, %o offset, %T timestamp in ms, %k key,
               %v value (also %s), %h headers, %K and %S lengths of key and value
               (%R as 4 bytes), %% a percent sign; \\n, \\t, \\0, \\xHH
+
+    \b
+    hightide topic consume flights --tail 10
+    hightide topic consume flights --from @-15m -e -f '%p %o %k %v\\n'
     """
+    from hightide_cli.connections import require_somebody
     from hightide_cli.record_printer import printer_of
     from hightide_cli.record_reading import Reading, consume_records
 
@@ -133,16 +169,19 @@ def consume(
         from hightide_cli.group_consuming import Membership, consume_in_group
         from hightide_cli.positions import reset_of
 
+        membership = Membership(group, consumer_id or "", instance_id or "", reset_of(reading_from))
+        require_somebody(choices(ctx).address())
         consume_in_group(
             name,
             printer,
             sys.stdout.buffer,
             bootstrap=choices(ctx).address(),
-            membership=Membership(group, consumer_id or "", instance_id or "", reset_of(reading_from)),
+            membership=membership,
             records_max=max_records,
             exit_at_end=exit_at_end,
         )
         return
+    require_somebody(choices(ctx).address())
     reading = Reading(reading_from, reading_until, partitions, max_records)
     consume_records(name, reading, printer, sys.stdout.buffer, bootstrap=choices(ctx).address())
 

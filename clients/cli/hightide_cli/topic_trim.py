@@ -25,7 +25,14 @@ _TRIM_TIMEOUT_MS = 60_000
 @click.option("--before-offset", type=click.IntRange(min=0), metavar="N", help="What is in front of it.")
 @click.option("--before-time", metavar="TIME", help="What is older: ISO 8601, ms since 1970, or -7d.")
 @click.option("--all", "is_all", is_flag=True, help="All records that it has now.")
-@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="May be given again.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=int,
+    multiple=True,
+    help="Only this partition; may be given again.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context
@@ -39,11 +46,15 @@ def trim(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Delete the records of TOPIC in front of an offset or a time, of all partitions or of some; asks first.
+    """Delete the oldest records of TOPIC; asks first. Those in front of an offset or a time, of all
+    partitions or of some.
 
     The offsets of the others stay as they are. Nobody can read what was deleted; the space on disk is free
     when its segments have gone. --before-time goes by the timestamps of records: what lies behind the first
     one that is as late stays.
+
+    \b
+    hightide topic trim flights --before-time -7d --dry-run
     """
     wishes = {
         "--before-offset": None if before_offset is None else Position(Anchor.OFFSET, before_offset),

@@ -53,7 +53,7 @@ common_options(trace)
 
 @common_options
 @trace.command("ls")
-@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only these; may be repeated.")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only these; may be given again.")
 @click.option("--all", "is_all", is_flag=True, help="Also spans of clients that belong to none of them.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N.")
 @_DIRECTORY
@@ -92,7 +92,11 @@ def show(
     png: Path | None,
     directories: tuple[Path, ...],
 ) -> None:
-    """Draw one trace as a waterfall. TRACE_ID may be cut short as long as only one trace begins so."""
+    """Draw one trace as a waterfall. TRACE_ID may be cut short as long as only one trace begins so.
+
+    \b
+    hightide trace show --html failover.html
+    """
     if trace_id is not None and (last or kinds):
         raise click.UsageError("say either a trace id or --last and --kind, not both", ctx)
     from hightide_local.traces import FAILOVER_KINDS

@@ -58,7 +58,11 @@ def tree(
     zookeeper: str | None,
     timeout_s: float,
 ) -> None:
-    """Show the znodes below a path. Ephemeral ones, which go with their process, are marked."""
+    """Show the znodes below a path. Ephemeral ones, which go with their process, are marked.
+
+    \b
+    hightide zk tree /brokers --values
+    """
     from hightide_cli.znode_reader import ZnodeReader
     from hightide_cli.znode_text import tree_lines, znode_document
 

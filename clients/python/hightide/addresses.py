@@ -25,7 +25,5 @@ def bootstrap_addresses(bootstrap: str | Sequence[str] | None) -> tuple[str, ...
 def _checked(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidArgumentError(
-            f"bootstrap address {address!r} is not host:port, such as {DEFAULT_BOOTSTRAP}"
-        )
+        raise InvalidArgumentError(f"the address {address!r} is not host:port, such as {DEFAULT_BOOTSTRAP}")
     return address

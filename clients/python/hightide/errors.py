@@ -169,14 +169,14 @@ class NoReassignmentError(ServerError):
     """The partition is not on the move."""
 
     code = errors_pb2.ERROR_CODE_NO_REASSIGNMENT
-    next_step = "`hightide reassign list` shows what is on the move."
+    next_step = "`hightide reassign ls` shows what is on the move."
 
 
 class ReassignmentInProgressError(ServerError):
     """The partition is being moved, so that the request has to wait until that is done or cancelled."""
 
     code = errors_pb2.ERROR_CODE_REASSIGNMENT_IN_PROGRESS
-    next_step = "`hightide reassign list` shows the move, `hightide reassign cancel` takes it back."
+    next_step = "`hightide reassign ls` shows the move, `hightide reassign cancel` takes it back."
 
 
 class EligibleLeadersNotAvailableError(ServerError):
@@ -468,9 +468,7 @@ class BrokersUnavailableError(ClientError):
     """No broker answered within the budget. `addresses` are all that were tried."""
 
     retriable = True
-    next_step = (
-        "Check that the cluster runs (`hightide cluster health`) and the bootstrap addresses are right."
-    )
+    next_step = "Check that the cluster runs and the bootstrap addresses are right; try `hightide doctor`."
 
     def __init__(self, message: str, *, addresses: Sequence[str] = (), topic: str | None = None) -> None:
         super().__init__(message, topic=topic)

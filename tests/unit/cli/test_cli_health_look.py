@@ -72,7 +72,8 @@ def test_a_cluster_that_cannot_be_reached_has_an_exit_code_of_its_own(
     assert main(["cluster", "health", "--bootstrap", NOBODY, "--timeout", "0.3"]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.endswith(f"; the address {NOBODY} is what --bootstrap says\n")
+    assert printed.err.endswith("; the address is what --bootstrap says\n")
+    assert printed.err.count(NOBODY) == 1
     assert printed.err.count("\n") == 1
 
 

@@ -121,6 +121,7 @@ def test_comments_belong_to_what_they_stand_above() -> None:
         ("rpc", "describe"),
         ("rpc", "ls", "A", "B"),
         ("rpc", "nonsense"),
+        ("rpc", "BrokerService/GetMetadata", '{"topics": ["t"]}'),
         ("rpc", "h:1", "S/M", "--timeout", "0"),
     ],
     ids=" ".join,
@@ -134,4 +135,6 @@ def test_a_wrong_call_is_a_usage_error(
 
 def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rpc", "127.0.0.1:1", "BrokerService/GetMetadata", "--timeout", "2"]) == 3
-    assert capsys.readouterr().err.startswith("error: 127.0.0.1:1 cannot be reached: ")
+    told = capsys.readouterr().err
+    assert told.startswith("error: 127.0.0.1:1 cannot be reached: ")
+    assert told.count("127.0.0.1:1") == 1

@@ -27,7 +27,7 @@ def test_bootstrap_is_the_argument_then_the_environment_then_localhost(
 
 @pytest.mark.parametrize("bad", ["localhost", "h:", "h:0", "h:x", "h:70000", "", ":1"])
 def test_an_address_that_is_none_is_refused(bad: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="bootstrap"):
+    with pytest.raises(InvalidArgumentError, match="address"):
         bootstrap_addresses([bad])
 
 

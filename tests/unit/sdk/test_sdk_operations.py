@@ -71,7 +71,7 @@ def test_why_a_broker_is_not_reached_outlives_a_last_call_that_the_budget_cut_sh
         return RequestTimeoutError(f"{call.address} did not answer within {call.timeout_ms} ms")
 
     world = World(GET_METADATA=refused)
-    with pytest.raises(BrokersUnavailableError, match="boot:9 cannot be reached") as raised:
+    with pytest.raises(BrokersUnavailableError, match=r"boot:9 \(bootstrap\) cannot be reached") as raised:
         create(world)
     assert "did not answer" not in str(raised.value)
 

@@ -174,6 +174,7 @@ def check(directory: Path) -> ArchiveReport:
 @click.option(
     "--file-mb",
     type=click.IntRange(1, 10_000),
+    metavar="N",
     default=128,
     show_default=True,
     help="How far --compact merges.",

@@ -80,7 +80,7 @@ SOURCE_OPTIONS: Final = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=_named_values,
-    help="An option of the source, as maxOffsetsPerTrigger=1000000; may be repeated.",
+    help="An option of the source, as maxOffsetsPerTrigger=1000000; may be given again.",
 )
 EVERY: Final = click.option(
     "--every",

@@ -220,7 +220,12 @@ def _not_counted(query: "StreamingQuery") -> tuple[int, int]:
 @click.option("--from", "source", metavar="TOPIC", default="flights", show_default=True, help="The flights.")
 @click.option("--to", "target", metavar="TOPIC", required=True, help="Where the statistics go.")
 @click.option(
-    "--window-h", type=click.IntRange(1, 8760), default=24, show_default=True, help="The length of a window."
+    "--window-h",
+    type=click.IntRange(1, 8760),
+    metavar="N",
+    default=24,
+    show_default=True,
+    help="The length of a window.",
 )
 @click.option(
     "--watermark",

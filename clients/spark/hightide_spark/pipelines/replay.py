@@ -109,6 +109,7 @@ def _read_in_task(
 @click.option(
     "--run",
     type=click.IntRange(min=0),
+    metavar="N",
     default=0,
     show_default=True,
     help="The number of this replay; a higher one writes everything once more.",
