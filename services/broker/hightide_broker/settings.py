@@ -35,7 +35,8 @@ Directories = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_paths), Aft
 
 
 class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"):
-    """The settings of one broker process. `main` reads them once; nothing else reads the environment."""
+    """A broker: it stores the records. Each flag may also be a variable of the environment, as
+    HIGHTIDE_BROKER_DATA_DIR for --data-dir; a flag comes before it."""
 
     broker_id: int = Field(ge=0, le=2**31 - 1, description="this broker's id, unique in the cluster")
     listen: Address = Field(HostPort("127.0.0.1", 9092), description="host:port to listen on")

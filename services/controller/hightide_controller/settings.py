@@ -12,7 +12,8 @@ __all__ = ["ControllerSettings"]
 class ControllerSettings(
     ServiceSettings, env_prefix="HIGHTIDE_CONTROLLER_", cli_prog_name="hightide-controller"
 ):
-    """The settings of one controller process. `main` reads them once; nothing else reads the environment."""
+    """A controller: it decides who leads. Each flag may also be a variable of the environment, as
+    HIGHTIDE_CONTROLLER_ZOOKEEPER for --zookeeper; a flag comes before it."""
 
     controller_id: int = Field(ge=0, le=2**31 - 1, description="this controller's id, unique in the cluster")
     listen: Address = Field(HostPort("127.0.0.1", 9192), description="host:port to listen on")

@@ -15,8 +15,8 @@ __all__ = ["CoordinatorSettings"]
 class CoordinatorSettings(
     ServiceSettings, env_prefix="HIGHTIDE_COORDINATOR_", cli_prog_name="hightide-coordinator"
 ):
-    """The settings of one coordinator process (§4). `main` reads them once; nothing else reads the
-    environment."""
+    """A coordinator: it shares partitions out among consumers. Each flag may also be a variable of the
+    environment, as HIGHTIDE_COORDINATOR_ZOOKEEPER for --zookeeper; a flag comes before it."""
 
     coordinator_id: int = Field(ge=0, le=2**31 - 1, description="its id, unique in the cluster")
     listen: Address = Field(HostPort("127.0.0.1", 9292), description="host:port to listen on")

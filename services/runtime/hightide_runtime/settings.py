@@ -15,7 +15,14 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    CliSettingsSource,
+    NoDecode,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.effective_settings import EffectiveSetting, Origin, effective_settings, told_by_name
@@ -27,6 +34,8 @@ def _host_port(value: object) -> object:
 
 #: A settings field that is written host:port. NoDecode: pydantic-settings would expect JSON for a dataclass.
 Address = Annotated[HostPort, NoDecode, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
+#: What types are called in `--help`.
+_METAVARS = {"HostPort": "HOST:PORT", "int": "N", "str": "TEXT", "tuple[Path,...]": "DIRECTORY"}
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
@@ -126,7 +135,8 @@ class ServiceSettings(BaseSettings):
         """
         given = list(sys.argv[1:] if arguments is None else arguments)
         try:
-            settings = CliApp.run(cls, cli_args=given)
+            source = CliSettingsSource[Any](cls, add_argument_method=_add_argument)
+            settings = CliApp.run(cls, cli_args=given, cli_settings_source=source)
             settings._told = told_by_name(cls, given)
             return settings
         except ValidationError as error:
@@ -136,6 +146,17 @@ class ServiceSettings(BaseSettings):
         program = cls.model_config.get("cli_prog_name") or cls.__name__
         print(f"{program}: error: {problems} (see {program} --help)", file=sys.stderr)
         sys.exit(2)
+
+
+def _add_argument(parser: Any, *names: Any, **options: Any) -> Any:
+    """Called by pydantic-settings for each flag: `--help` is for those who do not read Python."""
+    metavar = options.get("metavar")
+    if isinstance(metavar, str):
+        options["metavar"] = _METAVARS.get(metavar, metavar)
+    if isinstance(options.get("help"), str):
+        # Where there is none, the sentence says what holds instead.
+        options["help"] = options["help"].replace(" (default: None)", "")
+    return parser.add_argument(*names, **options)
 
 
 def _one_line(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
@@ -151,4 +172,7 @@ def _one_line(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> st
     if problem["type"] == "value_error":
         # Our own sentence, which shows the value already.
         return f"{flag} ({variable}): {message.removeprefix('Value error, ')}"
-    return f"{flag} ({variable}): {message}, not {str(problem['input'])[:100]!r}"
+    given = repr(str(problem["input"])[:100])
+    if problem["type"] == "int_parsing":
+        return f"{flag} ({variable}): {given} is not a whole number"
+    return f"{flag} ({variable}): {message}, not {given}"

@@ -125,8 +125,24 @@ def test_a_number_out_of_bounds_is_one_line_that_says_the_bound(capsys: pytest.C
     )
 
 
+def test_what_is_no_number_is_said_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint_about("--test-id seven", capsys)
+    assert line.startswith(
+        "hightide-test: error: --test-id (HIGHTIDE_TEST_TEST_ID): 'seven' is not a whole number (see"
+    )
+
+
 def test_help_ends_with_success(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         Settings.from_command_line(["--help"])
     assert ended.value.code == 0
     assert "--zookeeper" in capsys.readouterr().out
+
+
+def test_help_calls_values_as_people_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--help"])
+    told = capsys.readouterr().out
+    for usage in ("--listen HOST:PORT", "--test-id N", "--zookeeper TEXT"):
+        assert usage in told
+    assert "None" not in told
