@@ -7,7 +7,7 @@ same partitions, and their histogram costs 5 us a value, on the data path.
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -28,7 +28,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.figures import Distribution, Figure, Kind, Reading, Readings, Value
+from hightide_runtime.figure_source import FigureSource
+from hightide_runtime.figures import Distribution, Figure, Kind, Reading, Value
 
 if TYPE_CHECKING:
     from hightide_runtime.prometheus import PrometheusEndpoint
@@ -38,23 +39,10 @@ __all__ = ["Collection"]
 _SCOPE = InstrumentationScope("hightide")
 
 
-class Readable(Protocol):
-    """A table of figures that can be read (`metrics.Source`)."""
-
-    @property
-    def figures(self) -> Sequence[Figure]:
-        """The table."""
-        ...
-
-    def read(self) -> Readings:
-        """A reading for each figure of it, or none at all."""
-        ...
-
-
 class Collection:
     """Reads all sources of a process whenever an exporter wants to know. Built by `Metrics.set_up`."""
 
-    def __init__(self, sources: Sequence[Readable], resource: Resource) -> None:
+    def __init__(self, sources: Sequence[FigureSource], resource: Resource) -> None:
         """`sources` may grow later."""
         self._sources = sources
         self._resource = resource

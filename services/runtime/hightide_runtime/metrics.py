@@ -7,7 +7,6 @@ Reading happens on a thread of the exporter: the function may look at what the l
 length; what it walks over it copies first, by one `tuple(...)`, and it walks over what is frozen.
 """
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,8 @@ from hightide_runtime.exporting import (
     resource_of,
     shut_down_within,
 )
-from hightide_runtime.figures import Figure, Measure, Readings
+from hightide_runtime.figure_source import FigureSource
+from hightide_runtime.figures import Figure, Measure
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
@@ -29,40 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
-_log = logging.getLogger(__name__)
-
-
-class Source:
-    """A table of figures, and how they are read. Made by `Metrics.report`."""
-
-    def __init__(self, figures: Sequence[Figure], measure: Measure) -> None:
-        self.figures = tuple(figures)
-        self._names = frozenset(figure.name for figure in figures)
-        assert len(self._names) == len(self.figures), "a figure is declared twice"
-        self._measure = measure
-        self._has_failed = False
-
-    def read(self) -> Readings:
-        """The values now. What cannot be read is left out, and logged once: it costs its own figures, and
-        neither the others nor the service."""
-        try:
-            readings = self._measure()
-            if readings.keys() != self._names:
-                raise KeyError(f"declared or measured, not both: {sorted(readings.keys() ^ self._names)}")
-        except Exception:  # noqa: BLE001 - on the exporter's thread, which must go on
-            if not self._has_failed:
-                self._has_failed = True
-                _log.exception("figures such as %s cannot be read", self.figures[0].name)
-            return {}
-        return readings
-
 
 class Metrics:
     """Where a process reports its figures. Mains build one by `set_up` and hand it to whoever has any."""
 
     def __init__(
         self,
-        sources: list[Source],
+        sources: list[FigureSource],
         readers: "Sequence[MetricReader]",
         prometheus: "PrometheusEndpoint | None" = None,
     ) -> None:
@@ -82,7 +55,7 @@ class Metrics:
             return cls.off()
         from hightide_runtime import metric_readers
 
-        sources: list[Source] = []
+        sources: list[FigureSource] = []
         collect = metric_readers.Collection(sources, resource_of(service, instance))
         # First, since it may be refused, while what exports has a thread from the start.
         prometheus = None if prometheus_listen is None else collect.to_prometheus(prometheus_listen)
@@ -107,7 +80,7 @@ class Metrics:
     def report(self, figures: Sequence[Figure], measure: Measure) -> None:
         """Export these figures from now on. `measure` returns a reading for each of them."""
         if self.enabled:
-            self._sources.append(Source(figures, measure))
+            self._sources.append(FigureSource(figures, measure))
 
     def shut_down(self) -> None:
         """Export once more. Mains call it last; a collector that is dead holds it up for 2 s at most."""
