@@ -10,7 +10,7 @@ from hightide_runtime.figures import Figure
 
 from reference_pages.markdown import code, page, table
 
-_UNITS = {"s": "seconds", "By": "bytes", "1": ""}
+_UNITS = {"s": "seconds", "By": "bytes"}
 
 
 def text() -> str:
@@ -18,8 +18,8 @@ def text() -> str:
     return page(
         "Metrics",
         """Each service reports them by OTLP, as JSON lines, or to Prometheus at `--prometheus-listen`
-        ([Operating](../operating.md#metrics-and-alerts)). The second column is what the Prometheus exporter
-        makes of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
+        ([Operating](../operating.md#metrics-and-alerts)). The second column is what Prometheus exporters
+        make of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
         "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
         "## Controllers\n\n" + _table(hightide_controller.figures.FIGURES),

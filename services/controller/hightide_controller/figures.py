@@ -18,8 +18,8 @@ _MIN_ISR: Final = "min.insync.replicas"
 _P: Final = "hightide.controller"
 
 FIGURES = (
-    gauge(f"{_P}.active", "1", "1 where this controller is the active one, else 0"),
-    gauge(f"{_P}.epoch", "1", "the controller epoch in which it was last elected"),
+    gauge(f"{_P}.active", "{controller}", "1 where this controller is the active one, else 0"),
+    gauge(f"{_P}.epoch", "{epoch}", "the controller epoch in which it was last elected"),
     gauge(f"{_P}.brokers_registered", "{broker}", "brokers with a session"),
     gauge(f"{_P}.brokers_dead", "{broker}", "registered brokers whose process is dead"),
     gauge(f"{_P}.topics", "{topic}", "topics"),

@@ -20,7 +20,7 @@ _P: Final = "hightide.coordinator"
 FIGURES = (
     gauge(f"{_P}.streams", "{stream}", "streams of consumers, members or not"),
     gauge(f"{_P}.active_shards", "{shard}", "shards of the groups that it coordinates"),
-    gauge(f"{_P}.epoch", "1", "the coordinator epoch in which it was last elected for the shard", "shard"),
+    gauge(f"{_P}.epoch", "{epoch}", "the coordinator epoch of its last election for the shard", "shard"),
     gauge(f"{_P}.groups", "{group}", "groups, also those without members"),
     gauge(f"{_P}.groups_failed", "{group}", "groups whose rebalance failed too often in a row"),
     gauge(f"{_P}.members", "{member}", "consumers that are members of a group"),

@@ -30,8 +30,9 @@ MILLISECONDS_TO_MINUTE: Final = (
 )  # fmt: skip
 """Bounds in seconds: half a millisecond is a call between processes, a minute more than any deadline."""
 
-#: How the Prometheus exporter spells what UCUM abbreviates; what stands in braces is left out.
-_PROMETHEUS_UNITS: Final = {"s": "seconds", "By": "bytes", "1": ""}
+#: How Prometheus exporters spell what UCUM abbreviates; what stands in braces is left out. Not UCUM's "1":
+#: Python's exporter leaves it out, while a collector's calls such a gauge `…_ratio`.
+_PROMETHEUS_UNITS: Final = {"s": "seconds", "By": "bytes"}
 
 
 class Kind(enum.StrEnum):
@@ -44,7 +45,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One metric, as it is declared. `unit` is UCUM's: "s", "By", "{record}", "1"."""
+    """One metric, as it is declared. `unit` is UCUM's: "s", "By", "{record}"."""
 
     name: str
     kind: Kind
@@ -55,6 +56,7 @@ class Figure:
     """The upper bounds of a histogram's buckets but the last, which has none."""
 
     def __post_init__(self) -> None:
+        assert self.unit.startswith("{") or self.unit in _PROMETHEUS_UNITS, (self.name, self.unit)
         assert (self.kind is Kind.HISTOGRAM) == bool(self.buckets), self.name
         assert all(low < high for low, high in pairwise(self.buckets)), self.name
 

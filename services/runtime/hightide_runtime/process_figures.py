@@ -34,7 +34,7 @@ FIGURES = (
         f"how much too late a timer rings that is set every {LOOK_EVERY_S:g} s: how long an answer waits for "
         "others that are being worked on",
     ),
-    gauge("hightide.zookeeper.connected", "1", "1 where ZooKeeper answers, else 0"),
+    gauge("hightide.zookeeper.connected", "{connection}", "1 where ZooKeeper answers, else 0"),
     counter("hightide.zookeeper.connections_lost", "{connection}", "connections to ZooKeeper that broke"),
     counter(
         "hightide.zookeeper.sessions_expired", "{session}",

@@ -71,6 +71,12 @@ def test_each_alert_says_what_is_wrong_and_what_to_do() -> None:
         assert rule["annotations"].keys() == {"summary", "description"}, rule
 
 
+@pytest.mark.parametrize("query", queries())
+def test_processes_are_told_apart_by_job_and_instance(query: str) -> None:
+    """By a collector the instance is the id alone, so that broker 1 and controller 1 have the same one."""
+    assert re.search(r"by \(instance", query) is None
+
+
 def test_that_nobody_is_active_is_told_also_where_nobody_is_left_who_has_figures() -> None:
     """The sum of no series is no series, which is equal to nothing."""
     asks_for_none = [rule["expr"] for rule in alerts() if rule["alert"].startswith("HightideNoActive")]

@@ -140,12 +140,18 @@ def test_prometheus_scrapes_them_under_the_names_that_are_declared(monkeypatch: 
         (COMPLAINTS, "hightide_test_complaints"),
         (WRITTEN, "hightide_test_written_bytes_total"),
         (TOOK, "hightide_test_write_duration_seconds"),
-        (gauge("hightide.test.active", "1", "1 or 0"), "hightide_test_active"),
+        (gauge("hightide.test.active", "{service}", "1 or 0"), "hightide_test_active"),
         (gauge("hightide.test.free_bytes", "By", "room"), "hightide_test_free_bytes"),
     ],
 )
 def test_names_are_spelled_as_prometheus_likes_them(figure: Figure, name: str) -> None:
     assert figure.prometheus_name == name
+
+
+def test_no_figure_has_a_unit_that_a_collector_spells_otherwise() -> None:
+    """Of a gauge whose unit is "1" a collector makes `…_ratio`, for which no alert asks."""
+    with pytest.raises(AssertionError, match="active"):
+        gauge("hightide.test.active", "1", "1 or 0")
 
 
 def test_lines_and_prometheus_are_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
