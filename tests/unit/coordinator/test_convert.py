@@ -6,10 +6,10 @@ import pytest
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_coordinator import convert
-from hightide_coordinator.convert_requests import described_out
+from hightide_coordinator.convert_requests import cursor_in, described_out, page_out
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import GroupDescription, MemberDescription
+from hightide_coordinator.core.descriptions import GroupDescription, MemberDescription, OffsetPage
 from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import Committed, OffsetReset, Owned, Position
@@ -159,3 +159,10 @@ def test_a_group_is_described_with_its_members_and_offsets() -> None:
     assert (told.state, told.coordinator.id, told.generation) == (pb.GROUP_STATE_STABLE, 2, 7)
     assert told.members[0].partitions[0].generation == 7
     assert (told.offsets[0].offset, told.offsets[0].metadata) == (42, ""), "FetchOffsets tells the metadata"
+
+
+def test_the_next_page_begins_at_the_cursor_that_the_page_before_it_told() -> None:
+    page = page_out(OffsetPage({FLIGHTS_3: Committed(42, 3, b"i" * 16, "mine")}, FLIGHTS_3))
+    assert cursor_in(pb.FetchOffsetsRequest(cursor=page.next_cursor)) == FLIGHTS_3
+    assert cursor_in(pb.FetchOffsetsRequest()) is None
+    assert not page_out(OffsetPage({})).HasField("next_cursor")
