@@ -1,17 +1,15 @@
 """Named clusters: a file of the user's that says where each is, and which one is meant unless said."""
 
-import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from hightide_cli.json_files import read_json, write_json
+
 VERSION: Final = 1
 CONTEXTS_MAX: Final = 1_000
-_FILE_BYTES_MAX: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -82,16 +80,11 @@ def contexts_path() -> Path:
 def load_contexts(path: Path) -> Contexts:
     """Read them; none where there is no file. Raises ContextError."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_FILE_BYTES_MAX + 1)
+        return _decoded(read_json(path))
     except FileNotFoundError:
         return Contexts({})
     except OSError as error:
         raise ContextError(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        if len(text) > _FILE_BYTES_MAX:
-            raise ValueError(f"more than {_FILE_BYTES_MAX} bytes")
-        return _decoded(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise ContextError(
             f"{path} is not what `hightide context` writes ({error}): mend it or delete it"
@@ -109,19 +102,7 @@ def store_contexts(path: Path, contexts: Contexts) -> None:
         },
     }
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # mkstemp opens with 0600, and a crash leaves the old file as it was.
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=2, ensure_ascii=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_json(path, document)
     except OSError as error:
         raise ContextError(f"{path} cannot be written: {error.strerror or error}") from error
 

@@ -1,16 +1,14 @@
 """The notes of `hightide topic copy`: a small file for each copy, in the user's state directory."""
 
 import hashlib
-import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from hightide_cli.copy_plan import CopyError, CopyNotes
+from hightide_cli.json_files import read_json, write_json
+from hightide_cli.rendering import Json
 
 VERSION: Final = 1
-_FILE_BYTES_MAX: Final = 1 << 20
 _PARTITIONS_MAX: Final = 10_000
 
 
@@ -25,16 +23,11 @@ def notes_path(copy_name: str) -> Path:
 def load_notes(path: Path, copy_name: str) -> CopyNotes | None:
     """Read them; None where there is no file. Raises CopyError."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_FILE_BYTES_MAX + 1)
+        return _decoded(read_json(path), copy_name)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CopyError(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        if len(text) > _FILE_BYTES_MAX:
-            raise ValueError(f"more than {_FILE_BYTES_MAX} bytes")
-        return _decoded(json.loads(text), copy_name)
     except (ValueError, RecursionError) as error:
         raise CopyError(
             f"{path} holds no notes of this copy ({error}): name the right file with --notes"
@@ -43,7 +36,7 @@ def load_notes(path: Path, copy_name: str) -> CopyNotes | None:
 
 def store_notes(path: Path, copy_name: str, notes: CopyNotes) -> None:
     """Write them in one go, and to the disk before it returns. Raises CopyError."""
-    document = {
+    document: Json = {
         "version": VERSION,
         "copy": copy_name,
         "writer_version": notes.version,
@@ -52,17 +45,7 @@ def store_notes(path: Path, copy_name: str, notes: CopyNotes) -> None:
         "noted_ms": notes.noted_ms,
     }
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".notes-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=2)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_json(path, document)
     except OSError as error:
         raise CopyError(f"{path} cannot be written: {error.strerror or error}") from error
 
