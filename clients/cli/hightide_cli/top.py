@@ -4,7 +4,9 @@ import shutil
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -58,13 +60,39 @@ def top(ctx: click.Context, once: bool, interval_s: float) -> None:
                 _print(ctx, view)
                 return
             with live_text(is_wanted=True, is_kept=True) as live:
-                while True:
-                    view, took_s = _look(admin, history, turns)
-                    draw(live, _screen(view))
-                    time.sleep(max(interval_s, took_s * _REST_OF_LOOKING))
+                follow(lambda: _look(admin, history, turns), lambda text: draw(live, text), interval_s)
         except KeyboardInterrupt:
             # The only way to end it, and no failure.
             return
+
+
+def follow(
+    look: "Callable[[], tuple[TopView, float]]",
+    show: Callable[[str], None],
+    interval_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> NoReturn:
+    """Look and show for ever. Where a look fails, which is when somebody watches, what was seen last stays
+    below why it is not news, and the next look comes as usual. Ends by KeyboardInterrupt alone."""
+    from hightide.errors import HightideError
+
+    from hightide_cli.rendering import printable
+
+    screen = ""
+    while True:
+        took_s = 0.0
+        try:
+            view, took_s = look()
+        except HightideError as error:
+            show(f"{_now()} no news: {printable(str(error))}\n\n{screen}".rstrip())
+        else:
+            screen = _screen(view)
+            show(screen)
+        sleep(max(interval_s, took_s * _REST_OF_LOOKING))
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%H:%M:%SZ}"
 
 
 def _print(ctx: click.Context, view: "TopView") -> None:

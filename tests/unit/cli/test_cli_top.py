@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,8 @@ from hightide import (
     ReplicaListing,
     TopicPartition,
 )
+from hightide.errors import BrokersUnavailableError
+from hightide_cli.top import follow
 from hightide_cli.top_history import GroupLook, Look, TopHistory, TopView
 from hightide_cli.top_text import top_document, top_text
 
@@ -124,3 +127,29 @@ def test_a_look_at_ten_thousand_partitions_is_cheap(count: int) -> None:
     text = top_text(view, 20)
     assert time.process_time() - begun_s < 1.0
     assert text.count("\n") < 40
+
+
+def test_a_look_that_fails_does_not_end_the_view_and_what_was_seen_last_stays() -> None:
+    seen = TopHistory().look(look(10.0, replica(ORDERS, 1, 100, 1_000)))
+    away = BrokersUnavailableError("no broker answered within 10 s: b1:1", addresses=("b1:1",))
+    looks: Iterator[TopView | BrokersUnavailableError] = iter([away, seen, away, seen])
+    shown: list[str] = []
+    slept_s: list[float] = []
+
+    def next_look() -> tuple[TopView, float]:
+        found = next(looks, None)
+        if found is None:
+            raise KeyboardInterrupt
+        if isinstance(found, BrokersUnavailableError):
+            raise found
+        return found, 0.0
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(next_look, shown.append, 2.0, slept_s.append)
+    before_any, at_first, during, after = shown
+    assert "no broker answered within 10 s: b1:1" in before_any
+    assert "orders" in at_first
+    assert "no broker answered within 10 s: b1:1" in during
+    assert during.endswith(at_first)
+    assert after == at_first
+    assert slept_s == [2.0] * 4
