@@ -10,6 +10,7 @@ import pytest
 from hightide.v1 import broker_service_pb2 as pb
 from hightide.v1 import broker_service_pb2_grpc as broker_grpc
 from hightide.v1 import metadata_pb2
+from hightide_coordinator.core.descriptions import not_active
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.shard_state import Role
 from hightide_coordinator.isolation import successor_of
@@ -18,6 +19,7 @@ from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.listeners import Listener
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -84,6 +86,14 @@ def test_a_coordinator_that_is_cut_off_goes_on_until_brokers_name_another(server
                 broker.named = OTHER
                 await until(is_deposed, "it resigns")
                 assert shard.state.active_elsewhere == OTHER, "its consumers are told where to go"
+                refused = not_active(shard.state)
+                assert refused is not None
+                told = shard.error_of(refused, Listener.INTERNAL)
+                assert told.metadata["coordinator_address"] == "127.0.0.1:2"
+                # Brokers told the address for those inside: it may mean nothing to who is outside.
+                told = shard.error_of(refused, Listener.EXTERNAL)
+                assert "coordinator_address" not in told.metadata
+                assert "127.0.0.1:2" not in told.message
                 await asyncio.to_thread(server.start)
                 # Brokers were wrong here: ZooKeeper, whose word counts, still has this session.
                 await until(is_active, "it resumes")

@@ -21,7 +21,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.listeners import Listener, address_told
+from hightide_runtime.listeners import Listener, address_told, current_listener
 from hightide_runtime.telemetry import Telemetry
 
 from hightide_coordinator import convert
@@ -237,7 +237,12 @@ class Shard:
             # Who knows nothing of shards but their number finds out here which one this was about.
             metadata = {**metadata, "shard": str(self.shard)}
             elsewhere, inside = self.state.active_elsewhere, metadata.get("coordinator_address")
-            if elsewhere is not None and inside is not None:
+            is_outside = (listener or current_listener()) is Listener.EXTERNAL
+            if elsewhere is not None and is_outside and not elsewhere.external_host:
+                # It has none, or brokers told of it while ZooKeeper, which knows, could not be asked.
+                metadata.pop("coordinator_address", None)
+                message = f"this coordinator is not the active one; any broker tells where {elsewhere.id} is"
+            elif elsewhere is not None and inside is not None:
                 metadata["coordinator_address"] = told = str(address_told(elsewhere, listener))
                 message = message.replace(inside, told)
         return convert.error_of(refused.refusal, message, metadata)
