@@ -17,11 +17,12 @@ from hightide_runtime.errors import StartupError
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.process_figures import report_process
 from hightide_runtime.rpc_figures import report_rpcs
+from hightide_runtime.running import first_of
 from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
 from hightide_broker.figures import FIGURES
@@ -29,7 +30,7 @@ from hightide_broker.log_directories import LogDirectories
 from hightide_broker.parts import Parts
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
-from hightide_broker.storage import StorageError
+from hightide_broker.storage import StorageError, cluster_ids_on_disk
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class Broker:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Start, serve until `stopping` is set, stop. Raises StartupError, ZooKeeperUnreachable."""
+        """Start, serve until `stopping` is set, stop. Raises StartupError, ZooKeeperUnreachable,
+        InconsistentClusterId."""
         settings = self._settings
         session = await ZooKeeperSession.connect(
             settings.zookeeper,
@@ -58,6 +60,8 @@ class Broker:
         report_process(self._metrics, session)
         try:
             await self._with_session(session, stopping)
+        except InconsistentClusterId:
+            raise
         except ZooKeeperError as error:
             raise StartupError(f"ZooKeeper at {settings.zookeeper}: {error}; start it again") from error
         finally:
@@ -66,8 +70,8 @@ class Broker:
 
     async def _with_session(self, session: ZooKeeperSession, stopping: asyncio.Event) -> None:
         settings = self._settings
-        cluster_id = await session.ensure_cluster_id()
         try:
+            cluster_id = await self._join_cluster(session)
             directories = await LogDirectories.open(settings.data_dir, cluster_id, settings.broker_id)
         except StorageError as error:
             raise StartupError(str(error)) from error
@@ -92,6 +96,17 @@ class Broker:
         if parts.failure.done():
             raise StartupError(f"stopped, since no data directory is left: {parts.failure.result()}")
 
+    async def _join_cluster(self, session: ZooKeeperSession) -> str:
+        """The cluster's id; that of our data, where there is any. Raises StorageError, StartupError."""
+        paths = list(map(str, self._settings.data_dir))
+        known = await asyncio.to_thread(cluster_ids_on_disk, paths)
+        try:
+            return await session.ensure_cluster_id(known)
+        except InconsistentClusterId as error:
+            raise StartupError(
+                f"{error}, or with an empty --data-dir; what it has is in {', '.join(paths)}"
+            ) from error
+
     async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""
         settings = self._settings
@@ -106,12 +121,14 @@ class Broker:
             await parts.registration.register(patience_s)
             await server.set_serving(True)
             log.info("broker %d serves at %s", settings.broker_id, settings.advertised)
-            told = asyncio.create_task(stopping.wait())
+            told = asyncio.create_task(first_of(stopping, session.refused))
             await asyncio.wait((told, parts.failure, watching), return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
             if watching.done():
                 watching.result()  # Its error is ours.
             await self._stop(session, parts, server)
+            if session.refusal is not None:
+                raise session.refusal
         finally:
             watching.cancel()
             await asyncio.wait([watching])

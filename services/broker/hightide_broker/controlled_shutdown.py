@@ -12,7 +12,7 @@ from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import NoNode, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int) -> 
         active = ControllerZnode.decode(found.data)
     except NoNode:
         log.warning("there is no controller to hand leadership over to; stopping without")
+        return True
+    except InconsistentClusterId as error:
+        log.warning("there is nobody to hand leadership over to: %s", error)
         return True
     except (ZooKeeperError, ZnodeGarbage) as error:
         log.warning("the active controller is not known: %s", error)

@@ -22,6 +22,7 @@ from hightide_runtime.zookeeper import (
     ConnectionLost,
     Create,
     Delete,
+    InconsistentClusterId,
     NodeExists,
     NoNode,
     SessionExpired,
@@ -126,6 +127,8 @@ class Registration:
                 registered = await self._try_register()
                 if registered is not None and not await self._watch(registered):
                     registered = None  # gone again
+            except InconsistentClusterId:
+                raise
             except (ConnectionLost, SessionExpired) as error:
                 log.warning("registering broker %d is retried: %s", self._broker_id, error)
                 registered = None

@@ -13,7 +13,7 @@ from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.process_figures import report_process
 from hightide_runtime.rpc_figures import report_rpcs
-from hightide_runtime.running import end_process, run_service
+from hightide_runtime.running import end_process, first_of, run_service
 from hightide_runtime.server_identity import identity_service
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
@@ -98,19 +98,14 @@ async def _serve_with(
         # A standby serves too: it answers who is active.
         shell.start()
         await server.set_serving(True)
-        await _first_of(stopping, shell.failed)
+        await first_of(stopping, shell.failed, session.refused)
     finally:
         await shell.close()
         await server.drain_for_good()
+    if session.refusal is not None:
+        raise session.refusal
     if shell.failed.is_set():
         raise StartupError("this coordinator could not go on, its log says why; a standby takes over")
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
 
 
 if __name__ == "__main__":

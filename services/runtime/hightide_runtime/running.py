@@ -11,14 +11,15 @@ from typing import NoReturn
 import uvloop
 
 from hightide_runtime.errors import StartupError
-from hightide_runtime.zookeeper_errors import ZooKeeperUnreachable
+from hightide_runtime.zookeeper_errors import InconsistentClusterId, ZooKeeperUnreachable
 
 
 def run_service(program: str, service: Callable[[asyncio.Event], Awaitable[None]]) -> int:
     """Run `service(stopping)` on uvloop until it returns; the exit code for the main to return.
 
     SIGTERM and SIGINT set `stopping`: the service then stops gracefully and returns. A second signal ends the
-    process at once. StartupError and ZooKeeperUnreachable are printed as one line, without a traceback.
+    process at once. StartupError, ZooKeeperUnreachable and InconsistentClusterId are printed as one line,
+    without a traceback.
     """
 
     async def run() -> None:
@@ -30,10 +31,18 @@ def run_service(program: str, service: Callable[[asyncio.Event], Awaitable[None]
 
     try:
         uvloop.run(run())
-    except (StartupError, ZooKeeperUnreachable) as error:
+    except (StartupError, ZooKeeperUnreachable, InconsistentClusterId) as error:
         print(f"{program}: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Wait until one of these is set. For mains: told to stop, or unable to go on."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def end_process(code: int) -> NoReturn:

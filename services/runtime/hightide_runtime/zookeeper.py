@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -24,11 +24,13 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from hightide_runtime import znodes
+from hightide_runtime.cluster_identity import Membership, check_cluster_id, cluster_id_in
 from hightide_runtime.figures import Distribution
 from hightide_runtime.zookeeper_connection import impatient_client
 from hightide_runtime.zookeeper_errors import (
     BadVersion,
     ConnectionLost,
+    InconsistentClusterId,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -64,6 +66,7 @@ __all__ = [
     "ConnectionLost",
     "Create",
     "Delete",
+    "InconsistentClusterId",
     "NoNode",
     "NodeExists",
     "NotEmpty",
@@ -167,7 +170,8 @@ class ZooKeeperSession:
     `events` delivers session states and watches, in order, on the loop. It needs no bound: a watch
     fires once for each read that set it. One task of the shell reads it, from the time of `connect`.
     Every method that talks to ZooKeeper raises ConnectionLost or SessionExpired, beside what it names;
-    while the session is not CONNECTED it does so at once, and nothing was sent.
+    while the session is not CONNECTED it does so at once, and nothing was sent. From `ensure_cluster_id` on
+    there is none with another cluster (`cluster_identity`): the session is LOST for good then, and `refused`.
     """
 
     def __init__(self, hosts: str, session_timeout_ms: int) -> None:
@@ -181,12 +185,17 @@ class ZooKeeperSession:
         self._closing = False
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
         self.counts = SessionCounts()
+        self.refused = asyncio.Event()
+        """Set where this process belongs to another cluster than the ZooKeeper that answers; mains end it."""
+        self.refusal: InconsistentClusterId | None = None
+        """Why `refused` is set."""
         # For ever, and never more than a quarter of a second apart: a failover waits for it.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
         self._trees: frozenset[str] = frozenset()
         self._client = impatient_client(
-            self._addresses, session_timeout_ms, retry, _kazoo_log, self._on_any_watch
-        )
+            self._addresses, session_timeout_ms, retry, _kazoo_log, self._on_any_watch,
+            lambda refusal: self._hand_over(self._refused, refusal),
+        )  # fmt: skip
         self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
@@ -373,14 +382,34 @@ class ZooKeeperSession:
                     raise error
         return found
 
-    async def ensure_cluster_id(self) -> str:
-        """The cluster's id; whoever comes first makes one up. Also creates `znodes.PARENTS`."""
+    async def ensure_cluster_id(self, known: Collection[str] = ()) -> str:
+        """The id of the cluster that this process belongs to from here on: the one that is found, or, where
+        there is none, a new one. Mains call it before they read or write anything.
+
+        `known`: the ids of clusters that the process belongs to already, by its data; where one of these is
+        not found, nothing is written. Also creates `znodes.PARENTS`. Raises InconsistentClusterId,
+        ZnodeGarbage.
+        """
+        found = await self._cluster_id()
+        check_cluster_id(found, known, self._addresses)
         for parent in znodes.PARENTS:
             await self.ensure_path(parent)
         path = znodes.ClusterIdZnode.path()
-        with contextlib.suppress(NodeExists):
-            await self.create(path, znodes.ClusterIdZnode(uuid.uuid4().hex).encode())
-        return znodes.ClusterIdZnode.decode((await self.get(path)).data).cluster_id
+        if not found:
+            with contextlib.suppress(NodeExists):
+                await self.create(path, znodes.ClusterIdZnode(uuid.uuid4().hex).encode())
+            found = await self._cluster_id()
+        self._client._connection.member_session_id = self._session_id
+        self._client._connection.membership = Membership(found, self._absolute(path))
+        # The session may have been replaced since that was read; from here on it is compared first.
+        check_cluster_id(await self._cluster_id(), (found,), self._addresses)
+        return found
+
+    async def _cluster_id(self) -> str:
+        try:
+            return cluster_id_in((await self.get(znodes.ClusterIdZnode.path())).data)
+        except NoNode:
+            return ""
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes are gone at once. Never raises; may be called twice."""
@@ -422,7 +451,7 @@ class ZooKeeperSession:
         if self._closing:
             reply.future.set_exception(ConnectionLost("the session is closed", outcome_unknown=False))
         elif self._state is SessionState.LOST:
-            reply.future.set_exception(SessionExpired("the ZooKeeper session expired"))
+            reply.future.set_exception(self.refusal or SessionExpired("the ZooKeeper session expired"))
         elif self._state is SessionState.SUSPENDED:
             reply.future.set_exception(
                 ConnectionLost(f"no connection to ZooKeeper at {self._addresses}", outcome_unknown=False)
@@ -448,6 +477,14 @@ class ZooKeeperSession:
         below = path[len(self._chroot) :] or "/"
         if any(below == tree or below.startswith(tree + "/") for tree in self._trees):
             self._hand_over(self.events.put_nowait, TreeChanged(below))
+
+    def _refused(self, refusal: InconsistentClusterId) -> None:
+        if self._closing:
+            return
+        _log.critical("%s", refusal)
+        self.refusal = refusal
+        self._state_arrived(SessionState.LOST, 0)
+        self.refused.set()
 
     def _on_kazoo_state(self, state: str) -> None:
         self._hand_over(self._state_arrived, _STATES[state], self._client._session_id or 0)

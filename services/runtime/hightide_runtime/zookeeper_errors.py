@@ -1,6 +1,11 @@
 """What can go wrong with ZooKeeper, typed. kazoo's own exceptions never leave `hightide_runtime`."""
 
+from typing import Final
+
+from hightide.v1.errors_pb2 import ErrorCode
 from kazoo import exceptions as kazoo_errors
+
+from hightide_runtime.errors import reason_of
 
 
 class ZooKeeperError(Exception):
@@ -60,6 +65,27 @@ class ConnectionLost(ZooKeeperError):
 
 class SessionExpired(ZooKeeperError):
     """The session is over: ephemeral znodes are gone, and so is whatever was held by them."""
+
+
+class InconsistentClusterId(SessionExpired):
+    """The ZooKeeper that answers is not that of the process's cluster: see `cluster_identity`.
+
+    Nothing was read or written there. It is the end of the session for good; the process ends with it.
+    """
+
+    code: Final = ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID
+
+    def __init__(self, address: str, ours: str, found: str) -> None:
+        """`address`: who answered; `found`: the id that is there, empty where there is none."""
+        holds = f"is of cluster {found}" if found else "holds no cluster id (/cluster/id)"
+        super().__init__(
+            f"{reason_of(self.code)}: ZooKeeper at {address} {holds}, and this process belongs to cluster "
+            f"{ours}; say with --zookeeper where that cluster's ZooKeeper is, or restore its data, and start "
+            "the process again"
+        )
+        self.address = address
+        self.ours = ours
+        self.found = found
 
 
 class ZooKeeperRefused(ZooKeeperError):

@@ -83,7 +83,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 46
     """This controller is not the active one."""
     ERROR_CODE_INCONSISTENT_CLUSTER_ID: _ErrorCode.ValueType  # 47
-    """The sender belongs to another cluster."""
+    """The sender belongs to another cluster; or the ZooKeeper of a service does, which then ends."""
     ERROR_CODE_UNKNOWN_BROKER: _ErrorCode.ValueType  # 48
     """No broker with this id is registered."""
     ERROR_CODE_UNKNOWN_FETCH_SESSION: _ErrorCode.ValueType  # 49
@@ -221,7 +221,7 @@ ERROR_CODE_STALE_BROKER_EPOCH: ErrorCode.ValueType  # 45
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 46
 """This controller is not the active one."""
 ERROR_CODE_INCONSISTENT_CLUSTER_ID: ErrorCode.ValueType  # 47
-"""The sender belongs to another cluster."""
+"""The sender belongs to another cluster; or the ZooKeeper of a service does, which then ends."""
 ERROR_CODE_UNKNOWN_BROKER: ErrorCode.ValueType  # 48
 """No broker with this id is registered."""
 ERROR_CODE_UNKNOWN_FETCH_SESSION: ErrorCode.ValueType  # 49

@@ -15,7 +15,7 @@ from hightide_broker.storage.errors import (
     WrongBroker,
     WrongCluster,
 )
-from hightide_broker.storage.identity import check_identities
+from hightide_broker.storage.identity import check_identities, cluster_ids_on_disk
 from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
 from hightide_broker.storage.producer_states import (
@@ -58,5 +58,6 @@ __all__ = [
     "WrongBroker",
     "WrongCluster",
     "check_identities",
+    "cluster_ids_on_disk",
     "directory_name",
 ]

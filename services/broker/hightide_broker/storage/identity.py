@@ -21,6 +21,7 @@ __all__ = [
     "DirectoryLock",
     "check_identities",
     "check_identity",
+    "cluster_ids_on_disk",
     "mark_clean",
     "stamp_identity",
     "take_clean_mark",
@@ -101,6 +102,25 @@ def check_identities(
         raise refusal
 
 
+def cluster_ids_on_disk(directories: Sequence[str], files: Files | None = None) -> frozenset[str]:
+    """The clusters that these data directories belong to; more than one where somebody mixed them up. Called
+    before a broker joins a cluster, which none may be made for that has data of one.
+
+    One that cannot be read is passed over: opening it says why. `files` as in `check_identities`. Raises
+    CorruptFile.
+    """
+    files = files if files is not None else OsFiles()
+    found = set()
+    for directory in directories:
+        path = f"{directory}/{_META_NAME}"
+        try:
+            if files.exists(path):
+                found.add(_read_meta(read_file(files, path), path, directory)[0])
+        except OSError:
+            continue
+    return frozenset(found)
+
+
 def stamp_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:
     """Make a directory that passed `check_identity` this broker's; give the id of this life of it.
 
@@ -118,14 +138,20 @@ def stamp_identity(files: Files, directory: str, cluster_id: str, broker_id: int
     return boot_id
 
 
-def _check_meta(data: bytes, path: str, directory: str, cluster_id: str, broker_id: int) -> None:
+def _read_meta(data: bytes, path: str, directory: str) -> tuple[str, int]:
+    """The cluster and the broker that the directory belongs to. Raises CorruptFile."""
     try:
         meta = json.loads(data)
-        version, found_cluster, found_broker = meta["version"], meta["cluster_id"], meta["broker_id"]
+        version, cluster_id, broker_id = meta["version"], str(meta["cluster_id"]), meta["broker_id"]
     except (ValueError, LookupError, TypeError) as error:
         raise CorruptFile(f"{path} is damaged ({error}); restore it, or move {directory} away") from error
     if version != _VERSION:
         raise CorruptFile(f"{path} has version {version}; this broker reads version {_VERSION}")
+    return cluster_id, broker_id
+
+
+def _check_meta(data: bytes, path: str, directory: str, cluster_id: str, broker_id: int) -> None:
+    found_cluster, found_broker = _read_meta(data, path, directory)
     if found_cluster != cluster_id:
         raise WrongCluster(
             f"data directory {directory} belongs to cluster {found_cluster}, this broker joins cluster "
