@@ -14,14 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hightide_runtime.errors import StartupError
-from hightide_runtime.metrics import Metrics
-from hightide_runtime.process_figures import report_process
 from hightide_runtime.rpc_figures import report_rpcs
-from hightide_runtime.running import first_of
 from hightide_runtime.server_identity import identity_service
+from hightide_runtime.service_process import ServiceProcess
 from hightide_runtime.serving import Server, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
@@ -42,34 +39,21 @@ REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
 class Broker:
     """One life of one broker process. `run` is all that `main` calls."""
 
-    def __init__(self, settings: BrokerSettings, telemetry: Telemetry, metrics: Metrics) -> None:
+    def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
-        self._telemetry = telemetry
-        self._metrics = metrics
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Start, serve until `stopping` is set, stop. Raises StartupError, ZooKeeperUnreachable,
-        InconsistentClusterId."""
-        settings = self._settings
-        session = await ZooKeeperSession.connect(
-            settings.zookeeper,
-            session_timeout_ms=settings.zookeeper_session_timeout_ms,
-            connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
-        )
-        report_process(self._metrics, session)
+    async def run(self, process: ServiceProcess) -> None:
+        """Start, serve until the process is told to stop, stop. Raises StartupError."""
         try:
-            await self._with_session(session, stopping)
-        except InconsistentClusterId:
-            raise
+            await self._run(process)
         except ZooKeeperError as error:
-            raise StartupError(f"ZooKeeper at {settings.zookeeper}: {error}; start it again") from error
+            raise StartupError(f"ZooKeeper at {self._settings.zookeeper}: {error}; start it again") from error
         finally:
-            await session.close()
             self._worker.shutdown()
 
-    async def _with_session(self, session: ZooKeeperSession, stopping: asyncio.Event) -> None:
-        settings = self._settings
+    async def _run(self, process: ServiceProcess) -> None:
+        settings, session = self._settings, process.session
         try:
             cluster_id = await self._join_cluster(session)
             directories = await LogDirectories.open(settings.data_dir, cluster_id, settings.broker_id)
@@ -78,13 +62,13 @@ class Broker:
         clean = False
         try:
             parts = Parts(
-                settings, SystemClock(), self._telemetry, session, cluster_id, directories, self._worker,
-                is_measured=self._metrics.enabled,
+                settings, SystemClock(), process.telemetry, session, cluster_id, directories, self._worker,
+                is_measured=process.metrics.enabled,
             )  # fmt: skip
-            self._metrics.report(FIGURES, parts.measure)
+            process.metrics.report(FIGURES, parts.measure)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))
-                await self._serve(session, parts, stopping)
+                await self._serve(process, parts)
             finally:
                 await parts.close()
             clean = True
@@ -107,28 +91,26 @@ class Broker:
                 f"{error}, or with an empty --data-dir; what it has is in {', '.join(paths)}"
             ) from error
 
-    async def _serve(self, session: ZooKeeperSession, parts: Parts, stopping: asyncio.Event) -> None:
+    async def _serve(self, process: ServiceProcess, parts: Parts) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""
-        settings = self._settings
+        settings, session = self._settings, process.session
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
         server = await serve(
             settings.listen, [*services(*parts.rpcs()), identity], external=settings.external_listen
         )
-        report_rpcs(self._metrics, server.timings)
+        report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)
         watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:
             await parts.registration.register(patience_s)
             await server.set_serving(True)
             log.info("broker %d serves at %s", settings.broker_id, settings.advertised)
-            told = asyncio.create_task(first_of(stopping, session.refused))
+            told = asyncio.create_task(process.until_stopped())
             await asyncio.wait((told, parts.failure, watching), return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
             if watching.done():
                 watching.result()  # Its error is ours.
             await self._stop(session, parts, server)
-            if session.refusal is not None:
-                raise session.refusal
         finally:
             watching.cancel()
             await asyncio.wait([watching])

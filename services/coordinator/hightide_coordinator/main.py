@@ -1,24 +1,18 @@
-"""`hightide-coordinator`: settings, ZooKeeper, the server and the shell, until SIGTERM."""
+"""`hightide-coordinator`: the server and the shell, until SIGTERM."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 from hightide_runtime.errors import StartupError
-from hightide_runtime.logs import set_up_logging
-from hightide_runtime.metrics import Metrics
-from hightide_runtime.process_figures import report_process
 from hightide_runtime.rpc_figures import report_rpcs
-from hightide_runtime.running import end_process, first_of, run_service
 from hightide_runtime.server_identity import identity_service
+from hightide_runtime.service_process import ServiceProcess, run_process
 from hightide_runtime.serving import Service, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.figures import FIGURES, coordinator_readings
@@ -34,38 +28,11 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point, until SIGTERM or SIGINT; ends the process with its exit code."""
     settings = CoordinatorSettings.from_command_line(arguments)
-    set_up_logging(settings.log_level, f"coordinator-{settings.coordinator_id}")
-    # What is known of thousands of consumers lives as long as they do, and need not be looked at over and
-    # over while one of their groups is shared out anew.
-    gc.set_threshold(100_000, 50, 100)
-    end_process(run_service("hightide-coordinator", lambda stopping: _serve(settings, stopping)))
+    run_process("coordinator", settings.coordinator_id, settings, partial(_serve, settings))
 
 
-async def _serve(settings: CoordinatorSettings, stopping: asyncio.Event) -> None:
-    telemetry = Telemetry.set_up("coordinator", str(settings.coordinator_id))
-    metrics = Metrics.set_up("coordinator", str(settings.coordinator_id), settings.prometheus_listen)
-    session = await ZooKeeperSession.connect(
-        settings.zookeeper,
-        session_timeout_ms=settings.zookeeper_session_timeout_ms,
-        connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
-    )
-    report_process(metrics, session)
-    try:
-        await _serve_with(settings, session, telemetry, metrics, stopping)
-    finally:
-        # Ends the session, so that whatever is left of the handover goes with it.
-        await session.close()
-        telemetry.shut_down()
-        metrics.shut_down()
-
-
-async def _serve_with(
-    settings: CoordinatorSettings,
-    session: ZooKeeperSession,
-    telemetry: Telemetry,
-    metrics: Metrics,
-    stopping: asyncio.Event,
-) -> None:
+async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None:
+    session, telemetry = process.session, process.telemetry
     telemetry.cluster_id = await session.ensure_cluster_id()
     await fix_shard_count(session, settings.shards)
     advertised = settings.advertised
@@ -78,7 +45,7 @@ async def _serve_with(
         0 if outside is None else outside.port,
     )
     shell = Shell(settings, identity, session, telemetry, SystemClock())
-    metrics.report(FIGURES, coordinator_readings(shell))
+    process.metrics.report(FIGURES, coordinator_readings(shell))
     server = await serve(
         settings.listen,
         [
@@ -93,17 +60,15 @@ async def _serve_with(
         external=settings.external_listen,
         small_messages=True,
     )
-    report_rpcs(metrics, server.timings)
+    report_rpcs(process.metrics, server.timings)
     try:
         # A standby serves too: it answers who is active.
         shell.start()
         await server.set_serving(True)
-        await first_of(stopping, shell.failed, session.refused)
+        await process.until_stopped(shell.failed)
     finally:
         await shell.close()
         await server.drain_for_good()
-    if session.refusal is not None:
-        raise session.refusal
     if shell.failed.is_set():
         raise StartupError("this coordinator could not go on, its log says why; a standby takes over")
 

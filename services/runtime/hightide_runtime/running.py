@@ -37,14 +37,6 @@ def run_service(program: str, service: Callable[[asyncio.Event], Awaitable[None]
     return 0
 
 
-async def first_of(*events: asyncio.Event) -> None:
-    """Wait until one of these is set. For mains: told to stop, or unable to go on."""
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
-
-
 def end_process(code: int) -> NoReturn:
     """End the process, without the interpreter's own farewell. Mains call it last; all is closed that can be.
 
