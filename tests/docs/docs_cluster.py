@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hightide import Admin
 from hightide_local import detached
-from hightide_local.spark_java import spark_java_home
+from hightide_local.spark_java import SHORT_LIVED, spark_java_home
 
 _SHOWN = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d{4})\b")
 
@@ -58,6 +58,7 @@ class DocsCluster:
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "JAVA_HOME": str(spark_java_home()),
+            "SPARK_SUBMIT_OPTS": SHORT_LIVED,
             "COLUMNS": "120",
             "TERM": "dumb",
         }
