@@ -29,12 +29,15 @@ class Holdings:
     """What the brokers say of themselves: failed log directories with how many replicas live there, by broker
     and directory, and who does not answer, and why. `arriving`: partitions that count as under-replicated
     only because a replica that is being moved to is not there yet (KIP-352). `coordinators`: the active one
-    of each shard of the consumer groups, none where there never was one: a cluster may do without."""
+    of each shard of the consumer groups, none where there never was one: a cluster may do without.
+    `silent_coordinators`: which of them do not answer, and why: of one that died nobody else knows until its
+    session ends."""
 
     failed_directories: dict[tuple[int, int], int] = field(default_factory=dict)
     silent_brokers: dict[int, str] = field(default_factory=dict)
     arriving: int = 0
     coordinators: tuple[str | None, ...] = ()
+    silent_coordinators: dict[str, str] = field(default_factory=dict)
 
 
 @common_options
@@ -122,6 +125,10 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
         for broker, reason in sorted(holdings.silent_brokers.items())
     ]
     problems += _without_coordinator(holdings.coordinators)
+    problems += [
+        f"the coordinator at {address} does not answer, so that its groups rest: {reason}"
+        for address, reason in sorted(holdings.silent_coordinators.items())
+    ]
     problems += [
         f"log directory {directory} of broker {broker} has failed, with {count} replica{'s' * (count != 1)}: "
         "check its disk, then start the broker again"

@@ -1,6 +1,7 @@
 """One look at the health of a cluster: whom it asks, and whom else where those do not answer."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -84,7 +85,18 @@ def _holdings(admin: "Admin", described: "ClusterDescription", arriving: int) ->
         alive = [each.broker_id for each in described.brokers if each.alive]
         return Holdings(silent_brokers=dict.fromkeys(alive, str(error)), arriving=arriving)
     failed = failed_directories(listing, directories)
-    return Holdings(failed, dict(listing.silent_brokers), arriving, admin.coordinators())
+    coordinators = admin.coordinators()
+    silent = silent_coordinators(admin, coordinators)
+    return Holdings(failed, dict(listing.silent_brokers), arriving, coordinators, silent)
+
+
+def silent_coordinators(admin: "Admin", coordinators: Iterable[str | None]) -> dict[str, str]:
+    """Which of these addresses do not answer, and why. Brokers tell of a coordinator that died for as long as
+    its session lasts."""
+    from hightide_cli.server_survey import survey
+
+    active = [("coordinator", None, each) for each in dict.fromkeys(coordinators) if each is not None]
+    return {each.address: str(each.error) for each in survey(admin, active) if each.error is not None}
 
 
 def failed_directories(

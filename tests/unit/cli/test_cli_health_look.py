@@ -2,12 +2,12 @@
 
 import click
 import pytest
-from hightide import ReplicaDescription, ReplicaListing, TopicPartition
+from hightide import Admin, ReplicaDescription, ReplicaListing, TopicPartition
 from hightide.servers import LogDirectory
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint, PartitionMetadata, TopicMetadata
 from hightide_cli.cluster_health import Holdings, health_document, problems_of
-from hightide_cli.health_look import failed_directories
+from hightide_cli.health_look import failed_directories, silent_coordinators
 from hightide_cli.health_watch import watch_health
 from hightide_cli.main import cli, main
 from hightide_cli.metadata_probe import coordinators_in, without_controller
@@ -64,6 +64,19 @@ def test_a_failed_directory_is_told_also_where_nothing_lives_there() -> None:
         LogDirectory(2, "/a", 1, 1, failed=True),
     ]
     assert failed_directories(listing, directories) == {(1, 1): 2, (2, 0): 0}
+
+
+def test_a_coordinator_that_does_not_answer_is_told_though_brokers_take_it_for_active() -> None:
+    with Admin(NOBODY, timeout_ms=300) as admin:
+        silent = silent_coordinators(admin, [NOBODY, None, NOBODY])
+    assert list(silent) == [NOBODY]
+    (problem,) = (
+        each
+        for each in problems_of(without_controller(METADATA), Holdings(silent_coordinators=silent))
+        if "coordinator" in each
+    )
+    assert problem.startswith(f"the coordinator at {NOBODY} does not answer, so that its groups rest: ")
+    assert "refused" in problem
 
 
 def test_a_cluster_that_cannot_be_reached_has_an_exit_code_of_its_own(
