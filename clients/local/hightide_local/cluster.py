@@ -159,6 +159,7 @@ class LocalCluster:
 
     def address_of(self, name: str) -> str:
         """host:port of a process."""
+        self._check_name(name, self.names)
         return f"{HOST}:{self._layout.port_of(name)}"
 
     def start(self, timeout_s: float = 30.0) -> None:
@@ -321,8 +322,7 @@ class LocalCluster:
         else:
             targets = [other] if isinstance(other, str) else list(other)
         for name in (*sources, *targets):
-            if name not in everybody:
-                raise ClusterError(f"there is no process {name!r}; there are {', '.join(everybody)}")
+            self._check_name(name, everybody)
         if self._network is None:
             raise ClusterError("the links of this cluster cannot be cut; start it with partitionable=True")
         self._network.cut(sources, targets, one_way=one_way)
@@ -440,8 +440,14 @@ class LocalCluster:
         if self._network is not None:
             self._network.is_run_by(name, process.pid)
 
+    @staticmethod
+    def _check_name(name: str, names: Sequence[str]) -> None:
+        if name not in names:
+            raise ClusterError(f"there is no process {name!r}; there are {', '.join(names)}")
+
     def _process(self, name: str) -> ManagedProcess:
         if name not in self._processes:
+            self._check_name(name, self.names)
             port = self._own_port(name)
             log_path = self.log_directory / f"{name}.log"
             if name == ZOOKEEPER:

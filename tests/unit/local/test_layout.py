@@ -97,3 +97,12 @@ def test_a_name_that_is_no_process_is_an_error_that_lists_them(tmp_path: Path, n
 def test_a_cluster_without_brokers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="needs a broker"):
         LocalCluster(tmp_path, brokers=0)
+
+
+@pytest.mark.parametrize(
+    "call", ["kill", "terminate", "pause", "resume", "restart", "log_tail", "address_of"]
+)
+def test_a_process_that_there_is_not_is_told_with_those_that_there_are(tmp_path: Path, call: str) -> None:
+    cluster = LocalCluster(tmp_path, brokers=2, controllers=1)
+    with pytest.raises(ClusterError, match=r"no process 'broker-9'; there are zookeeper, .*broker-2"):
+        getattr(cluster, call)("broker-9")
