@@ -117,8 +117,11 @@ def test_running_servers_tell_their_settings_and_who_said_so(hightide_cluster: L
     by_name = dict(zip(names, servers, strict=True))
     of_broker = {each["name"]: each for each in by_name["broker-2"]["settings"]}
     assert (of_broker["broker-id"]["value"], of_broker["broker-id"]["origin"]) == ("2", "argument")
+    # Local clusters say this one, though it is the default.
     assert of_broker["log-level"]["value"] == of_broker["log-level"]["default"] == "INFO"
-    assert of_broker["log-level"]["origin"] == "default"
+    assert of_broker["log-level"]["origin"] == "argument"
+    assert of_broker["flush-interval-ms"]["value"] == of_broker["flush-interval-ms"]["default"] == "30000"
+    assert of_broker["flush-interval-ms"]["origin"] == "default"
     assert of_broker["zookeeper"]["value"] == cluster.zookeeper
 
     own = as_json(cluster, "config", "show", "--own", by_name["broker-3"]["address"], "controller-2")
