@@ -107,7 +107,8 @@ SPANS: Final[tuple[SpanKind, ...]] = (
     SpanKind(
         FAILOVER,
         CONTROLLER,
-        "Root. A broker was lost, from the break until every live broker has acknowledged the new leaders. A "
+        "Root. A broker was lost, from the break until every live broker has acknowledged the new leaders; "
+        "also more than one, where the others go before its new leaders are stored. A "
         "controller that carries on what another one began writes the root too: the same span, ending later.",
     ),
     SpanKind(BROKER_DOWN, CONTROLLER, "Step 1: from the break until the controller noticed it."),
