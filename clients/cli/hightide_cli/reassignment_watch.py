@@ -20,6 +20,10 @@ WATCH_TIMEOUT_MS: Final = 60_000
 _ROWS_MAX: Final = 20
 _BAR_WIDTH: Final = 12
 _EXIT_INTERRUPTED: Final = 130
+_GO_ON: Final = (
+    "the moves go on; `hightide reassign watch` follows them again, "
+    "`hightide reassign cancel` takes them back"
+)
 
 
 def watch_moves(
@@ -32,26 +36,31 @@ def watch_moves(
     """Look every so often until nothing of interest is on the move, then say where everything ended up.
     `only` are the partitions of interest with where they go; None: all that move.
 
-    Ctrl-C leaves the moves running, and says so. Raises HightideError.
+    Ctrl-C leaves the moves running, and says so; so does a look that fails. Raises HightideError.
     """
+    from hightide.errors import HightideError
+
     watched = Watched(only)
+    are_known = only is not None
     as_document = wants_document(ctx)
     try:
         with live_text(is_wanted=not as_document, is_kept=False) as live:
             while True:
                 progress = _look(admin, watched)
+                are_known = bool(progress.moves)
                 _tell(ctx, progress, live)
                 if not progress.moves:
                     break
                 time.sleep(interval_s)
         _conclude(ctx, admin, watched, progress)
     except KeyboardInterrupt:
-        click.echo(
-            "\nthe moves go on; `hightide reassign watch` follows them again, "
-            "`hightide reassign cancel` takes them back",
-            err=True,
-        )
+        click.echo(f"\n{_GO_ON}", err=True)
         ctx.exit(_EXIT_INTERRUPTED)
+    except HightideError:
+        # What follows is of the looking; without this it reads as if the moves had failed.
+        if are_known:
+            click.echo(_GO_ON, err=True)
+        raise
 
 
 def _look(admin: "Admin", watched: Watched) -> Progress:

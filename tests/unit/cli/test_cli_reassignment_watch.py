@@ -1,8 +1,13 @@
 """How progress reads, on a terminal and for programs."""
 
-from hightide import Reassignment, TopicPartition
+import click
+import pytest
+from hightide import Admin, Reassignment, TopicPartition
+from hightide.errors import BrokersUnavailableError
+from hightide_cli.main import cli
+from hightide_cli.options import Choices
 from hightide_cli.reassignment_progress import Copy, MoveProgress, Progress
-from hightide_cli.reassignment_watch import move_line, progress_document, summary_line
+from hightide_cli.reassignment_watch import move_line, progress_document, summary_line, watch_moves
 
 MOVE = Reassignment(TopicPartition("t", 0), bytes(16), (1, 2), (3, 4), (1, 2, 3, 4), (1, 2, 4), 1)
 HALF = MoveProgress(
@@ -75,3 +80,13 @@ def test_programs_get_every_figure() -> None:
             ],
         }
     ]
+
+
+@pytest.mark.parametrize("were_begun", [True, False])
+def test_where_nobody_can_be_asked_moves_that_were_begun_are_said_to_go_on(
+    capsys: pytest.CaptureFixture[str], were_begun: bool
+) -> None:
+    only = {MOVE.partition: MOVE.target} if were_begun else None
+    with Admin("127.0.0.1:1", timeout_ms=200) as admin, pytest.raises(BrokersUnavailableError):
+        watch_moves(click.Context(cli, obj=Choices()), admin, 1.0, only=only)
+    assert ("the moves go on; `hightide reassign watch`" in capsys.readouterr().err) is were_begun
