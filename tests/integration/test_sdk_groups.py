@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hightide import Admin, CommittedOffset, Consumer, TopicPartition
+from hightide import Admin, CommittedOffset, Consumer, TopicPartition, group_operations
 from hightide.errors import (
     ConsumerIdTakenError,
     FencedInstanceError,
@@ -447,6 +447,20 @@ def test_a_group_that_does_not_exist_can_be_given_a_beginning(
     reading = Reading([consumer])
     reading.until(lambda: reading.count() == 30)
     assert reading.numbers() == set(range(30, 60))
+
+
+def test_offsets_that_take_several_answers_are_told_whole(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(cluster, topic, range(60))
+    committed = {partition: number for number, partition in enumerate(parts(topic, *range(6)))}
+    group = new_name("paged")
+    with Admin(cluster.bootstrap) as admin:
+        admin.commit_group_offsets(group, committed)
+        monkeypatch.setattr(group_operations, "PARTITIONS_PER_REQUEST_MAX", 1)
+        for asked in (None, list(committed)):
+            told = admin.group_offsets(group, asked)
+            assert {partition: each.offset for partition, each in told.items()} == committed
 
 
 def test_offsets_are_published_for_a_group_that_nobody_is_in(
