@@ -1,6 +1,7 @@
 """Consumer groups by the command line alone: read as one, see who reads what, set offsets, delete."""
 
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -104,15 +105,33 @@ def test_the_cluster_tells_who_coordinates_its_groups(cluster: LocalCluster) -> 
 
 
 def test_a_cluster_whose_coordinator_is_gone_is_not_healthy(cluster: LocalCluster) -> None:
+    def named() -> list[str | None]:
+        found: list[str | None] = json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)[
+            "coordinators"
+        ]
+        return found
+
     cluster.terminate("coordinator-1")
     try:
-        until(lambda: hightide(cluster, "cluster", "health").returncode == 1, "health tells that it is gone")
-        told = hightide(cluster, "cluster", "health").stdout.decode()
-        assert "not healthy: no consumer coordinator is active" in told
-        assert "start `hightide-coordinator`" in told
-        assert json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)["coordinators"] == [
-            None
-        ]
+        until(lambda: named() == [None], "brokers know that it is gone")
+        told = hightide(cluster, "cluster", "health")
+        assert told.returncode == 1
+        assert "not healthy: no consumer coordinator is active" in told.stdout.decode()
+        assert "start `hightide-coordinator`" in told.stdout.decode()
+    finally:
+        cluster.restart("coordinator-1")
+    succeed(cluster, "cluster", "health")
+
+
+def test_a_cluster_whose_coordinator_died_is_not_healthy_from_then_on(cluster: LocalCluster) -> None:
+    """Also before its session ends, until when brokers take it for the active one."""
+    cluster.kill("coordinator-1")
+    try:
+        told = hightide(cluster, "cluster", "health")
+        assert told.returncode == 1
+        assert re.search(
+            r"the coordinator at \S+ does not answer|no consumer coordinator is active", told.stdout.decode()
+        )
     finally:
         cluster.restart("coordinator-1")
     succeed(cluster, "cluster", "health")
