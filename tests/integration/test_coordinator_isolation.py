@@ -65,7 +65,9 @@ def test_a_coordinator_that_is_cut_off_goes_on_until_brokers_name_another(server
             znode = BrokerZnode(listening.address.host, listening.address.port, 0)
             await session.create(BrokerZnode.path(1), znode.encode(), ephemeral=True)
             await fix_shard_count(session, 1)
-            shell = Shell(settings, ME, session, Telemetry.set_up("coordinator", "1"), SystemClock())
+            shell = Shell(
+                settings, "cluster", ME, session, Telemetry.set_up("coordinator", "1"), SystemClock()
+            )
             (shard,) = shell.shards
             shell.start()
 

@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None:
-    session, telemetry = process.session, process.telemetry
-    telemetry.cluster_id = await session.ensure_cluster_id()
+    session = process.session
+    cluster_id = await session.ensure_cluster_id()
     await fix_shard_count(session, settings.shards)
     advertised = settings.advertised
     outside = settings.external_advertised
@@ -44,7 +44,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         "" if outside is None else outside.host,
         0 if outside is None else outside.port,
     )
-    shell = Shell(settings, identity, session, telemetry, SystemClock())
+    shell = Shell(settings, cluster_id, identity, session, process.telemetry, SystemClock())
     process.metrics.report(FIGURES, coordinator_readings(shell))
     server = await serve(
         settings.listen,

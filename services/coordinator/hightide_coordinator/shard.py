@@ -22,7 +22,6 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.listeners import Listener, address_told, current_listener
-from hightide_runtime.telemetry import Telemetry
 
 from hightide_coordinator import convert
 from hightide_coordinator.core import effects as ef
@@ -70,7 +69,7 @@ class Shard:
         store: CoordinatorStore,
         start_offsets: StartOffsets,
         clock: Clock,
-        telemetry: Telemetry,
+        traces: ShardTraces,
         request_timeout_ms: int,
         duties: ShardDuties,
     ) -> None:
@@ -81,7 +80,7 @@ class Shard:
         self.unread_streams = UnreadStreams(shard)
         self._failed_groups: dict[str, Group] = {}
         """Groups that were FAILED when they were last reported."""
-        self._traces = ShardTraces(shard, telemetry, clock)
+        self._traces = traces
         self._store = store
         self._start_offsets = start_offsets
         self._clock = clock

@@ -18,7 +18,8 @@ __all__ = ["ShardTraces"]
 class ShardTraces:
     """One for each shard of a process; belongs to the event loop's thread."""
 
-    def __init__(self, shard: int, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(self, cluster_id: str, shard: int, telemetry: Telemetry, clock: Clock) -> None:
+        self._cluster_id = cluster_id
         self._shard = shard
         self._telemetry = telemetry
         self.rebalances = RebalanceTraces(telemetry, clock)
@@ -30,7 +31,9 @@ class ShardTraces:
         first election of a shard takes nothing over."""
         self._end_takeover()
         if self._telemetry.enabled and takeover.previous is not None:
-            trace = TakeoverTrace(self._shard, takeover, takeover.previous, state, self._telemetry)
+            trace = TakeoverTrace(
+                self._cluster_id, self._shard, takeover, takeover.previous, state, self._telemetry
+            )
             self._takeover = None if trace.is_finished else trace
 
     def settle(self, state: ShardState) -> None:

@@ -27,6 +27,7 @@ from hightide_coordinator.group_lag import GroupLag
 from hightide_coordinator.isolation import Isolation
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardDuties
+from hightide_coordinator.shard_traces import ShardTraces
 from hightide_coordinator.start_offsets import StartOffsets
 from hightide_coordinator.streams import ConsumerStream, Streams
 from hightide_coordinator.watches import CoordinatorWatches
@@ -54,6 +55,7 @@ class Shell:
     def __init__(
         self,
         settings: CoordinatorSettings,
+        cluster_id: str,
         identity: ev.Endpoint,
         session: ZooKeeperSession,
         telemetry: Telemetry,
@@ -88,7 +90,7 @@ class Shell:
                 store,
                 self._start_offsets,
                 clock,
-                telemetry,
+                ShardTraces(cluster_id, store.shard, telemetry, clock),
                 settings.request_timeout_ms,
                 duties,
             )

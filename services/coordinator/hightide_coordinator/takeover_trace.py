@@ -29,7 +29,13 @@ class TakeoverTrace:
     rebalances that began meanwhile are over."""
 
     def __init__(
-        self, shard: int, takeover: Takeover, previous: Endpoint, state: ShardState, telemetry: Telemetry
+        self,
+        cluster_id: str,
+        shard: int,
+        takeover: Takeover,
+        previous: Endpoint,
+        state: ShardState,
+        telemetry: Telemetry,
     ) -> None:
         """All but the recovery has happened when the core has taken Elected."""
         self._telemetry = telemetry
@@ -37,7 +43,7 @@ class TakeoverTrace:
         lost_epoch = state.coordinator_epoch - 1
         self._root = telemetry.root(
             COORDINATOR_FAILOVER,
-            root_traceparent(COORDINATOR_FAILOVER, telemetry.cluster_id, shard, lost_epoch),
+            root_traceparent(COORDINATOR_FAILOVER, cluster_id, shard, lost_epoch),
             start_time_us=takeover.noticed_at_us if takeover.broke_at_us is None else takeover.broke_at_us,
             attributes={
                 "shard": shard,

@@ -86,8 +86,6 @@ class Telemetry:
         """For `set_up` and `off`."""
         self._provider = provider
         self._ids = ids
-        self.cluster_id = ""
-        """What its traces are about lies in this cluster; set once it is known."""
         self._tracer = provider.get_tracer("hightide") if provider is not None else None
 
     @classmethod

@@ -25,7 +25,7 @@ def test_a_takeover_tells_of_detection_where_the_break_was_seen(
     tmp_path: Path, broke_at_us: int | None, root_at_us: int
 ) -> None:
     telemetry = Telemetry.set_up("coordinator", "1", directory=tmp_path)
-    traces = ShardTraces(0, telemetry, SystemClock())
+    traces = ShardTraces("cluster", 0, telemetry, SystemClock())
     shard = new_state(GroupLimits())
     shard.coordinator_epoch = 7
     before = Endpoint(6, "127.0.0.1", 9100)

@@ -52,7 +52,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def traces(telemetry: Telemetry, clock: HandClock) -> ShardTraces:
-    return ShardTraces(0, telemetry, clock)
+    return ShardTraces("cluster", 0, telemetry, clock)
 
 
 def shard_of(count: int, state: GroupState) -> ShardState:
