@@ -204,9 +204,10 @@ def _server_options(limits: Limits) -> list[tuple[str, int]]:
         # Clients ping every 10 s, also between calls (channels.py); by default that is answered by a GOAWAY.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        # A client that vanished without a word gives back its parked calls within 30 s.
+        # A client that vanished without a word gives back its parked calls within a minute. One that is only
+        # busy keeps its connection: whether it is dead is decided by its session, which is mostly sooner.
         ("grpc.keepalive_time_ms", 20_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 40_000),
     ]
 
 
