@@ -16,8 +16,11 @@ from hightide_runtime.zookeeper import (
     SessionStateChanged,
     SetData,
     WatchFired,
+    ZooKeeperError,
+    ZooKeeperRefused,
     ZooKeeperSession,
 )
+from hightide_runtime.zookeeper_errors import typed_error
 from integration.session_theft import end_session
 
 
@@ -154,6 +157,44 @@ def test_after_expiry_requests_say_so_until_the_new_session_is_there(server: Emb
                 await session.get("/")
 
     with_session(server, test)
+
+
+def test_requests_under_way_while_the_session_expires_hear_of_that_and_of_nothing_else(
+    server: EmbeddedZooKeeper,
+) -> None:
+    """ZooKeeper answers some of them itself, with a number of its own; a broker ended by that once."""
+
+    async def test(session: ZooKeeperSession) -> None:
+        await session.create("/a", b"0")
+        said: set[type[BaseException]] = set()
+        ending = asyncio.create_task(in_thread(partial(expire, session, server.address)))
+        before = session.session_id
+        while not ending.done() or session.session_id == before:
+            requests = [session.set("/a", b"1", -1) for _ in range(50)]
+            answers = await asyncio.gather(*requests, return_exceptions=True)
+            said |= {type(answer) for answer in answers if isinstance(answer, BaseException)}
+        await ending
+        assert said <= {SessionExpired, ConnectionLost}
+        assert said, "some were under way"
+
+    with_session(server, test)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (-112, SessionExpired, "the ZooKeeper session expired before a request on /a was taken"),
+        (-118, ConnectionLost, "the ZooKeeper session went on at another server before a request on /a"),
+        (-102, ZooKeeperRefused, "ZooKeeper refused a request on /a: NoAuthError"),
+    ],
+)
+def test_what_the_server_says_of_a_session_is_no_refusal(
+    number: int, kind: type[ZooKeeperError], message: str
+) -> None:
+    error = typed_error(number, "/a", writes=True)
+    assert type(error) is kind
+    assert str(error).startswith(message)
+    assert not getattr(error, "outcome_unknown", False), "it was not carried out"
 
 
 def test_an_attempt_to_connect_that_is_never_answered_does_not_cost_the_session(

@@ -119,5 +119,12 @@ def typed_error(
                 f"the connection to ZooKeeper broke during a request on {path}{unknown}",
                 outcome_unknown=writes,
             )
+        case kazoo_errors.SessionExpiredError():
+            return SessionExpired(f"the ZooKeeper session expired before a request on {path} was taken")
+        case kazoo_errors.SessionMovedError():
+            return ConnectionLost(
+                f"the ZooKeeper session went on at another server before a request on {path} was taken",
+                outcome_unknown=False,
+            )
         case _:
             return ZooKeeperRefused(f"ZooKeeper refused a request on {path}: {error!r}")
