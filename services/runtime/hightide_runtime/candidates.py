@@ -34,6 +34,8 @@ class Candidate:
         """Be there, for as long as the session is. Called at the start and each time the session is connected
         again; done already is no error. Raises ConnectionLost, SessionExpired."""
         path = CandidateZnode.path(self._parent, self._znode.id, self._session.session_id)
+        # Made with the cluster, but a hand may have taken it away since.
+        await self._session.ensure_path(self._parent)
         try:
             await self._session.create(path, self._znode.encode(), ephemeral=True)
         except NodeExists:
