@@ -47,11 +47,32 @@ class TopicRanges:
         return sum(each.count for each in self.ranges)
 
 
-def until_option(command: Command) -> Command:
-    """Add --until, the counterpart of --from."""
+def partitions_option(command: Command) -> Command:
+    """Add --partition, for the commands that work on some partitions of one topic."""
     return click.option(
-        "--until", metavar="POSITION", help="Stop before it; written as for --from. Now's end unless said."
+        "-p",
+        "--partition",
+        "partitions",
+        type=int,
+        multiple=True,
+        help="Only this partition; may be given again.",
     )(command)
+
+
+def range_options(command: Command) -> Command:
+    """Add --from and --until, for the commands that work on what is there, and end."""
+    begin = click.option(
+        "--from",
+        "start",
+        metavar="POSITION",
+        default="earliest",
+        show_default=True,
+        help="Where to begin; written as for `topic consume`.",
+    )
+    end = click.option(
+        "--until", metavar="POSITION", help="Stop before it; written as for --from. Now's end unless said."
+    )
+    return begin(end(command))
 
 
 def range_of(partition: int, earliest: int, latest: int, start: int | None, end: int | None) -> OffsetRange:

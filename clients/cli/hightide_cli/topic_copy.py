@@ -11,7 +11,7 @@ from hightide_cli.completing import topic_names
 from hightide_cli.options import choices, common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.progress import is_shown, progress, progress_option
-from hightide_cli.record_ranges import TopicRanges, until_option
+from hightide_cli.record_ranges import TopicRanges, partitions_option, range_options
 from hightide_cli.rendering import Json, table
 from hightide_cli.stalls import stalls_told
 
@@ -50,23 +50,8 @@ class Task:
 @click.option("--to-context", metavar="NAME", help="The cluster of TARGET, by the name of its context.")
 @click.option("--create", is_flag=True, help="Create TARGET like SOURCE where it does not exist.")
 @click.option("--by-key", is_flag=True, help="Each record to the partition of its key; see above.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=int,
-    multiple=True,
-    help="Only this partition; may be given again.",
-)
-@click.option(
-    "--from",
-    "start",
-    metavar="POSITION",
-    default="earliest",
-    show_default=True,
-    help="Where to begin; written as for `topic consume`.",
-)
-@until_option
+@partitions_option
+@range_options
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),

@@ -9,7 +9,7 @@ import click
 from hightide_cli.completing import topic_names
 from hightide_cli.options import choices, common_options
 from hightide_cli.progress import progress, progress_option
-from hightide_cli.record_ranges import until_option
+from hightide_cli.record_ranges import partitions_option, range_options
 
 if TYPE_CHECKING:
     from hightide import RangeBatch
@@ -46,23 +46,8 @@ class Wanted:
 @click.option("--header", "in_headers", is_flag=True, help="Look in headers' names and values only.")
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many that match.")
 @click.option("-c", "--count", "is_counted", is_flag=True, help="Only say how many match.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=int,
-    multiple=True,
-    help="Only this partition; may be given again.",
-)
-@click.option(
-    "--from",
-    "start",
-    metavar="POSITION",
-    default="earliest",
-    show_default=True,
-    help="Where to begin; written as for `topic consume`.",
-)
-@until_option
+@partitions_option
+@range_options
 @click.option("-f", "--format", "form", metavar="FORMAT", help="As of `topic consume`.")
 @progress_option
 @click.pass_context

@@ -10,6 +10,7 @@ import click
 from hightide_cli.completing import topic_names
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
+from hightide_cli.record_ranges import partitions_option
 from hightide_cli.rendering import Json
 
 if TYPE_CHECKING:
@@ -25,14 +26,7 @@ _WATCH_TIMEOUT_MS = 60_000
 @common_options
 @click.command("isr-watch")
 @click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=int,
-    multiple=True,
-    help="Only this partition; may be given again.",
-)
+@partitions_option
 @click.option("--until-full", is_flag=True, help="Stop when all replicas are in sync and led.")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds after which to stop at the latest."

@@ -12,6 +12,7 @@ from hightide_cli.output import emit, wants_document
 from hightide_cli.output_or_position import output_or_position, position_by_output
 from hightide_cli.positions import Anchor, Position, parse_position
 from hightide_cli.progress import progress_option
+from hightide_cli.record_ranges import partitions_option
 
 
 @common_options
@@ -100,14 +101,7 @@ def produce(
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N of each, then what comes.")
 @click.option("--until", metavar="POSITION", help="Stop before it; written as for --from.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=int,
-    multiple=True,
-    help="Only this partition; may be given again.",
-)
+@partitions_option
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see above.")

@@ -9,6 +9,7 @@ from hightide_cli.confirmation import confirm
 from hightide_cli.options import common_options
 from hightide_cli.output import emit, wants_document
 from hightide_cli.positions import Anchor, Position, parse_moment
+from hightide_cli.record_ranges import partitions_option
 from hightide_cli.rendering import Json, table
 
 if TYPE_CHECKING:
@@ -25,14 +26,7 @@ _TRIM_TIMEOUT_MS = 60_000
 @click.option("--before-offset", type=click.IntRange(min=0), metavar="N", help="What is in front of it.")
 @click.option("--before-time", metavar="TIME", help="What is older: ISO 8601, ms since 1970, or -7d.")
 @click.option("--all", "is_all", is_flag=True, help="All records that it has now.")
-@click.option(
-    "-p",
-    "--partition",
-    "partitions",
-    type=int,
-    multiple=True,
-    help="Only this partition; may be given again.",
-)
+@partitions_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
 @click.pass_context
