@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e clean
+.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e slow clean
 
 setup: $(STAMP)
 $(STAMP):
@@ -61,6 +61,11 @@ spark: setup
 	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
 	$(BIN)/pytest -q --durations 5 tests/e2e
+
+# Any tests as on a slow machine, to find those that count on a quick one: make slow T=tests/integration/test_x.py
+T ?= tests/integration
+slow: setup
+	PYTHONPATH=tests/slow_machine STALLS=$(or $(STALLS),400:1) $(BIN)/pytest -q -n 4 --dist loadfile -p late_lines $(T)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
