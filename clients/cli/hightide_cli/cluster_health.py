@@ -163,6 +163,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> dict
         "not_preferred_leaders": described.not_preferred_leader_count,
         "moves_under_way": described.reassignment_count,
         "coordinators": holdings.coordinators,
+        "silent_coordinators": sorted(holdings.silent_coordinators),
         "throttle_bytes_per_s": described.reassignment_throttle_bytes_per_s,
         "failed_log_directories": failed,
         "complaints": complaints,

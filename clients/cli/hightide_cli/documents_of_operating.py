@@ -171,6 +171,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 texts(
                     "coordinators", "the active one of each shard of the groups; null where there is none"
                 ).or_null,
+                texts("silent_coordinators", "the addresses of those that do not answer"),
                 _THROTTLE,
                 many(
                     "failed_log_directories",

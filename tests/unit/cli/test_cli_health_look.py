@@ -70,13 +70,11 @@ def test_a_coordinator_that_does_not_answer_is_told_though_brokers_take_it_for_a
     with Admin(NOBODY, timeout_ms=300) as admin:
         silent = silent_coordinators(admin, [NOBODY, None, NOBODY])
     assert list(silent) == [NOBODY]
-    (problem,) = (
-        each
-        for each in problems_of(without_controller(METADATA), Holdings(silent_coordinators=silent))
-        if "coordinator" in each
-    )
+    described, holdings = without_controller(METADATA), Holdings(silent_coordinators=silent)
+    (problem,) = (each for each in problems_of(described, holdings) if "coordinator" in each)
     assert problem.startswith(f"the coordinator at {NOBODY} does not answer, so that its groups rest: ")
     assert "refused" in problem
+    assert health_document(described, holdings)["silent_coordinators"] == [NOBODY]
 
 
 def test_a_cluster_that_cannot_be_reached_has_an_exit_code_of_its_own(
