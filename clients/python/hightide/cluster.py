@@ -149,7 +149,8 @@ class Cluster:
 
 class MetadataSeeker:
     """Keeps one GetMetadata under way while news are wanted; goes from address to address until one
-    answers."""
+    answers. `asked_at_ms`: when the newest answer was asked for. To a process that stood still meanwhile it
+    may look newer than it is."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -157,11 +158,13 @@ class MetadataSeeker:
         self.failures: dict[str, HightideError] = {}
         self.failing_since_ms: float | None = None
         self.answer_count = 0
+        self.asked_at_ms = -1e9
         self._answered_at_ms = -1e9
         self._answers_in_row = 0
         self._wanted = False
         self._not_before_ms = 0.0
         self._under_way: MessageCall[GetMetadataResponse] | None = None
+        self._under_way_since_ms = 0.0
         self._suspects: dict[str, None] = {}
         self._turn = 0
 
@@ -198,6 +201,7 @@ class MetadataSeeker:
         candidates = self.candidates()
         address = candidates[self._turn % len(candidates)]
         self._turn += 1
+        self._under_way_since_ms = now_ms
         self._under_way = MessageCall(
             address,
             Method.GET_METADATA,
@@ -219,6 +223,7 @@ class MetadataSeeker:
         self.failures.clear()
         self.failing_since_ms = None
         self.answer_count += 1
+        self.asked_at_ms = self._under_way_since_ms
         is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
         self._answers_in_row = 1 if is_fresh else self._answers_in_row + 1
         self._answered_at_ms = now_ms

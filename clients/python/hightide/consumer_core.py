@@ -152,7 +152,8 @@ class ConsumerCore(ReadAhead, TracedCore):
             self._raise_group_errors(now_ms)
             return
         for topic, missing_since in self._missing_since_ms.items():
-            if now_ms - missing_since >= UNKNOWN_TOPIC_PATIENCE_MS:
+            # What was asked for before says nothing, however long its answer lay here.
+            if self.seeker.asked_at_ms - missing_since >= UNKNOWN_TOPIC_PATIENCE_MS:
                 raise UnknownTopicError(f"topic {topic} does not exist, or was deleted")
         for position in self.positions.values():
             if position.error is not None:

@@ -148,11 +148,13 @@ class Operations:
         """All partitions of a topic. Raises UnknownTopicError."""
         give_up_ms = min(self._end_ms, self._clock() + UNKNOWN_TOPIC_PATIENCE_MS)
         while True:
+            asked_at_ms = self._clock()
             yield from self.metadata([topic])
             described = self.cluster.topics.get(topic)
             if described is not None and described.partitions:
                 return tuple(TopicPartition(topic, each.partition) for each in described.partitions)
-            if self._clock() >= give_up_ms:
+            # What was asked for before says nothing, however long its answer lay here.
+            if asked_at_ms >= give_up_ms or self._is_over():
                 raise UnknownTopicError(f"topic {topic} does not exist")
             yield Pause(RETRY_PAUSE_MS)
 

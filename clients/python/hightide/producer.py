@@ -191,7 +191,6 @@ class Producer:
                 self._driver.poke()
         warm_up()
         with self._changed:
-            asked_at = seeker.answer_count
             while True:
                 self._check_open()
                 home = self._core.lanes_of(topic)
@@ -200,9 +199,9 @@ class Producer:
                     return home
                 now = now_ms()
                 waited_ms = now - started_ms
-                answered = seeker.answer_count > asked_at
-                patience_ms = min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
-                if answered and topic in self._core.cluster.missing and waited_ms >= patience_ms:
+                patience_ms = 0 if waited_ms >= self._settings.max_block_ms else UNKNOWN_TOPIC_PATIENCE_MS
+                is_patient = seeker.asked_at_ms - started_ms >= patience_ms
+                if is_patient and topic in self._core.cluster.missing:
                     seeker.forget(topic)
                     raise UnknownTopicError(f"topic {topic} does not exist")
                 if waited_ms >= self._settings.max_block_ms:
@@ -216,13 +215,17 @@ class Producer:
         has, `lane_for` says."""
         if partition is None or partition < home.partition_count:
             return
-        give_up_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+        end_ms = now_ms() + self._settings.max_block_ms
+        patient_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+        seeker = self._core.seeker
         with self._changed:
-            while partition >= home.partition_count and (now := now_ms()) < give_up_ms:
+            while partition >= home.partition_count and seeker.asked_at_ms < patient_ms:
                 self._check_open()
-                self._core.seeker.want_again(now_ms=now)
+                if (now := now_ms()) >= end_ms:
+                    return
+                seeker.want_again(now_ms=now)
                 self._driver.poke()
-                self._changed.wait(min(0.1, (give_up_ms - now) / 1000))
+                self._changed.wait(min(0.1, (end_ms - now) / 1000))
 
     def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """Only with a key, and when nothing is unfinished in that partition: what is sent there next has this

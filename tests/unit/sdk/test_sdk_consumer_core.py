@@ -203,6 +203,20 @@ def test_a_deleted_topic_is_raised() -> None:
         bench.core.raise_errors(bench.now_ms)
 
 
+def test_an_answer_that_lay_there_while_the_process_stood_still_does_not_make_a_topic_unknown() -> None:
+    bench = ConsumerBench().started_at(0)
+    bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
+    bench.calls()
+    bench.pass_ms(5_000)
+    bench.answer_metadata(no_topic())
+    bench.core.raise_errors(bench.now_ms)
+    bench.pass_ms(1_000)
+    bench.calls()
+    bench.answer_metadata(no_topic())
+    with pytest.raises(UnknownTopicError, match="flights"):
+        bench.core.raise_errors(bench.now_ms)
+
+
 def test_a_topic_made_anew_is_not_read_on_silently() -> None:
     bench = ConsumerBench().started_at(7)
     bench.fail(bench.fetch(), UNREACHABLE)

@@ -169,6 +169,17 @@ def test_many_topics_are_found_with_one_question_and_only_what_is_missing_is_ask
     assert [method for method, _ in world.asked].count("LIST_OFFSETS") == 1
 
 
+def test_an_answer_that_lay_there_while_the_process_stood_still_does_not_make_a_topic_unknown() -> None:
+    answers = iter([no_topic(), metadata([1])])
+
+    def describe(_: Call[Any]) -> GetMetadataResponse:
+        world.now_ms += 3_000
+        return next(answers)
+
+    world = World(GET_METADATA=describe)
+    assert world.run(world.operations.partitions_for(TOPIC)) == (TopicPartition(TOPIC, 0),)
+
+
 def test_offsets_are_asked_again_where_the_leader_has_moved() -> None:
     leaders = iter([metadata({0: (1, 1)}), metadata({0: (2, 2)})])
     not_leader = ListOffsetsPartitionResult(error_code=ErrorCode.ERROR_CODE_NOT_LEADER)
