@@ -21,8 +21,12 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide_local.cluster import LocalCluster
+from hightide_local.network import CLIENTS
+from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
+
+UNTIL_S = 30.0
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_arrow_goes_in_and_comes_out(hightide_cluster: LocalCluster, topic: str)
         {"key": [f"k{at % 11}" for at in range(20_000)], "value": [str(at) for at in range(20_000)]}
     )
     with Producer(hightide_cluster.bootstrap) as producer:
-        placed = producer.send_arrow(topic, rows).result(30)
+        placed = producer.send_arrow(topic, rows).result(UNTIL_S)
     assert sum(each.record_count for each in placed) == 20_000
     with Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
         batches: list[pa.RecordBatch] = []
@@ -101,7 +105,8 @@ def test_send_and_send_arrow_put_a_key_into_the_same_partition(
 
 def test_seeking_by_offset_and_by_time(hightide_cluster: LocalCluster, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    with Producer(hightide_cluster.bootstrap) as producer:
+    # All in one batch, so that the first poll has three of them.
+    with Producer(hightide_cluster.bootstrap, linger_ms=60_000) as producer:
         for at in range(100):
             producer.send(topic, b"%d" % at, partition=0, timestamp_us=1_000_000 + at)
     with Consumer(hightide_cluster.bootstrap) as consumer:
@@ -115,7 +120,7 @@ def test_seeking_by_offset_and_by_time(hightide_cluster: LocalCluster, topic: st
         consumer.seek_to_end()
         assert consumer.position(partition) == 100
         consumer.seek_to_beginning(partition)
-        assert [record.offset for record in consumer.poll(max_records=3)] == [0, 1, 2]
+        assert [record.offset for record in consumer.poll(timeout_s=UNTIL_S, max_records=3)] == [0, 1, 2]
         assert consumer.offsets_for_times({partition: 1_000_050}) == {partition: 50}
         assert consumer.offsets_for_times({partition: 10**15}) == {partition: None}
         assert consumer.beginning_offsets([partition]) == {partition: 0}
@@ -129,7 +134,7 @@ def test_an_offset_beyond_the_end_is_an_error_when_asked_for(
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 1_000)
         with pytest.raises(OffsetOutOfRangeError):
-            consumer.poll(timeout_s=10)
+            consumer.poll(timeout_s=UNTIL_S)
 
 
 def test_what_is_new_is_read_while_waiting(hightide_cluster: LocalCluster, topic: str) -> None:
@@ -139,7 +144,7 @@ def test_what_is_new_is_read_while_waiting(hightide_cluster: LocalCluster, topic
     ):
         assert consumer.poll(timeout_s=0.2) == []
         producer.send(topic, b"news")
-        assert [record.value for record in consumer.poll(timeout_s=10)] == [b"news"]
+        assert [record.value for record in consumer.poll(timeout_s=UNTIL_S)] == [b"news"]
 
 
 def test_mistakes_are_told_with_a_type_of_their_own(hightide_cluster: LocalCluster, topic: str) -> None:
@@ -156,7 +161,8 @@ def test_mistakes_are_told_with_a_type_of_their_own(hightide_cluster: LocalClust
             admin.create_topic("other", configs={"retention.msec": "1"})
         with pytest.raises(UnknownTopicError, match="not-there"):
             admin.describe_topics(["not-there"])
-        assert topic in admin.list_topics()
+        # As one broker knows them, which hears of a topic after its leaders.
+        wait_until("the topic is listed", lambda: topic in admin.list_topics(), UNTIL_S)
         assert admin.describe_cluster().cluster_id
     with Producer(hightide_cluster.bootstrap) as producer:
         with pytest.raises(UnknownTopicError, match="not-there"):
@@ -165,7 +171,7 @@ def test_mistakes_are_told_with_a_type_of_their_own(hightide_cluster: LocalClust
             producer.send(topic, b"v", partition=3)
         with pytest.raises(RecordTooLargeError):
             producer.send(topic, bytes(2 << 20))
-        assert producer.send(topic, b"fine").result(10).offset == 0
+        assert producer.send(topic, b"fine").result(UNTIL_S).offset == 0
 
 
 def test_a_large_batch_for_a_topic_with_a_small_limit_arrives_in_parts(
@@ -182,21 +188,29 @@ def test_a_large_batch_for_a_topic_with_a_small_limit_arrives_in_parts(
 def test_acks_0_and_1_deliver_too(hightide_cluster: LocalCluster, topic: str) -> None:
     for acks in (0, 1):
         with Producer(hightide_cluster.bootstrap, acks=acks) as producer:
-            producer.send(topic, b"%d" % acks, partition=0).result(10)
+            producer.send(topic, b"%d" % acks, partition=0).result(UNTIL_S)
     with Consumer(hightide_cluster.bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        found = [consumer.poll(timeout_s=10, max_records=1)[0].value for _ in range(2)]
+        found = [consumer.poll(timeout_s=UNTIL_S, max_records=1)[0].value for _ in range(2)]
     assert found == [b"0", b"1"]
 
 
 def test_a_result_that_is_not_there_yet_is_a_timeout(hightide_cluster: LocalCluster, topic: str) -> None:
-    with Producer(hightide_cluster.bootstrap) as producer, pytest.raises(DeliveryPendingError):
-        producer.send(topic, b"v").result(timeout_s=0)
+    with Producer(hightide_cluster.bootstrap) as producer:
+        producer.send(topic, b"before", partition=0).result(UNTIL_S)
+        # Otherwise it may be there, however soon it is asked for.
+        hightide_cluster.partition([f"broker-{each}" for each in hightide_cluster.brokers], CLIENTS)
+        delivery = producer.send(topic, b"v", partition=0)
+        with pytest.raises(DeliveryPendingError):
+            delivery.result(timeout_s=0)
+        hightide_cluster.heal()
+        assert delivery.result(UNTIL_S).offset == 1
 
 
 def test_a_program_that_does_not_close_still_delivers(hightide_cluster: LocalCluster, topic: str) -> None:
     program = (
-        "import sys; from hightide import Producer; producer = Producer(sys.argv[1], linger_ms=60_000);"
+        "import sys; from hightide import Producer, at_exit; at_exit.LAST_MOMENT_S = 30.0;"
+        "producer = Producer(sys.argv[1], linger_ms=60_000);"
         "producer.send(sys.argv[2], b'last words')"
     )
     done = subprocess.run(
@@ -208,7 +222,7 @@ def test_a_program_that_does_not_close_still_delivers(hightide_cluster: LocalClu
     )
     assert done.stderr == ""
     with Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
-        assert [record.value for record in consumer.poll(timeout_s=10)] == [b"last words"]
+        assert [record.value for record in consumer.poll(timeout_s=UNTIL_S)] == [b"last words"]
 
 
 def test_a_program_that_cannot_deliver_says_how_many_records_were_lost() -> None:
@@ -239,7 +253,7 @@ def test_asyncio_does_the_same(hightide_cluster: LocalCluster, topic: str) -> No
         async with aio.Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
             found = [record async for record in consumer.read_to_end()]
             await consumer.seek_to_beginning()
-            rows = await consumer.poll_arrow(timeout_s=10)
+            rows = await consumer.poll_arrow(timeout_s=UNTIL_S)
             assert rows.num_rows > 0
         return found
 
