@@ -134,7 +134,7 @@ def test_a_wrong_call_is_a_usage_error(
 
 
 def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rpc", "127.0.0.1:1", "BrokerService/GetMetadata", "--timeout", "2"]) == 3
+    assert main(["rpc", "127.0.0.1:1", "BrokerService/GetMetadata", "--timeout", "30"]) == 3
     told = capsys.readouterr().err
     assert told.startswith("error: 127.0.0.1:1 cannot be reached: ")
     assert told.count("127.0.0.1:1") == 1

@@ -88,7 +88,7 @@ def test_keys_go_where_other_clients_send_them() -> None:
 
 def test_a_cluster_that_is_not_there_is_told_with_its_address() -> None:
     with Producer("127.0.0.1:1", max_block_ms=200) as producer:
-        with pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1 \(bootstrap\)") as caught:
+        with pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1") as caught:
             producer.send("t", b"v")
         assert caught.value.addresses == ("127.0.0.1:1",)
 
