@@ -1,5 +1,7 @@
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,21 @@ def test_preferred_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
         layout = ClusterLayout.of(tmp_path, 3, 1, FirstPorts(broker=start))
     assert layout.brokers[1] == start
     assert layout.brokers[2] != start + 1
+
+
+def chosen_elsewhere(preferred: int) -> int:
+    """The port that another process chooses, which has ended by then."""
+    choose = f"from hightide_local.ports import free_port; print(free_port(preferred={preferred}))"
+    run = subprocess.run([sys.executable, "-c", choose], capture_output=True, text=True, check=True)
+    return int(run.stdout)
+
+
+def test_a_port_that_a_process_has_chosen_is_left_to_it_while_it_lives_though_nobody_listens_yet() -> None:
+    port = free_port()
+    assert is_free(port)
+    other = chosen_elsewhere(port)
+    assert other != port
+    assert free_port(preferred=other) == other, "it goes with the process"
 
 
 def test_a_port_that_somebody_took_while_a_process_was_down_is_given_up(tmp_path: Path) -> None:
