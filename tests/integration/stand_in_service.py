@@ -80,7 +80,7 @@ async def service(stopping: asyncio.Event) -> None:
     set_up_logging(settings.log_level, f"{sys.argv[1]}")
     if settings.fail_with:
         sys.exit(settings.fail_with)
-    session = await ZooKeeperSession.connect(settings.zookeeper, session_timeout_ms=1000)
+    session = await ZooKeeperSession.connect(settings.zookeeper, session_timeout_ms=3000)
     await session.ensure_cluster_id()
     controller = Controller()  # type: ignore[abstract]
     if sys.argv[1] == "broker":

@@ -17,7 +17,9 @@ import psutil
 import pytest
 from hightide_local import detached
 from hightide_local.cluster import ClusterError, LocalCluster
+from hightide_local.guard import Guard
 from hightide_local.ports import HOST
+from hightide_local.processes import ManagedProcess
 from hightide_runtime.zookeeper import ZooKeeperSession
 from interrupts import Job, started_as
 
@@ -164,12 +166,49 @@ def test_a_failed_start_shows_the_end_of_the_log_and_leaves_nothing_running(tmp_
         pass
 
 
-def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path) -> None:
-    sleeper = (sys.executable, "-c", "import signal; signal.pause()")
-    cluster = cluster_in(tmp_path, broker_program=sleeper)
-    with pytest.raises(ClusterError, match="gave up waiting: broker-1 at"):
-        cluster.start(timeout_s=5)
+class LateSupervisor(LocalCluster):
+    """Looks at what it has started when a broker that fails has ended long ago."""
+
+    def _start_process(self, name: str) -> None:
+        super()._start_process(name)
+        if name == "broker-1":
+            assert self._process(name).wait(WAIT_S)
+
+
+def test_a_broker_that_has_ended_before_anybody_looks_is_missed_all_the_same(tmp_path: Path) -> None:
+    failing = (*BROKER, "--fail-with", "the disk is on fire")
+    cluster = LateSupervisor(
+        tmp_path, brokers=1, controllers=1, broker_program=failing, controller_program=CONTROLLER
+    )
+    with pytest.raises(ClusterError, match=r"(?s)broker-1 ended with exit code 1.*the disk is on fire"):
+        cluster.start()
     assert cluster.running() == {}
+
+
+def test_a_process_that_ends_by_the_first_signal_of_two_is_terminated(tmp_path: Path) -> None:
+    class LateSignals(ManagedProcess):
+        def send(self, number: signal.Signals) -> None:
+            super().send(number)
+            assert self.wait(WAIT_S)
+
+    process = LateSignals("sleeper", ["sleep", "1000"], os.environ, tmp_path / "sleeper.log")
+    guard = Guard()
+    process.start(guard)
+    assert process.terminate(WAIT_S)
+    guard.close()
+
+
+def test_a_start_that_takes_too_long_says_what_it_waited_for(tmp_path: Path) -> None:
+    """All but the broker are there already, or it could be one of them that was waited for."""
+    asleep = tmp_path / "asleep"
+    script = f'test -e {asleep} && exec sleep 1000; exec "$@"'
+    cluster = cluster_in(tmp_path, broker_program=("/bin/sh", "-c", script, "sh", *BROKER))
+    with cluster:
+        cluster.kill("broker-1")
+        asleep.touch()
+        with pytest.raises(ClusterError, match="gave up waiting: broker-1 at"):
+            cluster.start(timeout_s=5)
+        assert "broker-1" not in cluster.running()
 
 
 SUPERVISOR = f"""

@@ -162,7 +162,7 @@ class LocalCluster:
         self._check_name(name, self.names)
         return f"{HOST}:{self._layout.port_of(name)}"
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 60.0) -> None:
         """Start everything that does not run, and wait until it is ready.
 
         On failure nothing that it started is left running, and the ClusterError shows the last lines of the
@@ -184,7 +184,7 @@ class LocalCluster:
                 started.append(name)
                 self._start_process(name)
             self._save()
-            self.wait_ready(timeout_s)
+            self._wait_ready([name for name in self.names if name not in self._paused], timeout_s)
         except BaseException:
             for name in started:
                 self._process(name).kill()
@@ -198,14 +198,18 @@ class LocalCluster:
                 process.detach()
             self._let_go(release=True)
 
-    def wait_ready(self, timeout_s: float = 30.0) -> None:
+    def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Wait until all that run (and are not paused) answer, all brokers know that all of them live, and a
         coordinator is active where there is one.
 
         ClusterError with the end of a log where a process ends meanwhile, or the time is up.
         """
+        self._wait_ready(self._awake(), timeout_s)
+
+    def _wait_ready(self, awake: Sequence[str], timeout_s: float) -> None:
+        """As `wait_ready`, for these. Who has started a process names it: one that ended before anybody
+        looked would not be missed."""
         deadline = time.monotonic() + timeout_s
-        awake = self._awake()
         if ZOOKEEPER in awake:
             wait_until_answers(self._process(ZOOKEEPER), self._layout.zookeeper_port, timeout_s)
         services = [name for name in awake if name != ZOOKEEPER]
@@ -273,7 +277,7 @@ class LocalCluster:
         self._save()
         return killed_at_s
 
-    def terminate(self, name: str, timeout_s: float = 30.0) -> float:
+    def terminate(self, name: str, timeout_s: float = 60.0) -> float:
         """SIGTERM, and wait until it has ended; the time.time() at which the signal was sent."""
         process = self._running_process(name)
         terminated_at_s = time.time()
@@ -295,7 +299,7 @@ class LocalCluster:
         self._running_process(name).send(signal.SIGCONT)
         self._paused.discard(name)
 
-    def restart(self, name: str, *, wait: bool = True, timeout_s: float = 30.0) -> None:
+    def restart(self, name: str, *, wait: bool = True, timeout_s: float = 60.0) -> None:
         """Start it again (ending it by SIGTERM first where it runs); `wait` until all that runs is ready."""
         process = self._process(name)
         if process.is_running():
@@ -304,7 +308,8 @@ class LocalCluster:
         self._start_process(name)
         self._save()
         if wait:
-            self.wait_ready(timeout_s)
+            awake = {name, *self._awake()}
+            self._wait_ready([each for each in self.names if each in awake], timeout_s)
 
     def partition(
         self, side: str | Iterable[str], other: str | Iterable[str] | None = None, *, one_way: bool = False
@@ -332,7 +337,7 @@ class LocalCluster:
         if self._network is not None:
             self._network.heal()
 
-    def leader_of(self, topic: str, partition: int = 0, timeout_s: float = 30.0) -> str:
+    def leader_of(self, topic: str, partition: int = 0, timeout_s: float = 60.0) -> str:
         """The name of the broker that leads a partition and runs, "broker-2"; waits until there is one."""
 
         def leader(told: Sequence[PartitionState]) -> list[str]:
@@ -343,7 +348,7 @@ class LocalCluster:
         what = f"led in partition {partition} by a broker that runs"
         return leader(self._wait_for_partitions(topic, lambda told: bool(leader(told)), what, timeout_s))[0]
 
-    def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = 30.0) -> None:
+    def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = 60.0) -> None:
         """Wait until every partition of a topic has a leader and all its replicas in sync, or an ISR of
         exactly `size`. ClusterError that says what the ISRs are instead."""
 
@@ -364,7 +369,7 @@ class LocalCluster:
 
         return wait_for_partitions(topic, controllers, wanted, what, timeout_s)
 
-    def restore(self, timeout_s: float = 30.0) -> None:
+    def restore(self, timeout_s: float = 60.0) -> None:
         """Mend what was done to the cluster: links that are cut, processes that stand still or have ended.
         Costs nothing where all is well."""
         broken = [name for name in self.names if not self._process(name).is_running()]
@@ -376,13 +381,29 @@ class LocalCluster:
             self.resume(name)
         for name in broken:
             self.restart(name, wait=False)
-        self.wait_ready(timeout_s)
+        self._wait_ready(self.names, timeout_s)
+        self.wait_brokers_alive(timeout_s)
+
+    def wait_brokers_alive(self, timeout_s: float = 60.0) -> None:
+        """Wait until the active controller counts all brokers that run (and are not paused) as alive, so that
+        topics can have replicas on all of them. Brokers that were cut off, or stood still, may have missed
+        that they are counted out: `wait_ready` asks only them."""
+        awake = self._awake()
+        controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
+        brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
+        with Questions() as questions:
+            self._wait_until(
+                lambda: any(questions.counts_as_alive(address, brokers) for address in controllers),
+                f"no controller counts all of the brokers {sorted(brokers)} as alive",
+                time.monotonic() + timeout_s,
+                awake,
+            )
 
     def running(self) -> dict[str, int]:
         """The pid of each process that runs, by name."""
         return {name: pid for name in self.names if (pid := self._process(name).pid)}
 
-    def active_controller(self, timeout_s: float = 10.0) -> str:
+    def active_controller(self, timeout_s: float = 30.0) -> str:
         """The name of the active controller: the one that answers as such; waits until there is one."""
         deadline = time.monotonic() + timeout_s
         with Questions() as questions:
@@ -396,7 +417,7 @@ class LocalCluster:
                     raise ClusterError(f"no controller answers as the active one within {timeout_s:g} s")
                 time.sleep(_POLL_S)
 
-    def active_coordinator(self, group: str = "", timeout_s: float = 10.0) -> str:
+    def active_coordinator(self, group: str = "", timeout_s: float = 30.0) -> str:
         """The name of the active coordinator, of this group's shard where one is named; waits until there is
         one."""
         deadline = time.monotonic() + timeout_s

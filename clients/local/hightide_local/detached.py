@@ -38,7 +38,7 @@ def up(
     brokers: int = 3,
     controllers: int = 2,
     coordinators: int = 0,
-    timeout_s: float = 30.0,
+    timeout_s: float = 60.0,
 ) -> LocalCluster:
     """Start a detached cluster, or what is missing of the one that is there; ready on return.
 

@@ -102,7 +102,7 @@ class EmbeddedZooKeeper:
         """host:port."""
         return f"{HOST}:{self._port}"
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 60.0) -> None:
         """Start it and wait until it answers; ClusterError with the end of its log where it does not."""
         if self._guard is None:
             self._guard = Guard()

@@ -56,4 +56,4 @@ class Guard:
         assert pipe is not None
         with contextlib.suppress(BrokenPipeError):
             pipe.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)

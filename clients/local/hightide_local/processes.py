@@ -1,5 +1,6 @@
 """One process of a cluster: started, signalled, waited for."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,9 +17,9 @@ from hightide_local.guard import Guard
 #: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. Where
 #: the supervisor dies in between, `read` fails and the child just ends.
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
-_KILL_WAIT_S = 10.0
+_KILL_WAIT_S = 60.0
 _POLL_S = 0.02
-_STOP_WAIT_S = 1.0
+_STOP_WAIT_S = 30.0
 _STOP_POLL_S = 0.001
 
 
@@ -138,7 +139,7 @@ class ManagedProcess:
             states = [(each / "stat").read_text().rpartition(") ")[2][:1] for each in threads.iterdir()]
         except (OSError, psutil.Error):
             return False  # A thread ended meanwhile: look again.
-        return all(state in "Tt" for state in states)
+        return all(state in "TtZX" for state in states)  # What has ended does not go on either.
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it has ended; whether it has."""
@@ -159,7 +160,8 @@ class ManagedProcess:
 
     def terminate(self, timeout_s: float) -> bool:
         """SIGTERM, and wait; whether it ended by itself in time. It is woken first where it was stopped."""
-        if self.is_running():
+        # It may have ended before, or by the first signal before the second one.
+        with contextlib.suppress(ClusterError):
             self.send(signal.SIGTERM)
             self.send(signal.SIGCONT)
         return self.wait(timeout_s)

@@ -85,6 +85,7 @@ def hightide_topic(hightide_cluster: LocalCluster) -> str:
     from hightide import Admin
 
     topic = f"test-{uuid.uuid4().hex}"
+    hightide_cluster.wait_brokers_alive()
     with Admin(hightide_cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=1, replication_factor=len(hightide_cluster.brokers))
     return topic

@@ -66,6 +66,13 @@ class Questions:
         request = controller_service_pb2.DescribeClusterRequest()
         return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
 
+    def counts_as_alive(self, address: str, brokers: Set[int]) -> bool:
+        """Whether the controller answers as the active one, and that all these brokers live."""
+        stub = ControllerServiceStub(self._channel(address))
+        request = controller_service_pb2.DescribeClusterRequest()
+        reply = _answer(lambda: stub.DescribeCluster(request, timeout=1.0))
+        return reply is not None and brokers <= {each.endpoint.id for each in reply.brokers if each.alive}
+
     def partitions_of(self, address: str, topic: str) -> Sequence[PartitionMetadata]:
         """The partitions of a topic; none where the controller is not active. ClusterError where the active
         one knows no such topic."""
