@@ -13,7 +13,7 @@ from hightide_local.cluster import LocalCluster
 from histories.drill import HEALED_S
 from histories.waiting import wait_until
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 REQUESTS = ("partitions_reassigned", "partitions_add", "partitions_remove", "delete_topics")
 
@@ -46,10 +46,18 @@ class OperatorsHand:
 
     def put(self, path: str, content: bytes = b"") -> None:
         """As `create` in a shell, and its parents with it, or `set` where it exists."""
-        if self.zookeeper.exists(path):
-            self.zookeeper.set(path, content)
-        else:
-            self.zookeeper.create(path, content, makepath=True)
+
+        def is_written() -> bool:
+            with suppress(NoNodeError):
+                self.zookeeper.set(path, content)
+                return True
+            # The controller may take it away, or its parent, as soon as what it asks for is done.
+            with suppress(NoNodeError, NodeExistsError):
+                self.zookeeper.create(path, content, makepath=True)
+                return True
+            return False
+
+        wait_until(f"{path} is written", is_written, HEALED_S)
 
     def take_away(self, path: str) -> None:
         """As `deleteall` in a shell."""
@@ -111,6 +119,10 @@ class OperatorsHand:
     def topic_id(self, topic: str) -> bytes:
         return self.admin.describe_topics([topic])[0].topic_id
 
+    def topic_id_or_none(self, topic: str) -> bytes | None:
+        """For a topic that comes and goes."""
+        return next((each.topic_id for each in self.admin.describe_topics() if each.name == topic), None)
+
     def wait_until_led(self, topic: str, count: int) -> None:
         """So many partitions, each led and with ISR = AR."""
         wait_until(
@@ -152,7 +164,8 @@ class OperatorsHand:
         path = self.cluster.trace_directory / f"{self.cluster.active_controller()}.metrics"
         values = [
             line["value"]
-            for line in map(json.loads, path.read_text().splitlines() if path.exists() else ())
+            # What is being written has no end yet.
+            for line in map(json.loads, path.read_text().split("\n")[:-1] if path.exists() else ())
             if line["name"] == "hightide.controller.complaints"
         ]
         return int(values[-1]) if values else -1

@@ -19,6 +19,7 @@ from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide_local.cluster import LocalCluster
+from histories.waiting import wait_until
 from integration import outside_client, outside_listener
 
 pytestmark = pytest.mark.cluster
@@ -51,7 +52,7 @@ def seen_from(side: str, address: str) -> str:
 
 def ask(stub: Any, address: str, method: str, request: Message) -> Any:
     with grpc.insecure_channel(address) as channel:
-        return getattr(stub(channel), method)(request, timeout=10, wait_for_ready=True)
+        return getattr(stub(channel), method)(request, timeout=30, wait_for_ready=True)
 
 
 def test_a_client_from_outside_finds_everything_outside(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_a_client_from_outside_finds_everything_outside(cluster: LocalCluster, t
         [sys.executable, outside_client.__file__, bootstrap, "flights"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr
@@ -93,7 +94,8 @@ def test_those_who_stand_by_name_who_is_active_as_the_caller_reaches_it(
     cluster: LocalCluster, side: str
 ) -> None:
     active, standby = by_role(cluster.controllers, cluster.active_controller())
-    facts = refusal_of(
+    facts = facts_once_told(
+        "host",
         ControllerServiceStub,
         seen_from(side, standby),
         "CreateTopic",
@@ -101,7 +103,8 @@ def test_those_who_stand_by_name_who_is_active_as_the_caller_reaches_it(
     )
     assert f"{facts['host']}:{facts['port']}" == seen_from(side, active)
     active, standby = by_role(cluster.coordinators, cluster.active_coordinator(GROUP))
-    facts = refusal_of(
+    facts = facts_once_told(
+        "coordinator_address",
         CoordinatorServiceStub,
         seen_from(side, standby),
         "DescribeGroup",
@@ -111,7 +114,7 @@ def test_those_who_stand_by_name_who_is_active_as_the_caller_reaches_it(
     registration = coordinator_pb2.RegisterConsumerRequest()
     registration.registration.group = GROUP
     with grpc.insecure_channel(seen_from(side, standby)) as channel:
-        stream = CoordinatorServiceStub(channel).RegisterConsumer(iter([registration]), timeout=10)
+        stream = CoordinatorServiceStub(channel).RegisterConsumer(iter([registration]), timeout=30)
         with pytest.raises(grpc.RpcError) as refused:
             next(stream)
     assert facts_of(refused.value)["coordinator_address"] == seen_from(side, active)
@@ -121,6 +124,18 @@ def by_role(processes: dict[int, str], active: str) -> tuple[str, str]:
     """The addresses of the active process and of the one that stands by."""
     number = int(active.rpartition("-")[2])
     return processes[number], next(address for id_, address in processes.items() if id_ != number)
+
+
+def facts_once_told(fact: str, stub: Any, address: str, method: str, request: Message) -> dict[str, str]:
+    """Those of a refusal, once this one is among them: who stands by hears a moment later who is active."""
+    return (
+        wait_until(
+            f"{fact} is told",
+            lambda: facts if (facts := refusal_of(stub, address, method, request)).get(fact) else None,
+            30,
+        )
+        or {}
+    )
 
 
 def refusal_of(stub: Any, address: str, method: str, request: Message) -> dict[str, str]:

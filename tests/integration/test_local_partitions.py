@@ -16,6 +16,7 @@ from hightide_local.ports import HOST, free_port
 
 pytestmark = pytest.mark.cluster
 SILENCE_S = 0.3
+PATIENCE_S = 30.0
 
 
 class Listener:
@@ -24,13 +25,13 @@ class Listener:
     def __init__(self, network: Network, name: str, port: int) -> None:
         self.port = port
         self.server = socket.create_server((HOST, network.target_port(name)))
-        self.server.settimeout(5)
+        self.server.settimeout(PATIENCE_S)
 
     def accept(self) -> socket.socket:
         """The next connection that says anything: the network looks, without a word, whether we listen."""
         while True:
             connection, _ = self.server.accept()
-            connection.settimeout(5)
+            connection.settimeout(PATIENCE_S)
             first = connection.recv(1, socket.MSG_PEEK)
             if first:
                 return connection
@@ -58,7 +59,7 @@ def listener(network: Network, port: int) -> Iterator[Listener]:
 
 
 def connected(port: int) -> socket.socket:
-    return socket.create_connection((HOST, port), timeout=5)
+    return socket.create_connection((HOST, port), timeout=PATIENCE_S)
 
 
 def hears_nothing(end: socket.socket) -> bool:
@@ -68,7 +69,7 @@ def hears_nothing(end: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        end.settimeout(5)
+        end.settimeout(PATIENCE_S)
 
 
 def test_bytes_go_both_ways_through_a_whole_link(listener: Listener) -> None:
@@ -138,11 +139,11 @@ def test_a_leader_that_is_cut_off_from_everybody_is_replaced_and_comes_back_as_a
     hightide_cluster: LocalCluster, hightide_topic: str
 ) -> None:
     with Producer(hightide_cluster.bootstrap) as producer:
-        producer.send(hightide_topic, value=b"before").result(10)
+        producer.send(hightide_topic, value=b"before").result(PATIENCE_S)
         leader = hightide_cluster.leader_of(hightide_topic)
         hightide_cluster.partition(leader)
         after = producer.send(hightide_topic, value=b"while it is away")
-        assert after.result(30).offset == 1
+        assert after.result(PATIENCE_S).offset == 1
     assert hightide_cluster.leader_of(hightide_topic) != leader
     hightide_cluster.heal()
     hightide_cluster.wait_isr(hightide_topic)
@@ -191,13 +192,14 @@ def test_the_next_one_finds_the_cluster_whole(hightide_cluster, hightide_topic):
     assert len(hightide_cluster.running()) == 5
     hightide_cluster.wait_isr(hightide_topic)
     with Producer(hightide_cluster.bootstrap) as producer:
-        assert producer.send(hightide_topic, value=b"hello").result(10).offset == 0
+        assert producer.send(hightide_topic, value=b"hello").result(30).offset == 0
 
 def test_one_fails(hightide_cluster):
     assert False
 """
 
 
+@pytest.mark.timeout(240)
 def test_a_project_gets_the_fixtures_by_installing_the_package(tmp_path: Path) -> None:
     tmp_path.joinpath("test_of_a_user.py").write_text(PROJECT)
     tmp_path.joinpath("pytest.ini").write_text(
@@ -207,7 +209,7 @@ def test_a_project_gets_the_fixtures_by_installing_the_package(tmp_path: Path) -
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
         cwd=tmp_path,
     )

@@ -4,6 +4,7 @@ processes; and what they may get wrong."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         tmp_path_factory.mktemp("deletions"),
         brokers=3,
         coordinators=1,
-        session_timeout_ms=2_500,
+        session_timeout_ms=6_000,
         replica_lag_time_max_ms=1_000,
     ) as running:
         yield running
@@ -49,8 +50,8 @@ def filled(cluster: LocalCluster, admin: Admin, topic: str) -> TopicPartition:
     admin.create_topic(topic, assignment=[[1, 2, 3]])
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for number in range(RECORDS - 20):
-            producer.send(topic, b"%d" % number, partition=0).result(10)
-    with Producer(cluster.bootstrap, linger_ms=1_000) as producer:
+            producer.send(topic, b"%d" % number, partition=0).result(PATIENCE_S)
+    with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         for number in range(RECORDS - 20, RECORDS):
             producer.send(topic, b"%d" % number, partition=0)
     return TopicPartition(topic, 0)
@@ -107,13 +108,13 @@ def test_a_replica_that_begins_inside_a_batch_is_as_good_as_the_others(
     wait_until(
         "1 is alone", lambda: admin.describe_topics(["halves"])[0].partitions[0].isr == (1,), PATIENCE_S
     )
-    with Producer(cluster.bootstrap, linger_ms=1_000) as producer:
+    with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
         for number in range(RECORDS):
             producer.send("halves", b"%d" % number, partition=0)
     assert admin.delete_records({place: 33}) == {place: 33}
     cluster.restart("broker-2")
     cluster.wait_isr("halves", 2)
-    assert starts(admin, "halves") == [33, 33]
+    wait_until("both begin there", lambda: starts(admin, "halves") == [33, 33], PATIENCE_S)
     cluster.kill("broker-1")
     assert cluster.leader_of("halves") == "broker-2"
     wanted = [(number, b"%d" % number) for number in range(33, RECORDS)]
@@ -139,7 +140,7 @@ def test_all_that_is_committed_may_go_and_a_consumer_that_stood_there_is_reset_a
         consumer.seek(place, 3)
         assert consumer.poll(1.0) == []
         with Producer(cluster.bootstrap) as producer:
-            assert producer.send("emptied", b"next", partition=0).result(10).offset == RECORDS
+            assert producer.send("emptied", b"next", partition=0).result(PATIENCE_S).offset == RECORDS
         records: list[Any] = []
         while not records:
             records = consumer.poll(1.0)
@@ -159,11 +160,12 @@ def test_each_partition_has_its_own_outcome(cluster: LocalCluster, admin: Admin)
     with Producer(cluster.bootstrap) as producer:
         for _ in range(5):
             producer.send("outcomes", b"x", partition=0)
-    found = admin.delete_records({first: 4, second: 1})
+        producer.send("outcomes", b"x", partition=1)
+    found = admin.delete_records({first: 4, second: 2})
     assert found[first] == 4
     refused = found[second]
     assert isinstance(refused, OffsetOutOfRangeError)
-    assert "outcomes-1: offset 1 is above the high watermark 0" in str(refused)
+    assert "outcomes-1: offset 2 is above the high watermark 1" in str(refused)
 
     async def aio() -> dict[TopicPartition, Any]:
         async with AioAdmin(cluster.bootstrap) as asking:
@@ -241,7 +243,9 @@ def test_a_group_forgets_topics_that_it_does_not_read_any_more(cluster: LocalClu
     places = [TopicPartition(topic, number) for topic in ("read", "left") for number in (0, 1)]
     admin.commit_group_offsets("forgetful", dict.fromkeys(places, 0))
     with Consumer(cluster.bootstrap, group="forgetful", topics=["read"]) as consumer:
-        wait_until("it owns its partitions", lambda: bool(consumer.poll(0.1) or consumer.assignment), 30)
+        wait_until(
+            "it owns its partitions", lambda: bool(consumer.poll(0.1) or consumer.assignment), PATIENCE_S
+        )
         with pytest.raises(GroupNotEmptyError, match="read read; stop them"):
             admin.delete_group_offsets("forgetful", ["left", "read"])
         assert admin.delete_group_offsets("forgetful", ["left"], validate_only=True) == 2
@@ -301,13 +305,16 @@ def test_the_room_on_every_brokers_disks_is_told(cluster: LocalCluster, admin: A
 
 def test_a_drained_broker_leads_only_what_nobody_else_has(cluster: LocalCluster, admin: Admin) -> None:
     admin.create_topic("drained", assignment=[[3, 1], [3, 2], [1, 3]])
+    # Nobody takes over who is not in sync.
+    for each in admin.describe_topics():
+        cluster.wait_isr(each.name)
     alone = [
         each
         for topic in admin.describe_topics()
         for each in topic.partitions
         if each.replicas == (3,) and each.leader == 3
     ]
-    with Admin(cluster.bootstrap, timeout_ms=2_000) as impatient:
+    with Admin(cluster.bootstrap, timeout_ms=6_000) as impatient:
         assert impatient.drain_broker(3) == len(alone)
     described = admin.describe_topics(["drained"])[0]
     assert [each.leader for each in described.partitions] == [1, 2, 1]
@@ -321,8 +328,10 @@ def test_a_drained_broker_leads_only_what_nobody_else_has(cluster: LocalCluster,
 def test_every_process_tells_who_it_is(cluster: LocalCluster, admin: Admin) -> None:
     for name in ("broker-2", "controller-1", "coordinator-1"):
         address = cluster.address_of(name)
+        asked_s = time.monotonic()
         told = admin.describe_server(address)
+        took_ms = (time.monotonic() - asked_s) * 1_000
         assert f"{told.service}-{told.instance}" == name
         assert told.advertised == address
         assert 0 < told.started_at_ms <= told.clock_ms
-        assert told.round_trip_ms < 1_000
+        assert 0 < told.round_trip_ms <= took_ms

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ ANYWHERE = ("--prometheus-listen", "127.0.0.1:0")
 TABLES = {"broker": BROKER, "controller": CONTROLLER, "coordinator": COORDINATOR}
 TOPIC, SYNCED = "tides", "synced"
 RECORDS, READ = 30, 10
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
@@ -54,7 +55,7 @@ class Scrape:
 def scrape(cluster: LocalCluster, name: str) -> Scrape:
     log = (cluster.log_directory / f"{name}.log").read_text()
     url = re.findall(r"the metrics at (http://\S+)", log)[-1]
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         body: bytes = answer.read()
     return Scrape(body.decode())
 
@@ -103,7 +104,17 @@ def names_in_prometheus(figures: Sequence[Figure]) -> dict[str, str]:
 @pytest.mark.parametrize("service", TABLES)
 def test_each_figure_that_is_declared_is_scraped_and_no_other(cluster: LocalCluster, service: str) -> None:
     declared = names_in_prometheus((*TABLES[service], *PROCESS, *RPC))
-    assert scrape(cluster, f"{service}-1").families == {**declared, "target_info": "gauge"}
+
+    def undeclared_or_missing() -> set[tuple[str, str]]:
+        return set(scrape(cluster, f"{service}-1").families.items()) ^ {
+            *declared.items(),
+            ("target_info", "gauge"),
+        }
+
+    # Some are there once something was looked up, such as the lag of a group.
+    with suppress(AssertionError):
+        wait_until("each is scraped", lambda: not undeclared_or_missing(), PATIENCE_S)
+    assert undeclared_or_missing() == set()
     assert set(declared.values()) == {kind.value for kind in Kind}
 
 
@@ -155,16 +166,16 @@ def test_a_broker_that_is_killed_shows_as_it_goes_and_as_it_comes_back(cluster: 
     assert controller(*died) == led
     assert left("hightide_broker_leaders") == 4
     assert left("hightide_broker_partitions_under_min_isr") == 3
-    assert controller("hightide_controller_partitions_under_min_isr") == 3
+    # The controller reads what leaders have written once in a while.
+    few = "hightide_controller_partitions_under_min_isr"
+    wait_until("the controller has heard of it", lambda: controller(few) == 3, PATIENCE_S)
     assert controller("hightide_controller_unclean_elections_total") == 0
     took = "hightide_controller_failover_duration_seconds_count", 'reason="process_died"'
     wait_until("the failover is over, and timed", lambda: controller(*took) == 1, PATIENCE_S)
     cluster.restart("broker-3")
     wait_until("the replicas are in sync again", lambda: left(under) == 0, PATIENCE_S)
     assert left("hightide_broker_isr_expansions_total") >= 4
-    # The controller reads what leaders have written once in a while.
-    few = "hightide_controller_partitions_under_min_isr"
-    wait_until("the controller has heard of it", lambda: controller(few) == 0, PATIENCE_S)
+    wait_until("the controller has heard of that, too,", lambda: controller(few) == 0, PATIENCE_S)
 
 
 @pytest.mark.parametrize("service", TABLES)
@@ -178,7 +189,7 @@ def test_a_port_that_is_taken_is_named_in_one_line(service: str, tmp_path: Path)
             env=service_environment(dict(os.environ)),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=100,
             check=False,
         )
     assert ended.returncode == 1

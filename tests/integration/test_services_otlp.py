@@ -17,8 +17,8 @@ from integration.otlp_collector import OtlpCollector
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ARRIVED_S = 20.0
-STOPPED_S_MAX = 12.0
+ARRIVED_S = 30.0
+STOPPED_S_MAX = 25.0
 """A stop takes a second or two; with an exporter that was waited for it took thirty."""
 BROKER, CONTROLLER = "hightide-broker", "hightide-controller"
 
@@ -46,6 +46,7 @@ def test_a_collector_gets_spans_and_metrics_and_may_go_away(
                 assert collector.resources[BROKER]["deployment.environment"] == "drill"
                 assert not list(cluster.trace_directory.glob("broker-*.jsonl")), "they go to one place"
 
+                stopped_s = time.monotonic()
                 collector.stop()
                 for number in range(5):
                     admin.create_topic(f"later-{number}", partitions=2, replication_factor=1)
@@ -60,7 +61,9 @@ def test_a_collector_gets_spans_and_metrics_and_may_go_away(
                 cluster.terminate(name)
                 assert time.monotonic() - began_s < STOPPED_S_MAX, f"{name} waits for a collector"
                 log = cluster.log_tail(name, 500)
-                assert log.count("telemetry is not delivered") <= 2
+                # Once a minute, of spans and of metrics.
+                minutes_begun = 1 + int(time.monotonic() - stopped_s) // 60
+                assert log.count("telemetry is not delivered") <= 2 * minutes_begun
                 assert "Traceback" not in log
                 assert "opentelemetry" not in log.lower().replace("telemetry is not delivered", "")
 
@@ -78,7 +81,7 @@ def test_a_protocol_that_is_not_spoken_is_refused_at_the_start_in_one_line(
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318",
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
     }
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 1, ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith(f"hightide-{service}: error: OTEL_EXPORTER_OTLP_PROTOCOL")
