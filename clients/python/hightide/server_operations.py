@@ -10,7 +10,13 @@ from hightide.addresses import bootstrap_addresses
 from hightide.admin_answers import log_directory, replica_description, server_description
 from hightide.calls import MessageCall, Method
 from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
-from hightide.errors import HightideError, InvalidArgumentError, StaleControllerEpochError, UnknownBrokerError
+from hightide.errors import (
+    HightideError,
+    InvalidArgumentError,
+    RequestTimeoutError,
+    StaleControllerEpochError,
+    UnknownBrokerError,
+)
 from hightide.operations import Operation, Operations, Pause
 from hightide.records import ReplicaDescription, ReplicaListing
 from hightide.servers import LogDirectory, ResignedController, ServerDescription
@@ -160,8 +166,17 @@ class ServerOperations(Operations):
             live = ", ".join(str(each.endpoint.id) for each in described.brokers if each.alive) or "none"
             raise UnknownBrokerError(f"broker {broker_id} is not alive; alive are: {live}")
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        remaining: int | None = None
         while True:
-            answer = yield from self.order(Method.CONTROLLED_SHUTDOWN, request, ControlledShutdownResponse)
+            try:
+                answer = yield from self.order(
+                    Method.CONTROLLED_SHUTDOWN, request, ControlledShutdownResponse
+                )
+            except RequestTimeoutError:
+                if remaining is None:
+                    raise
+                # The last call had only what was left of the time; what the one before was told still holds.
+                return remaining
             remaining = answer.remaining_leader_count
             if not remaining or self._end_ms - self._clock() <= _DRAIN_PAUSE_MS:
                 return remaining

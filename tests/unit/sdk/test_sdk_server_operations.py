@@ -8,6 +8,7 @@ from hightide.errors import (
     AddressUnreachableError,
     HightideError,
     InvalidArgumentError,
+    RequestTimeoutError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
     UnknownBrokerError,
@@ -197,6 +198,25 @@ def test_what_a_broker_leads_when_the_time_is_over_is_told() -> None:
     )
     assert world.run(world.operations.drain_broker(1)) == 2
     assert 4_000 < world.now_ms <= 5_000
+
+
+def test_a_drain_whose_last_call_is_cut_short_tells_what_the_one_before_was_told() -> None:
+    answers = iter([pb2.ControlledShutdownResponse(remaining_leader_count=2)])
+
+    def shut_down(call: Any) -> Any:
+        answer = next(answers, None)
+        if answer is not None:
+            world.now_ms = 4_700
+            return answer
+        world.now_ms += call.timeout_ms
+        return RequestTimeoutError("did not answer CONTROLLED_SHUTDOWN within 50 ms")
+
+    world = World(
+        DESCRIBE_CLUSTER=lambda _: cluster(4, alive=True, broker_epoch=99), CONTROLLED_SHUTDOWN=shut_down
+    )
+    assert world.run(world.operations.drain_broker(1)) == 2
+    with pytest.raises(RequestTimeoutError):
+        world.run(world.operations.drain_broker(1))
 
 
 def test_a_broker_that_is_not_alive_or_started_anew_is_not_drained() -> None:
