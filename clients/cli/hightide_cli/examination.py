@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 from hightide import Admin
 from hightide.addresses import bootstrap_addresses
 from hightide.errors import HightideError
+from hightide.servers import ServerDescription
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 
 from hightide_cli.address_findings import AddressReading, address_findings
@@ -60,7 +62,7 @@ def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Fin
     findings += proxy_findings(os.environ, hosts)
     if metadata is None:
         return findings
-    findings += _of_servers(servers, limits_ms)
+    findings += _of_servers(servers, limits_ms, timeout_s)
     findings += _disks(addresses, timeout_s)
     return findings
 
@@ -234,19 +236,21 @@ def within(ask: Callable[[], T], timeout_s: float) -> T | None:
     return answers[0] if answers else None
 
 
-def _of_servers(servers: Sequence[Surveyed], limits_ms: tuple[int, int] | None) -> list[Finding]:
+def _of_servers(
+    servers: Sequence[Surveyed], limits_ms: tuple[int, int] | None, timeout_s: float
+) -> list[Finding]:
     """Clocks, versions and sessions of those that answered."""
     answered = [(each.name, each.description) for each in servers if each.description is not None]
     granted_ms = {name: said.zookeeper_session_timeout_ms for name, said in answered}
     versions = {name: said.version for name, said in answered}
     return [
         *session_findings(granted_ms, limits_ms),
-        *_clocks(servers),
+        *_clocks(servers, timeout_s),
         *version_findings(client_version(), versions),
     ]
 
 
-def _clocks(servers: Sequence[Surveyed]) -> list[Finding]:
+def _clocks(servers: Sequence[Surveyed], timeout_s: float) -> list[Finding]:
     """Asked again, one by one: many at once wait for each other, which would count as round trip."""
     readings = []
     give_up_s = time.monotonic() + _CLOCKS_TIMEOUT_S
@@ -256,15 +260,22 @@ def _clocks(servers: Sequence[Surveyed]) -> list[Finding]:
         if time.monotonic() > give_up_s:
             break
         try:
-            with Admin(each.address, timeout_ms=1_000) as admin:
-                said = admin.describe_server(each.address)
-                now_ms = time.time() * 1000
+            with Admin(each.address, timeout_ms=round(timeout_s * 1000)) as admin:
+                readings.append(clock_reading(each.name, partial(admin.describe_server, each.address)))
         except HightideError:
             continue
-        readings.append(
-            ClockReading(each.name, said.clock_ms - (now_ms - said.round_trip_ms / 2), said.round_trip_ms)
-        )
     return clock_findings(readings)
+
+
+def clock_reading(
+    name: str, describe: Callable[[], ServerDescription], now_s: Callable[[], float] = time.time
+) -> ClockReading:
+    """What a server's clock showed at some moment between asking and having the answer. All of that counts
+    as the way: who stands still for a second behind the answer must not find the clock a second behind."""
+    asked_ms = now_s() * 1000
+    clock_ms = describe().clock_ms
+    took_ms = now_s() * 1000 - asked_ms
+    return ClockReading(name, clock_ms - (asked_ms + took_ms / 2), took_ms)
 
 
 def _disks(addresses: Sequence[str], timeout_s: float) -> list[Finding]:

@@ -4,8 +4,9 @@ import socket
 import threading
 
 import pytest
+from hightide.servers import ServerDescription
 from hightide_cli.address_findings import AddressReading, address_findings
-from hightide_cli.examination import within
+from hightide_cli.examination import clock_reading, within
 from hightide_cli.findings import (
     ClockReading,
     DiskReading,
@@ -88,6 +89,13 @@ def test_a_clock_is_wrong_only_for_certain() -> None:
         (Verdict.WARN, "the clock of broker 1 is 1.999 s behind the one here"),
     ]
     assert verdicts(clock_findings([])) == [Verdict.SKIPPED]
+
+
+def test_who_stands_still_behind_the_answer_does_not_find_the_clock_wrong() -> None:
+    now_s = iter([1_000.0, 1_003.0])
+    said = ServerDescription("broker", "1", "0.1.0", 0, 1_000_001, "b:1", "", 6_000, round_trip_ms=2)
+    reading = clock_reading("broker 1", lambda: said, lambda: next(now_s))
+    assert verdicts(clock_findings([reading])) == [Verdict.OK]
 
 
 def test_versions_that_differ_are_an_upgrade_that_is_not_finished() -> None:
