@@ -10,7 +10,7 @@ from hightide_cli.benchmarks.load_worker import load_main
 from hightide_cli.benchmarks.processor_time import ProcessorTime
 from hightide_cli.benchmarks.statistics import latency_figures, rate_figures
 
-_POLL_TIMEOUT_S = 10.0
+_POLL_TIMEOUT_S = 60.0
 _RECORDS_A_POLL = 10_000
 
 

@@ -13,7 +13,7 @@ from hightide_cli.benchmarks.load_worker import load_main, say_ready
 from hightide_cli.benchmarks.processor_time import ProcessorTime
 
 _SENT_NS = struct.Struct("<q")
-_POLL_TIMEOUT_S = 10.0
+_POLL_TIMEOUT_S = 60.0
 
 
 def run(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,10 @@ def _consume(configuration: dict[str, Any]) -> dict[str, Any]:
     latencies_ms: list[float] = []
     with Consumer(configuration["bootstrap"], topics=[configuration["topic"]]) as consumer:
         consumer.seek_to_end()
-        # The positions are looked up and the fetching has begun before the first record is sent.
+        # What is sent before a position is known would not be read.
+        for partition in consumer.assignment:
+            consumer.position(partition)
+        # The fetching has begun, too, before the first record is sent.
         consumer.poll(timeout_s=0.5)
         say_ready()
         broker_pids = configuration["broker_pids"]
