@@ -275,8 +275,10 @@ class GroupMember:
     async def _obey(self, sequence: int, **answer: Any) -> None:
         if self._is_leaving:
             return
-        await self._say(sequence, **answer)
+        # Before it is said: whoever sees the group stable by it asks for the notes at once.
         self._notes.heard.add(self.plan.consumer_id)
+        self._notes.last_answer_s = time.monotonic()
+        await self._say(sequence, **answer)
         self._notes.last_answer_s = time.monotonic()
 
     async def _say(self, sequence: int = 0, **message: Any) -> None:
