@@ -41,7 +41,7 @@ _STEP_TIMEOUT_S = 120.0
 _CALL_TIMEOUT_MS = 60_000
 _LOOK_AGAIN_S = 0.2
 _TRACE_WAIT_S = 60.0
-_COMMIT_WAIT_S = 3.0
+_COMMIT_WAIT_S = 20.0
 _LOAD_GOES_ON_S = 1.0
 # A broker's flush.interval.ms and a little more: quiet for so long, it has nothing left to flush.
 _FLUSHES_EVERY_S = 32.0

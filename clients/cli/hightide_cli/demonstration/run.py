@@ -35,7 +35,7 @@ REPLICAS = 3
 CONFIGS = {"min.insync.replicas": "2"}
 COORDINATORS = 2
 # The group has read along; whatever it has not read by then is missing.
-_GROUP_READS_ON_S = 30.0
+_GROUP_READS_ON_S = 120.0
 _LOOK_AGAIN_S = 0.05
 _SHOW_EVERY_ROWS = 2000
 
