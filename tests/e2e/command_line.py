@@ -23,7 +23,7 @@ def hightide(
     cluster: LocalCluster, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        command(*arguments), input=stdin, capture_output=True, timeout=60, env=environment(cluster)
+        command(*arguments), input=stdin, capture_output=True, timeout=110, env=environment(cluster)
     )
 
 

@@ -2,21 +2,22 @@
 
 import signal
 import subprocess
-from threading import Event
 
 import pytest
 from e2e.command_line import command, environment, hightide
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
+from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-CREATED_S = 30.0
+CREATED_S = 60.0
 
 
 def topics_of(cluster: LocalCluster, purpose: str) -> list[str]:
     with Admin(cluster.bootstrap) as admin:
-        return [each for each in admin.list_topics() if each.startswith(f"bench-{purpose}-")]
+        names = [each.name for each in admin.describe_topics()]
+    return [each for each in names if each.startswith(f"bench-{purpose}-")]
 
 
 def test_a_benchmark_deletes_its_topic_unless_it_shall_be_kept(hightide_cluster: LocalCluster) -> None:
@@ -35,12 +36,8 @@ def test_a_benchmark_that_is_interrupted_deletes_its_topic(hightide_cluster: Loc
     cluster = hightide_cluster
     run = command("bench", "produce", "--seconds", "60")
     with subprocess.Popen(run, stderr=subprocess.PIPE, env=environment(cluster)) as process:
-        for _ in range(int(CREATED_S / 0.1)):
-            if topics_of(cluster, "produce"):
-                break
-            Event().wait(0.1)
-        assert topics_of(cluster, "produce"), "it has begun"
+        wait_until("it has begun", lambda: topics_of(cluster, "produce"), CREATED_S)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert topics_of(cluster, "produce") == []

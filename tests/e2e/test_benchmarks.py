@@ -15,7 +15,7 @@ from hightide_cli.document_form import departures
 from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def bench_run(environment: dict[str, str], *arguments: str) -> tuple[list[dict[s
         [sys.executable, "-m", "hightide_cli.main", "bench", *arguments, "--json"],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=350,
         env=environment,
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -84,7 +84,7 @@ def test_a_failover_loses_nothing_and_waits_for_no_timer(environment: dict[str, 
     assert len(said) == FailoverPlan(6, idle_s=1).steps, said
     assert all(document[key] is not None for key in FAILOVER_KEYS)
     assert (document["lost"], document["duplicated"], document["client_errors"]) == (0, 0, 0)
-    assert document["unavailable_ms_max"] < 5_000
+    assert document["unavailable_ms_max"] < 9_000
     assert document["zookeeper_ms"] <= document["elect_ms"] <= document["all_led_ms"]
 
 
@@ -104,7 +104,7 @@ def test_the_ways_to_store_and_to_tell_are_compared_on_one_zookeeper(environment
         [sys.executable, str(script), "--partitions", "30", "--rounds", "1", "--json"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=350,
         env=environment,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -7,7 +7,7 @@ import pytest
 from e2e.command_line import as_json, hightide, succeed
 from hightide_local.cluster import LocalCluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
 def test_records_written_from_lines_are_read_back_as_lines(hightide_cluster: LocalCluster) -> None:
@@ -64,7 +64,8 @@ def test_the_cluster_and_its_topics_are_described(hightide_cluster: LocalCluster
     assert all(sorted(each["isr"]) == [1, 2, 3] for each in described["partitions"])
     assert b"described" in succeed(cluster, "topic", "ls")
     assert len(as_json(cluster, "cluster", "info")["brokers"]) == 3
-    assert as_json(cluster, "cluster", "health")["healthy"] is True
+    watched = succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2", "-o", "json")
+    assert json.loads(watched.splitlines()[-1])["healthy"] is True
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hightide import Admin, Producer, TopicPartition
 from hightide_cli.document_form import departures
 from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
+from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
 PER_PARTITION = 40
@@ -222,7 +223,11 @@ def test_a_copy_by_key_goes_where_the_keys_belong(hightide_cluster: LocalCluster
 def test_what_is_not_in_sync_is_listed_and_watched_until_it_is(hightide_cluster: LocalCluster) -> None:
     cluster = hightide_cluster
     succeed_here(cluster, "topic", "create", "watched", "-p", "2", "-r", "3", "-c", "min.insync.replicas=3")
-    assert json_here(cluster, "topic", "describe", "--under-replicated")["topics"] == []
+    wait_until(
+        "all topics are in sync",
+        lambda: json_here(cluster, "topic", "describe", "--under-replicated")["topics"] == [],
+        60.0,
+    )
     assert run_here(cluster, "topic", "describe", "--offline").stderr == "no such partition\n"
     cluster.kill("broker-3")
     try:
@@ -241,7 +246,7 @@ def test_what_is_not_in_sync_is_listed_and_watched_until_it_is(hightide_cluster:
         assert too_late.return_value == 1
         assert "isr" in too_late.stdout
         watcher = subprocess.Popen(
-            command(*watching, "--timeout", "60", "-o", "json"),
+            command(*watching, "--timeout", "120", "-o", "json"),
             stdout=subprocess.PIPE,
             env=environment(cluster),
         )

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from interrupts import Job, started_as
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1300)]
 
 ROWS = 20_000
 LAST_LINE = re.compile(
@@ -38,7 +38,7 @@ def processes_of(directory: Path) -> list[str]:
 def test_the_demo_loses_nothing_twice_in_a_row(tmp_path: Path) -> None:
     for _ in range(2):
         run = subprocess.run(
-            demo_command(tmp_path / "demo", seconds=8), capture_output=True, text=True, timeout=300
+            demo_command(tmp_path / "demo", seconds=8), capture_output=True, text=True, timeout=600
         )
         assert run.returncode == 0, run.stdout + run.stderr
         assert LAST_LINE.fullmatch(run.stdout.splitlines()[-1])
@@ -71,7 +71,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_data(
                     break
             assert processes_of(tmp_path) != []
             demo.send_signal(ending)
-            _, error = demo.communicate(timeout=60)
+            _, error = demo.communicate(timeout=200)
         finally:
             # Nothing happens where it has ended; a test that failed must not wait for it.
             demo.kill()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from e2e.command_line import hightide, succeed
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
 from hightide_local.ports import free_port
+from hightide_local.readiness import Questions
 from histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+THERE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +27,7 @@ def no_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def examined(cluster: LocalCluster, exit_code: int, *arguments: str) -> dict[str, list[dict[str, Any]]]:
     """What it found, by check."""
-    run = hightide(cluster, "doctor", "-o", "json", "--timeout", "2", *arguments)
+    run = hightide(cluster, "doctor", "-o", "json", "--timeout", "5", *arguments)
     assert run.returncode == exit_code, run.stderr.decode()
     found: dict[str, list[dict[str, Any]]] = {}
     for each in json.loads(run.stdout)["findings"]:
@@ -37,10 +41,16 @@ def brokers_of(admin: Admin) -> set[int]:
 
 def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster) -> None:
     cluster = hightide_cluster
+    with Admin(cluster.bootstrap) as admin:
+        # A controller that stands by serves a little before it is told of.
+        wait_until("it is told of", lambda: len(admin.describe_cluster().controllers) == 2, THERE_S)
     well = examined(cluster, 0, "--zookeeper", cluster.zookeeper)
     checks = ("bootstrap", "standbys", "advertised addresses", "clocks", "versions", "session timeout")
-    for check in (*checks, "zookeeper"):
+    for check in checks:
         assert [each["verdict"] for each in well[check]] == ["ok"] * len(well[check]), well[check]
+    # A slow disk below ZooKeeper is warned of, and no fault of this cluster.
+    assert well["zookeeper"][0]["verdict"] in ("ok", "warn"), well["zookeeper"]
+    assert well["zookeeper"][1]["verdict"] == "ok", well["zookeeper"]
     assert "standalone" in well["zookeeper"][0]["message"]
     # Its tick is 500 ms in local clusters.
     assert "from 1000 to 120000 ms" in well["zookeeper"][1]["message"]
@@ -49,9 +59,10 @@ def test_a_cluster_is_examined_well_and_half_dead(hightide_cluster: LocalCluster
     assert well["clocks"][0]["message"].startswith("6 servers agree")
     assert well["versions"][0]["message"].startswith("6 servers and this command are")
 
-    cluster.pause("broker-3")
+    # In this order: nobody is left to notice the end of the broker's session.
     cluster.kill("controller-1")
     cluster.kill("controller-2")
+    cluster.pause("broker-3")
     ill = examined(cluster, 1)
     assert [each["verdict"] for each in ill["zookeeper"]] == ["skipped"]
     assert [each["verdict"] for each in ill["bootstrap"]] == ["warn"]
@@ -75,7 +86,11 @@ def test_a_broker_that_advertises_a_name_of_its_neighbours_is_told(
     )
     try:
         with Admin(cluster.bootstrap) as admin:
-            wait_until("broker 9 is there", lambda: 9 in brokers_of(admin), 30.0)
+            wait_until("broker 9 is there", lambda: 9 in brokers_of(admin), THERE_S)
+        with Questions() as questions:
+            # The doctor goes by what one of them knows.
+            for address in cluster.brokers.values():
+                wait_until("all know of it", partial(questions.has_heard_of, address, {9}), THERE_S)
         found = examined(cluster, 1)
         (wrong,) = found["advertised addresses"]
         name = f"broker-9.invalid:{port}"
@@ -84,8 +99,10 @@ def test_a_broker_that_advertises_a_name_of_its_neighbours_is_told(
         assert {each["verdict"] for each in found["bootstrap"]} == {"ok"}
     finally:
         broker.terminate()
-        broker.wait(30)
+        broker.wait(60)
     # Its session ends with it, and nothing of the cluster was placed on it.
+    with Admin(cluster.bootstrap) as admin:
+        wait_until("it is gone", lambda: 9 not in brokers_of(admin), THERE_S)
     succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2")
 
 

@@ -18,7 +18,7 @@ from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-SETTLED_S = 40.0
+SETTLED_S = 60.0
 PARTITIONS = 4
 
 
@@ -120,7 +120,7 @@ def test_a_cluster_whose_coordinator_is_gone_is_not_healthy(cluster: LocalCluste
         assert "start `hightide-coordinator`" in told.stdout.decode()
     finally:
         cluster.restart("coordinator-1")
-    succeed(cluster, "cluster", "health")
+    succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2")
 
 
 def test_a_cluster_whose_coordinator_died_is_not_healthy_from_then_on(cluster: LocalCluster) -> None:
@@ -134,7 +134,7 @@ def test_a_cluster_whose_coordinator_died_is_not_healthy_from_then_on(cluster: L
         )
     finally:
         cluster.restart("coordinator-1")
-    succeed(cluster, "cluster", "health")
+    succeed(cluster, "cluster", "health", "--until-healthy", "--interval", "0.2")
 
 
 def test_members_share_the_partitions_and_the_last_one_has_them_all(cluster: LocalCluster) -> None:
@@ -144,6 +144,7 @@ def test_members_share_the_partitions_and_the_last_one_has_them_all(cluster: Loc
         member(cluster, "shared", "sharers", "two") as two,
     ):
         until(lambda: owners(cluster, "sharers") == {"one": 2, "two": 2}, "both own two")
+        until(lambda: described(cluster, "sharers")["state"] == "stable", "nothing is handed over any more")
         group = described(cluster, "sharers")
         assert (group["state"], group["topics"]) == ("stable", ["shared"])
         assert {each["consumer"] for each in group["partitions"]} == {"one", "two"}
@@ -157,11 +158,12 @@ def test_members_share_the_partitions_and_the_last_one_has_them_all(cluster: Loc
         assert refused.returncode == 1
         assert b"group sharers has members" in refused.stderr
         one.send_signal(signal.SIGTERM)
-        printed, error = one.communicate(timeout=30)
+        printed, error = one.communicate(timeout=60)
         assert (one.returncode, error) == (0, b"")
         until(lambda: owners(cluster, "sharers") == {"two": 4}, "the other owns all")
+        until(lambda: committed(cluster, "sharers") == [5] * PARTITIONS, "it has read what was left")
         two.send_signal(signal.SIGINT)
-        printed_too, error = two.communicate(timeout=30)
+        printed_too, error = two.communicate(timeout=60)
         assert (two.returncode, error) == (0, b"")
     assert sorted(map(int, (printed + printed_too).split())) == list(range(PARTITIONS * 5))
     until(lambda: described(cluster, "sharers")["state"] == "empty", "nobody is left")

@@ -17,7 +17,7 @@ from hightide_local.cluster import LocalCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 LINES = b"".join(b"k%d:%0100d\n" % (at % 50, at) for at in range(20_000))
-SETTLED_S = 40.0
+SETTLED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,12 @@ def isr_of(cluster: LocalCluster, topic: str, number: int) -> tuple[int, ...]:
 
 def leaders_of(cluster: LocalCluster, topic: str) -> list[int | None]:
     return [each.leader for each in described(cluster, topic).partitions]
+
+
+def alive(cluster: LocalCluster) -> set[int]:
+    """The brokers that live, as far as the controller knows."""
+    with Admin(cluster.bootstrap) as admin:
+        return {each.broker_id for each in admin.describe_cluster().brokers if each.alive}
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -83,14 +89,15 @@ def test_a_topic_is_moved_over_four_brokers_under_the_eyes_of_its_operator(
     assert "would begin" in tried
     assert b"nothing is on the move" in succeed(cluster, "reassign", "ls")
 
-    begun = as_json(cluster, "reassign", "apply", str(plan_file), "--throttle", "20kB")
+    # So slow that no move is over before the limit is lifted; a batch that is larger passes once.
+    begun = as_json(cluster, "reassign", "apply", str(plan_file), "--throttle", "1kB")
     assert all(each["error"] is None for each in begun["partitions"])
     under_way = as_json(cluster, "reassign", "ls")
-    assert under_way["throttle_bytes_per_s"] == 20_000
+    assert under_way["throttle_bytes_per_s"] == 1_000
     assert {each["partition"] for each in under_way["reassignments"]} <= set(range(6))
     health = json.loads(hightide(cluster, "cluster", "health", "-o", "json").stdout)
-    assert health["moves_under_way"] == len(under_way["reassignments"]) > 0
-    assert health["throttle_bytes_per_s"] == 20_000
+    assert 0 < health["moves_under_way"] <= len(under_way["reassignments"])
+    assert health["throttle_bytes_per_s"] == 1_000
     assert (health["healthy"], health["under_replicated_partitions"]) == (True, 0)
     an_interrupted_watch_leaves_the_moves_running(cluster)
 
@@ -127,7 +134,7 @@ def an_interrupted_watch_leaves_the_moves_running(cluster: LocalCluster) -> None
     assert looks[0]["moves"][0]["copies"][0]["end_offset"] > 0
     assert 0 <= looks[1]["bytes_done"] < looks[1]["bytes_total"]
     os.kill(watcher.pid, signal.SIGINT)
-    _, said = watcher.communicate(timeout=20)
+    _, said = watcher.communicate(timeout=60)
     assert watcher.returncode == 130
     assert b"the moves go on" in said
     assert as_json(cluster, "reassign", "ls")["reassignments"]
@@ -239,6 +246,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down_and_nothing_of_it_comes_back(
     create(cluster, "ghost", "1,4")
     succeed(cluster, "topic", "produce", "ghost", stdin=LINES)
     cluster.kill("broker-4")
+    until(lambda: 4 not in alive(cluster), "the controller knows that broker 4 is down")
     said = succeed(cluster, "topic", "delete", "ghost", "--yes").decode()
     assert said == ("topic ghost deleted; broker 4 is down and lets go of its replicas when it starts\n")
     create(cluster, "ghost", "1,2")
@@ -264,6 +272,8 @@ def test_an_unclean_election_says_what_it_loses(cluster: LocalCluster) -> None:
     assert refused.returncode == 1
     assert refused.stderr.decode().startswith("error: ")
 
+    # The end of its log is asked of brokers that the others know of.
+    cluster.wait_ready()
     until(lambda: elected(cluster), "broker 2 was elected")
     assert isr_of(cluster, "torn", 0) == (2,)
     read = succeed(cluster, "topic", "consume", "torn", "--exit")

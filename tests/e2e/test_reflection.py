@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hightide_local.cluster import LocalCluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
 def buf_curl(address: str, path: str, *arguments: str) -> str:
@@ -21,13 +21,13 @@ def buf_curl(address: str, path: str, *arguments: str) -> str:
             "grpc",
             "--http2-prior-knowledge",
             "--timeout",
-            "10s",
+            "60s",
             *arguments,
             f"http://{address}{path}",
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

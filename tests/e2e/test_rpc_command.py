@@ -29,7 +29,8 @@ def test_every_server_is_called_by_its_own_words(hightide_cluster: LocalCluster,
     assert [(each["key"], each["value"]) for each in fetched["records"]] == [("k", "grüße")]
 
     # Streams are printed as they come, until the deadline.
-    watched = hightide(cluster, "rpc", leader, "grpc.health.v1.Health/Watch", "--timeout", "1", "-o", "json")
+    watch = ("rpc", leader, "grpc.health.v1.Health/Watch", "--timeout", "5", "-o", "json")
+    watched = hightide(cluster, *watch)
     assert json.loads(watched.stdout) == {"status": "SERVING"}
     assert (watched.returncode, b"did not answer in time" in watched.stderr) == (1, True)
 
