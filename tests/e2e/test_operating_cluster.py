@@ -125,7 +125,14 @@ def test_a_controller_that_stands_by_is_told_of(hightide_cluster: LocalCluster) 
 
 def test_running_servers_tell_their_settings_and_who_said_so(hightide_cluster: LocalCluster) -> None:
     cluster = hightide_cluster
-    servers = as_json(cluster, "config", "show")["servers"]
+
+    def shown() -> Any:
+        """None where a server took too long, or nobody knows yet of the one that stands by."""
+        run = hightide(cluster, "config", "show", "-o", "json")
+        told = json.loads(run.stdout)["servers"]
+        return told if run.returncode == 0 and len(told) == 6 else None
+
+    servers = wait_until("every server is shown", shown, THERE_S)
     names = [f"{each['service']}-{each['instance']}" for each in servers]
     assert names == ["broker-1", "broker-2", "broker-3", "controller-1", "controller-2", "coordinator-1"]
     by_name = dict(zip(names, servers, strict=True))
