@@ -86,6 +86,7 @@ class GroupLoad:
         return {
             "members": sum(member.is_member for member in members),
             "confirmed": sum(member.is_confirmed for member in members),
+            "coordinator_epoch": min((member.coordinator_epoch for member in members), default=0),
             "partitions": sum(len(member.reading) for member in members),
             "first_registration_s": notes.first_registration_s,
             "left_s": notes.left_s,

@@ -164,6 +164,11 @@ class GroupMember:
         """Whether it is a member, and reads again what it read before."""
         return self.is_member and not self._unconfirmed
 
+    @property
+    def coordinator_epoch(self) -> int:
+        """That of the coordinator that it heard of last; 0 before it has heard of any."""
+        return self._epoch
+
     async def live(self, admission: asyncio.Semaphore) -> None:
         """Register, as often as it takes, until it has left. `admission`: how many register at a time for the
         first time."""

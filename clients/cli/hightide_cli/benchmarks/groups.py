@@ -195,11 +195,12 @@ class _Course:
         name = self._cluster.active_coordinator()
         self._say(f"killing {name}")
         reading = sum(map(len, self._reading().values()))
+        epoch = max(each["coordinator_epoch"] for each in self._ask_all("tell"))
         self._ask_all("forget")
         before = self._processor_seconds()
         killed_at_s = time.monotonic() - (time.time() - self._cluster.kill(name))
         self._until(
-            self._are_all_confirmed,
+            lambda: self._are_all_confirmed(epoch),
             f"every consumer is registered again after {name}",
         )
         told = self._told()
@@ -325,9 +326,13 @@ class _Course:
             for name, members in groups.items()
         )
 
-    def _are_all_confirmed(self) -> bool:
-        confirmed: int = sum(each["confirmed"] for each in self._ask_all("tell"))
-        return confirmed == self._plan.consumers
+    def _are_all_confirmed(self, since_epoch: int) -> bool:
+        """By a later coordinator: who has not heard of the end of the one before is confirmed by that one."""
+        told = self._ask_all("tell")
+        confirmed: int = sum(each["confirmed"] for each in told)
+        return confirmed == self._plan.consumers and all(
+            each["coordinator_epoch"] > since_epoch for each in told
+        )
 
     def _changed(self, group: str, members: Sequence[str]) -> dict[str, Any]:
         self._until(lambda: self._are_stable({group: members}), f"{group} is stable with {len(members)}")
