@@ -12,7 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e slow clean
 
+# Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
+# and compile it anew in each process: most of what they do in the 10 s in which they must have started.
 setup: $(STAMP)
+	-@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit("Hightide needs Python 3.11 or later; this is %s. Say which with: make PYTHON=python3.12" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
