@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hightide.errors import GroupNotEmptyError, UnknownPartitionError
 from hightide.records import PartitionDescription, TopicDescription, TopicPartition
-from hightide_spark.source import cluster_questions
+from hightide_spark.source import cluster_questions, group_progress
 from hightide_spark.source.stream_reader import StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
@@ -29,10 +30,38 @@ class MovingLogs:
         return {each: ends[each.partition] for each in partitions}
 
 
-def stream(monkeypatch: pytest.MonkeyPatch, logs: MovingLogs, fail_on_data_loss: str) -> StreamReader:
+class HardOfHearing(MovingLogs):
+    """The first broker that is asked has not heard of the partitions."""
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], when: Any) -> dict[TopicPartition, int]:
+        if self._heard:
+            return super().list_offsets(partitions, when)
+        self._heard = True
+        raise UnknownPartitionError("topic t has the partitions 0 to 0, not 1")
+
+    _heard = False
+
+
+class BusyGroup:
+    """A group that refuses the first positions, and remembers the others."""
+
+    def __init__(self) -> None:
+        self.refused: list[dict[TopicPartition, int]] = []
+        self.told: list[dict[TopicPartition, int]] = []
+
+    def commit_group_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+        if not self.refused:
+            self.refused.append(offsets)
+            raise GroupNotEmptyError(f"group {group} has members")
+        self.told.append(offsets)
+
+
+def stream(
+    monkeypatch: pytest.MonkeyPatch, logs: MovingLogs, fail_on_data_loss: str, **options: str
+) -> StreamReader:
     monkeypatch.setattr(cluster_questions, "admin_of", lambda bootstrap: logs)
     given = {"bootstrap.servers": "broker:9092", "subscribe": "t", "failOnDataLoss": fail_on_data_loss}
-    return StreamReader(given, StructType([StructField("offset", LongType())]))
+    return StreamReader(given | options, StructType([StructField("offset", LongType())]))
 
 
 def at(*ends: int) -> dict[str, Any]:
@@ -65,3 +94,23 @@ def test_available_now_keeps_to_the_end_that_it_was_told_first(monkeypatch: pyte
     reader = stream(monkeypatch, MovingLogs([100], [120]), "true")
     reader.prepareForTriggerAvailableNow()
     assert reader.latestOffset(at(40), ReadAllAvailable()) == at(100)
+
+
+def test_a_stream_begins_at_partitions_of_which_a_broker_has_not_heard_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = stream(monkeypatch, HardOfHearing([100, 0]), "true")
+    assert reader.initialOffset() == at(100, 0)
+
+
+def test_available_now_tells_its_group_the_end_although_it_was_refused_a_moment_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = BusyGroup()
+    monkeypatch.setattr(group_progress, "Admin", lambda *_, **__: group)
+    reader = stream(monkeypatch, MovingLogs([100]), "true", groupId="g")
+    reader.prepareForTriggerAvailableNow()
+    for start in (0, 40, 100):
+        reader.latestOffset(at(start), ReadAllAvailable())
+    here = TopicPartition("t", 0)
+    assert (group.refused, group.told) == ([{here: 0}], [{here: 100}])

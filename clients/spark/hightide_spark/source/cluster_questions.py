@@ -1,8 +1,9 @@
 """What the driver asks the cluster about the subscribed partitions: few calls, however many partitions."""
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
 from hightide import Admin, TopicPartition
 from hightide.errors import UnknownPartitionError, UnknownTopicError
@@ -14,8 +15,10 @@ from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
 from hightide_spark.source.connections import admin_of
 
 # Brokers hear of new and of removed partitions a moment after the controller has told of them.
-_ATTEMPTS: Final = 30
+_HEARD_WITHIN_S: Final = 10.0
 _PAUSE_S: Final = 0.1
+
+T = TypeVar("T")
 
 
 class ClusterQuestions:
@@ -77,23 +80,31 @@ class ClusterQuestions:
         return {
             (partition, when): offset
             for when, partitions in by_kind.items()
-            for partition, offset in self._admin.list_offsets(partitions, when).items()
+            for partition, offset in _once_heard(partial(self._admin.list_offsets, partitions, when)).items()
         }
 
     def ends(self) -> StreamOffsets:
         """Where the logs of the subscribed partitions that are there end. Raises what the SDK raises."""
-        for attempt in range(1, _ATTEMPTS + 1):
+
+        def ends_now() -> StreamOffsets:
             topics = self.topics_left()
             every = [partition for topic in topics.values() for partition in self.partitions_of(topic)]
-            try:
-                ends = self._admin.list_offsets(every, "latest")
-            except (UnknownTopicError, UnknownPartitionError):
-                if attempt == _ATTEMPTS:
-                    raise
-                time.sleep(_PAUSE_S)
-                continue
+            ends = self._admin.list_offsets(every, "latest")
             return offsets_by_topic(topics, {each: end or 0 for each, end in ends.items()})
-        raise AssertionError("the last attempt returns or raises")
+
+        return _once_heard(ends_now)
+
+
+def _once_heard(ask: Callable[[], T]) -> T:
+    """Ask again for a while where a broker has not heard of what the controller has told of."""
+    give_up_s = time.monotonic() + _HEARD_WITHIN_S
+    while True:
+        try:
+            return ask()
+        except (UnknownTopicError, UnknownPartitionError):
+            if time.monotonic() > give_up_s:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def offsets_by_topic(

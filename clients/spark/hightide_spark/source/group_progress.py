@@ -27,9 +27,11 @@ class GroupProgress:
         self._not_before_s = 0.0
         self._is_told = False
 
-    def publish(self, offsets: StreamOffsets) -> None:
-        """Publish the positions behind what is processed, if they are new."""
-        if offsets == self._published or time.monotonic() < self._not_before_s:
+    def publish(self, offsets: StreamOffsets, *, is_last: bool = False) -> None:
+        """Publish the positions behind what is processed, if they are new; the last ones also soon after a
+        failure."""
+        is_too_early = time.monotonic() < self._not_before_s and not is_last
+        if offsets == self._published or is_too_early:
             return
         if self._admin is None:
             self._admin = Admin(self._bootstrap, timeout_ms=_TIMEOUT_MS, client_id="spark")

@@ -81,7 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself where there is nothing to do yet."""
         before = parse(start)
-        self._publish(before)
+        # With AvailableNow no micro-batch comes behind these that could make up for it.
+        self._publish(before, is_last=before == self._all_there_was)
         selects = self._options.read.subscription.selects
         if self._all_there_was is None:
             now = self._ends(before)
@@ -134,9 +135,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark has finished everything up to here."""
         self._publish(parse(end))
 
-    def _publish(self, offsets: StreamOffsets) -> None:
+    def _publish(self, offsets: StreamOffsets, *, is_last: bool = False) -> None:
         if self._group is not None:
-            self._group.publish(offsets)
+            self._group.publish(offsets, is_last=is_last)
 
     def stop(self) -> None:
         """The query has ended."""
