@@ -11,7 +11,7 @@ import pytest
 from hightide import Admin, TopicPartition
 from hightide_local.spark_java import SHORT_LIVED, spark_java_home
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 FIRST_BROKER = "127.0.0.1:9092"
@@ -40,7 +40,7 @@ def test_every_block_does_what_it_says(environment: dict[str, str], tmp_path: Pa
 
     def run(*command: str) -> str:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=240, env=environment, cwd=tmp_path
+            command, capture_output=True, text=True, timeout=600, env=environment, cwd=tmp_path
         )
         assert done.returncode == 0, done.stdout + done.stderr[-4000:]
         return done.stdout
@@ -63,7 +63,7 @@ def test_every_block_does_what_it_says(environment: dict[str, str], tmp_path: Pa
             }
         run("bash", "-e", "-c", last)
     finally:
-        subprocess.run(["hightide", "dev", "down"], env=environment, check=False, timeout=60)
+        subprocess.run(["hightide", "dev", "down"], env=environment, check=False, timeout=120)
 
 
 def find_bootstrap(status: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS = 20_000
-HELD_S = 120.0
+HELD_S = 300.0
 COLUMNS = "key binary, partition int, offset bigint"
 
 

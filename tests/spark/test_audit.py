@@ -8,7 +8,6 @@ from flight_topics import flights, write_rows
 from hightide import Admin
 from hightide.batch.checksum import crc32c
 from hightide.batch.header import CRC_COVERS_FROM, HEADER_SIZE_BYTES, BatchHeader, parse
-from hightide.records import PartitionDescription
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.audit import audit
 from histories.waiting import wait_until
@@ -34,14 +33,11 @@ def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster
     write_rows(cluster.bootstrap, topic, rows)
     with Admin(cluster.bootstrap) as admin:
 
-        def partition() -> PartitionDescription:
-            return admin.describe_topics([topic])[0].partitions[1]
-
         def all_in_sync() -> bool:
             (described,) = admin.describe_topics([topic])
             return all(set(each.isr) == set(each.replicas) for each in described.partitions)
 
-        wait_until("all replicas are in sync", all_in_sync, 30)
+        wait_until("all replicas are in sync", all_in_sync, 60)
         clean = audit(spark, cluster.bootstrap, [topic])
         assert clean.is_clean
         assert (clean.partitions, clean.records) == (2, len(rows))
@@ -49,7 +45,8 @@ def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster
         assert clean.batches % 3 == 0
 
         (described,) = admin.describe_topics([topic])
-        follower = next(each for each in partition().replicas if each != partition().leader)
+        altered_one = described.partitions[1]
+        follower = next(each for each in altered_one.replicas if each != altered_one.leader)
         cluster.terminate(f"broker-{follower}")
         (segment,) = (
             found
@@ -58,7 +55,7 @@ def test_an_altered_replica_is_told(spark: "SparkSession", cluster: LocalCluster
         )
         header = alter_the_first_batch(segment)
         cluster.restart(f"broker-{follower}")
-        wait_until("all replicas are in sync again", all_in_sync, 30)
+        wait_until("all replicas are in sync again", all_in_sync, 60)
     altered = audit(spark, cluster.bootstrap, [topic])
     (found,) = altered.divergences
     assert not altered.is_clean

@@ -16,7 +16,7 @@ from hightide_local.spark_cluster import SparkCluster, SparkConnectServer
 
 PROGRAM = Path(__file__).with_name("environment_program.py")
 EVERY_ROW_ONCE = {"rows": 20_000, "keys": 20_000, "places": 20_000}
-WITHIN_S = 200.0
+WITHIN_S = 300.0
 
 
 @contextmanager

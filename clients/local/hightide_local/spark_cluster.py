@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +40,7 @@ class _SparkProcesses:
         """What `kill` takes."""
         return list(self._processes)
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Start all and wait until they are ready; ClusterError with the end of a log where they are not."""
         self._guard = Guard()
         try:
@@ -155,7 +156,7 @@ class SparkCluster(_SparkProcesses):
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._web_port}/json/", timeout=_ANSWER_S) as answer:
                 account = json.load(answer)
-        except (OSError, ValueError):
+        except (OSError, HTTPException, ValueError):
             return False
         return isinstance(account, dict) and account.get("aliveworkers") == self._workers
 
