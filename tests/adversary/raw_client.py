@@ -11,6 +11,8 @@ from grpc_status import rpc_status
 from hightide.v1.errors_pb2 import ErrorCode
 
 _LARGE_BYTES = 256 * 1024 * 1024
+ANSWER_S = 45.0
+"""So long a call may take, unless it says otherwise: longer than a produce waits for replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RawClient:
             ],
         )
 
-    def send(self, method: str, request: bytes | Message, timeout_s: float | None = 15.0) -> Answer:
+    def send(self, method: str, request: bytes | Message, timeout_s: float | None = ANSWER_S) -> Answer:
         """Call a unary method by its full name (/hightide.v1.BrokerService/Produce) and give what came of
         it."""
         payload = request if isinstance(request, bytes) else request.SerializeToString()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from adversary.batches import good_batch
-from adversary.raw_client import Answer, RawClient, name_of
+from adversary.raw_client import ANSWER_S, Answer, RawClient, name_of
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import metadata_pb2
 from histories.waiting import wait_until
@@ -40,7 +40,7 @@ class Target:
             known = bool(topic.partitions) and all(each.leader >= 0 for each in topic.partitions)
             return topic if known else None
 
-        found = wait_until(f"leaders of {self.topic}", described, 15)
+        found = wait_until(f"leaders of {self.topic}", described, 30)
         assert found is not None
         return found
 
@@ -63,12 +63,13 @@ class Target:
         batches: bytes,
         *,
         acks: broker_pb2.Acks.ValueType = broker_pb2.ACKS_ALL,
-        timeout_ms: int = 10_000,
+        timeout_ms: int = 30_000,
+        timeout_s: float = ANSWER_S,
         topic_id: bytes | None = None,
         partition: int = 0,
         leader_epoch: int = -1,
     ) -> Answer:
-        """Produce for one partition."""
+        """Produce for one partition; `timeout_ms`: for the replicas, `timeout_s`: for the call."""
         request = broker_pb2.ProduceRequest(
             acks=acks,
             timeout_ms=timeout_ms,
@@ -81,7 +82,7 @@ class Target:
                 )
             ],
         )
-        return self.leader.send(f"{BROKER}/Produce", request)
+        return self.leader.send(f"{BROKER}/Produce", request, timeout_s)
 
     def send_fetch(
         self,
@@ -92,6 +93,7 @@ class Target:
         max_wait_ms: int = 0,
         min_bytes: int = 1,
         max_bytes: int = 1 << 20,
+        timeout_s: float = ANSWER_S,
     ) -> Answer:
         """Fetch from one partition, without waiting."""
         request = broker_pb2.FetchRequest(
@@ -108,7 +110,7 @@ class Target:
             min_bytes=min_bytes,
             max_bytes=max_bytes,
         )
-        return self.leader.send(f"{BROKER}/Fetch", request)
+        return self.leader.send(f"{BROKER}/Fetch", request, timeout_s)
 
     def send_list_offsets(
         self, spec: broker_pb2.OffsetSpec.ValueType, *, partition: int = 0, leader_epoch: int = -1

@@ -36,7 +36,7 @@ from integration.controller_harness import until
 ME = 1
 CONTROLLER_ID = 9
 CONTROLLER_EPOCH = 5
-CALL_S = 20.0
+CALL_S = 60.0
 NO_CONFIGS: Mapping[str, str] = {}
 NO_EPOCHS: Mapping[int, int] = {}
 
@@ -265,18 +265,23 @@ class Scripted:
     # --- what clients see ------------------------------------------------------------------------
 
     async def produce(
-        self, topic: Topic, partition: int = 0, value: bytes = b"good", timeout_ms: int = 5_000
+        self,
+        topic: Topic,
+        partition: int = 0,
+        *values: bytes,
+        timeout_ms: int = 15_000,
+        acks: broker_pb2.Acks.ValueType = broker_pb2.ACKS_ALL,
     ) -> broker_pb2.ProducePartitionResult:
-        """One record with acks=all."""
+        """One batch: these records, or a good one."""
         request = broker_pb2.ProduceRequest(
-            acks=broker_pb2.ACKS_ALL,
+            acks=acks,
             timeout_ms=timeout_ms,
             partitions=[
                 broker_pb2.ProducePartition(
                     topic_id=topic.topic_id,
                     partition=partition,
                     leader_epoch=-1,
-                    batches=good_batch(topic.topic_id, partition, (value,)),
+                    batches=good_batch(topic.topic_id, partition, values or (b"good",)),
                 )
             ],
         )

@@ -25,9 +25,11 @@ FENCED = [ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH]
 OTHER = 2
 
 
-def run(zookeeper: str, directory: Path, test: Callable[[Scripted], Awaitable[None]]) -> None:
+def run(
+    zookeeper: str, directory: Path, test: Callable[[Scripted], Awaitable[None]], *arguments: str
+) -> None:
     async def main() -> None:
-        async with scripted(zookeeper, directory) as broker:
+        async with scripted(zookeeper, directory, arguments) as broker:
             await test(broker)
 
     asyncio.run(main())
@@ -180,31 +182,33 @@ def test_whoever_waits_at_a_replica_that_is_stopped_is_answered_at_once(
         topic = await broker.create("flights", (ME, OTHER))
         assert await broker.decide(topic, 0) == OK
         await broker.update(described(topic, (ME, OTHER)))
-        producing = asyncio.create_task(broker.produce(topic, timeout_ms=20_000))
+        producing = asyncio.create_task(broker.produce(topic, timeout_ms=30_000))
 
         async def appended() -> bool:
             return (await broker.held())[topic.topic_id, 0].log_end_offset == 1
 
         await until(appended, "the record waits for the other replica")
-        fetching = asyncio.create_task(broker.fetch(topic, max_wait_ms=20_000))
+        fetching = asyncio.create_task(broker.fetch(topic, max_wait_ms=30_000))
         await broker.fetch(topic)
         assert not producing.done()
         assert await broker.stop(topic, 0) == OK
-        produced, read = await asyncio.wait_for(asyncio.gather(producing, fetching), 5)
+        # Half of what they would wait by themselves.
+        produced, read = await asyncio.wait_for(asyncio.gather(producing, fetching), 15)
         assert name_of(produced.error_code) == "NOT_LEADER", "it may be committed: nobody promises otherwise"
         assert name_of(read.error_code) == "NOT_LEADER"
 
-    run(zookeeper_hosts, tmp_path, test)
+    # The other one never fetches, and must not leave the ISR for it meanwhile.
+    run(zookeeper_hosts, tmp_path, test, "--replica-lag-time-max-ms", "600000")
 
 
 def test_settings_change_without_a_new_leader_epoch(zookeeper_hosts: str, tmp_path: Path) -> None:
     async def test(broker: Scripted) -> None:
         topic = await led_topic(broker, "flights")
         assert await broker.decide(topic, 0, configs={"max.message.bytes": "2000"}) == OK
-        large = await broker.produce(topic, value=bytes(5_000))
+        large = await broker.produce(topic, 0, bytes(5_000))
         assert name_of(large.error_code) == "BATCH_TOO_LARGE"
         assert await broker.decide(topic, 0) == OK
-        assert name_of((await broker.produce(topic, value=bytes(5_000))).error_code) == "OK"
+        assert name_of((await broker.produce(topic, 0, bytes(5_000))).error_code) == "OK"
 
     run(zookeeper_hosts, tmp_path, test)
 
@@ -291,7 +295,7 @@ def test_a_stop_that_comes_while_the_log_is_recovered_leaves_nothing_of_it(
     async def test(broker: Scripted) -> None:
         topic = await led_topic(broker, "flights")
         for _ in range(40):
-            await broker.produce(topic, value=bytes(1_000_000))
+            await broker.produce(topic, 0, bytes(1_000_000))
         await broker.kill()
         # Without leaderAndISR the log is not opened at startup, and is left where it is.
         await broker.remove_states(topic, 0)
