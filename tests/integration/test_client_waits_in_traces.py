@@ -54,6 +54,8 @@ class Clients:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._stop = threading.Event()
+        self.rounds = 0
+        """How often each partition was sent a record."""
         self.acknowledged = 0
         self.read = {"blocking": 0, "asyncio": 0}
         self.threads = [
@@ -82,11 +84,17 @@ class Clients:
             PATIENCE_S,
         )
 
+    def until_all_partitions_are_sent_to(self) -> None:
+        """Each of them has been sent a record since this was called."""
+        rounds = self.rounds + 2
+        wait_until("a record for each partition", lambda: self.rounds >= rounds, PATIENCE_S)
+
     def _write(self) -> None:
         with Producer(self._bootstrap, linger_ms=1, client_id="writer") as producer:
             while not self._stop.wait(0.005):
                 for partition in range(PARTITIONS):
                     producer.send(TOPIC, b"x", partition=partition).add_done_callback(self._count)
+                self.rounds += 1
 
     def _count(self, delivery: object) -> None:
         self.acknowledged += 1
@@ -115,12 +123,16 @@ def test_who_waited_for_a_new_leader_stands_in_the_trace_of_the_failover(
     with Admin(traced.bootstrap) as admin:
         admin.create_topic(TOPIC, assignment=[[2, 1, 3], [2, 3, 1]] * (PARTITIONS // 2))
     with Clients(traced.bootstrap) as clients:
+        # A client waits for the leaders of those partitions only that it has sent something to.
+        traced.pause("broker-2")
+        clients.until_all_partitions_are_sent_to()
         traced.kill("broker-2")
         clients.until_all_move(100)
 
         def is_whole() -> bool:
             return any(
                 trace.root.name == kinds.FAILOVER
+                and len(trace.roots) == 1
                 and len(trace.named(f"poll {TOPIC}")) == 2
                 and {span.instance for span in trace.named(kinds.FIRST_COMMIT)} == {"1", "3"}
                 for trace in failovers_with_clients(traced)
@@ -202,8 +214,8 @@ def test_what_an_operators_program_asks_for_carries_its_span(
     heard: tuple[_Heard, str], on_a_loop: bool
 ) -> None:
     handler, address = heard
-    question = MessageCall(address, Method.GET_METADATA, 5_000, GetMetadataRequest(), GetMetadataResponse)
-    fetch = MessageCall(address, Method.FETCH, 5_000, GetMetadataRequest(), GetMetadataResponse)
+    question = MessageCall(address, Method.GET_METADATA, 30_000, GetMetadataRequest(), GetMetadataResponse)
+    fetch = MessageCall(address, Method.FETCH, 30_000, GetMetadataRequest(), GetMetadataResponse)
 
     async def ask_on_a_loop() -> None:
         transport = AioTransport()
@@ -225,7 +237,10 @@ def test_what_an_operators_program_asks_for_carries_its_span(
 
 
 def test_with_a_collector_the_spans_of_a_program_of_ours_go_there() -> None:
+    # What is registered first is called last: the program waits for us when its span is on its way.
     code = (
+        "import atexit, sys\n"
+        "atexit.register(sys.stdin.read)\n"
         "from hightide import tracing\n"
         "from hightide.leader_waits import LeaderWait\n"
         "from hightide_local.client_traces import trace_clients\n"
@@ -234,5 +249,11 @@ def test_with_a_collector_the_spans_of_a_program_of_ours_go_there() -> None:
     )
     with OtlpCollector() as collector:
         environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}"}
-        subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
+        program = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, env=environment)
+        try:
+            wait_until("the span has come", lambda: collector.spans, PATIENCE_S)
+            program.communicate(timeout=PATIENCE_S)
+        finally:
+            program.kill()
+        assert program.returncode == 0
     assert collector.spans == {("hightide-client", "send felt")}
