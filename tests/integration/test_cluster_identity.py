@@ -143,7 +143,7 @@ def tree(hosts: str) -> Tree:
 @asynccontextmanager
 async def member(hosts: str) -> AsyncIterator[tuple[ZooKeeperSession, str]]:
     """A process that belongs to the cluster that it finds there."""
-    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=1_000)
+    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=4_000)
     try:
         yield session, await session.ensure_cluster_id()
     finally:
@@ -303,6 +303,7 @@ def cluster(replaced: Address, tmp_path: Path) -> Iterator[Cluster]:
     try:
         found.start()
         with Admin(found.bootstrap) as admin:
+            wait_until("the controller knows the broker", lambda: knows_brokers(admin), PATIENCE_S)
             admin.create_topic("ours", partitions=1, replication_factor=1)
         with Producer(found.bootstrap) as producer:
             for number in range(10):
@@ -344,6 +345,10 @@ def test_each_service_ends_where_another_zookeeper_took_the_place_of_its_own_and
         while len(values) < 10 and (records := consumer.poll(PATIENCE_S)):
             values += [record.value for record in records]
     assert values == [b"%d" % number for number in range(10)]
+
+
+def knows_brokers(admin: Admin) -> bool:
+    return any(broker.alive for broker in admin.describe_cluster().brokers)
 
 
 def cluster_id_at(hand: KazooClient) -> str:
