@@ -2,6 +2,7 @@
 change."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from adversary.raw_client import Answer, RawClient
@@ -77,7 +78,7 @@ class ControlPlane:
 
     def create(self, request: controller_pb2.CreateTopicRequest) -> Answer:
         """CreateTopic, whatever comes of it."""
-        return self.client.send(f"{CONTROLLER}/CreateTopic", request, timeout_s=20)
+        return self.client.send(f"{CONTROLLER}/CreateTopic", request)
 
     def create_topic(
         self, topic: str, partitions: int = 1, replicas: int = 3, **configs: str
@@ -110,8 +111,19 @@ class ControlPlane:
 
 
 def names_below(directory: Path) -> set[str]:
-    """Every file and folder below a directory, to see that nothing new came."""
-    return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+    """Every file and folder below a directory in which processes are at work."""
+    return {
+        os.path.relpath(os.path.join(folder, name), directory)
+        for folder, folders, files in os.walk(directory)
+        for name in (*folders, *files)
+    }
+
+
+def names_of_topic(directory: Path, topic_id: bytes) -> set[str]:
+    """Those of a topic, also in quarantine, to see that nothing came or went. What is not of this topic comes
+    and goes by itself."""
+    names = names_below(directory)
+    return {name for name in names if topic_id.hex() in name and not name.endswith(".tmp")}
 
 
 def fingerprint(directory: Path) -> str:

@@ -33,7 +33,7 @@ async def put(session: ZooKeeperSession, path: str, data: bytes) -> None:
 async def changed_paths(session: ZooKeeperSession, count: int) -> set[str]:
     paths: set[str] = set()
     while len(paths) < count:
-        event = await asyncio.wait_for(session.events.get(), 10)
+        event = await asyncio.wait_for(session.events.get(), 30)
         if isinstance(event, TreeChanged):
             paths.add(event.path)
     return paths

@@ -122,7 +122,7 @@ def test_a_partition_named_twice_is_refused(target: Target) -> None:
     once = broker_pb2.ProducePartition(
         topic_id=target.topic_id, leader_epoch=-1, batches=good_batch(target.topic_id, 0)
     )
-    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=5000, partitions=[once, once])
+    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=30_000, partitions=[once, once])
     answer = target.leader.send(f"{BROKER}/Produce", request)
     assert (answer.is_typed_error, answer.reason) == (True, "INVALID_REQUEST"), answer
 
@@ -134,7 +134,7 @@ def test_one_bad_partition_does_not_spoil_the_others_of_its_request(target: Targ
             topic_id=target.topic_id, leader_epoch=-1, batches=good_batch(target.topic_id, 0)
         ),
     ]
-    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=5000, partitions=partitions)
+    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=30_000, partitions=partitions)
     answer = target.leader.send(f"{BROKER}/Produce", request)
     assert answer.ok, answer
     results = broker_pb2.ProduceResponse.FromString(answer.body).partitions
@@ -145,7 +145,7 @@ def test_one_bad_partition_does_not_spoil_the_others_of_its_request(target: Targ
 
 def test_a_broker_that_does_not_lead_says_who_does(hightide_cluster: LocalCluster, target: Target) -> None:
     (other, *_) = set(hightide_cluster.brokers) - {target.leader_id}
-    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=5000)
+    request = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=30_000)
     request.partitions.add(topic_id=target.topic_id, leader_epoch=-1, batches=good_batch(target.topic_id, 0))
     with RawClient(hightide_cluster.brokers[other]) as client:
         answer = client.send(f"{BROKER}/Produce", request)
@@ -252,7 +252,7 @@ def test_more_replicas_asked_for_than_there_are_stops_acks_all_before_anything_i
         assert answer.reason == "INVALID_CONFIG", answer
         return
     topic = controller_pb2.CreateTopicResponse.FromString(answer.body).topic
-    produce = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=5000)
+    produce = broker_pb2.ProduceRequest(acks=broker_pb2.ACKS_ALL, timeout_ms=30_000)
     produce.partitions.add(topic_id=topic.topic_id, leader_epoch=-1, batches=good_batch(topic.topic_id, 0))
     with RawClient(hightide_cluster.brokers[topic.partitions[0].leader]) as client:
         assert code_in(client.send(f"{BROKER}/Produce", produce), produce_result) == "NOT_ENOUGH_REPLICAS"

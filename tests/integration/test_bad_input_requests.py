@@ -224,7 +224,7 @@ def test_hundreds_of_waiting_fetches_that_are_cancelled_leave_nothing_behind(tar
 )
 def test_bytes_that_are_no_call_at_all_disturb_nobody(target: Target, sent: bytes) -> None:
     host, port = target.leader.address.split(":")
-    connections = [socket.create_connection((host, int(port)), timeout=5) for _ in range(20)]
+    connections = [socket.create_connection((host, int(port)), timeout=30) for _ in range(20)]
     for connection in connections:
         connection.sendall(sent)
     target.produce_good()

@@ -7,6 +7,7 @@ from adversary.control import CONTROLLER, ControlPlane
 from adversary.raw_client import RawClient
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
+from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -168,9 +169,14 @@ def test_the_controller_that_stands_by_names_the_active_one(
     ]
     request = controller_pb2.CreateTopicRequest(topic="at-standby", partition_count=1, replication_factor=1)
     with RawClient(standby) as client:
-        answer = client.send(f"{CONTROLLER}/CreateTopic", request)
-    assert (answer.is_typed_error, answer.reason) == (True, "NOT_CONTROLLER"), answer
-    assert f"{control.endpoint.host}:{control.endpoint.port}" in answer.message
+
+        def names_it() -> bool:
+            """It may have to look first who that is."""
+            answer = client.send(f"{CONTROLLER}/CreateTopic", request)
+            assert (answer.is_typed_error, answer.reason) == (True, "NOT_CONTROLLER"), answer
+            return f"{control.endpoint.host}:{control.endpoint.port}" in answer.message
+
+        wait_until("the active one is named", names_it, 30)
 
 
 @pytest.mark.parametrize("broker_id", [-1, 0, 99])

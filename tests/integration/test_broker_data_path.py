@@ -55,20 +55,19 @@ def test_acks_none_and_leader_append_as_well(target: Target) -> None:
 
 
 def test_a_parked_fetch_is_woken_by_what_is_produced(target: Target) -> None:
-    woken_after: list[float] = []
+    """It asks for longer than its call may take: only the record can end it in time."""
+    woken: list[broker_pb2.FetchPartitionResult] = []
 
     def fetch() -> None:
-        started = time.monotonic()
-        read = fetch_result(target.send_fetch(1, max_wait_ms=10_000))
-        assert read.high_watermark == 2
-        woken_after.append(time.monotonic() - started)
+        woken.append(fetch_result(target.send_fetch(1, max_wait_ms=30_000, timeout_s=25)))
 
     reader = threading.Thread(target=fetch)
     reader.start()
     target.produce_good()
-    reader.join(timeout=10)
-    assert woken_after
-    assert woken_after[0] < 5
+    reader.join()
+    (read,) = woken
+    assert read.high_watermark == 2
+    assert read.batches
 
 
 def test_a_fetch_with_nothing_to_read_answers_empty_when_its_time_is_up(target: Target) -> None:
@@ -166,4 +165,4 @@ def test_every_broker_learns_who_leads(hightide_cluster: LocalCluster, target: T
         ]
         return set(told) == {target.leader_id}
 
-    wait_until("the same leader everywhere", told_by_all, 10)
+    wait_until("the same leader everywhere", told_by_all, 30)

@@ -49,7 +49,7 @@ def read_from(client: RawClient, target: Target, offset: int) -> broker_pb2.Fetc
     """This broker's own replica, once it has anything at the offset."""
     asked = broker_pb2.FetchPartition(topic_id=target.topic_id, fetch_offset=offset, max_bytes=1 << 20)
     request = broker_pb2.FetchRequest(
-        partitions=[asked], max_wait_ms=10_000, min_bytes=1, max_bytes=1 << 20, from_follower=True
+        partitions=[asked], max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, from_follower=True
     )
     return fetch_result(client.send(f"{BROKER}/Fetch", request))
 
