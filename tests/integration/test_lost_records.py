@@ -26,8 +26,8 @@ def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsH
         tmp_path_factory.mktemp("lost"),
         brokers=2,
         coordinators=1,
-        session_timeout_ms=2_500,
-        replica_lag_time_max_ms=1_000,
+        session_timeout_ms=6_000,
+        replica_lag_time_max_ms=3_000,
     ) as cluster:
         hand = OperatorsHand(cluster)
         yield hand
@@ -51,6 +51,8 @@ def begin(hand: OperatorsHand, topic: str) -> None:
     """Broker 1 leads alone; some records are its own, written in two epochs."""
     hand.admin.create_topic(topic, assignment=[[1, 2]])
     produce(hand, topic, "kept", KEPT)
+    # Also where it has left the ISR for a moment, and the other one alone has acknowledged.
+    wait_until("broker 2 has what is kept", lambda: end_on(hand, topic, 2) == KEPT, HEALED_S)
     hand.cluster.kill("broker-2")
     wait_until("broker 1 is alone", lambda: hand.partitions(topic)[0].isr == (1,), HEALED_S)
     produce(hand, topic, "lost", LOST // 2)
@@ -58,6 +60,16 @@ def begin(hand: OperatorsHand, topic: str) -> None:
     hand.cluster.restart("broker-1")
     wait_until("it leads in a new epoch", lambda: hand.partitions(topic)[0].leader_epoch > epoch, HEALED_S)
     produce(hand, topic, "lost", LOST // 2)
+
+
+def end_on(hand: OperatorsHand, topic: str, broker_id: int) -> int:
+    """Where this broker's own log ends."""
+    (end,) = [
+        each.log_end_offset
+        for each in hand.admin.describe_replicas([topic]).replicas
+        if each.broker_id == broker_id
+    ] or [0]
+    return end
 
 
 def elect_the_one_without_them(hand: OperatorsHand, topic: str) -> None:
