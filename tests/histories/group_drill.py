@@ -32,7 +32,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-HEALED_S = 40.0
+HEALED_S = 60.0
 _READER = Path(__file__).with_name("group_reader.py")
 _PAUSE_S = 0.05
 
@@ -44,6 +44,8 @@ class Reader:
     name: str
     report_path: Path
     process: subprocess.Popen[bytes]
+    third_ms: float
+    """Of its session timeout: so long it may read on without a sign of its coordinator."""
     standstills_ms: list[list[float]] = field(default_factory=list)
     reports: list[Given | HandedOut | Committed] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -69,7 +71,10 @@ class Reader:
                 case ["given", at_ms, partition, generation]:
                     self.reports.append(Given(at_ms, partition, generation))
                 case ["handed", at_ms, began_ms, partition, generation, first, following]:
-                    stood = any(begin >= began_ms and begin <= at_ms for begin, _ in self.standstills_ms)
+                    # Also one that nobody has stopped may have stood still with records in its hands.
+                    stood = at_ms - began_ms > self.third_ms or any(
+                        begin >= began_ms and begin <= at_ms for begin, _ in self.standstills_ms
+                    )
                     self.reports.append(HandedOut(at_ms, partition, generation, first, following, stood))
                 case ["committed", at_ms, partition, offset]:
                     self.reports.append(Committed(at_ms, partition, offset))
@@ -137,7 +142,7 @@ class GroupDrill:
             process = subprocess.Popen(
                 [sys.executable, str(_READER), str(report_path), json.dumps(told)], stderr=log
             )
-        self.readers.append(Reader(name, report_path, process))
+        self.readers.append(Reader(name, report_path, process, self.session_timeout_ms / 3))
         return self.readers[-1]
 
     def alive(self) -> list[Reader]:
@@ -149,7 +154,7 @@ class GroupDrill:
         reader.process.kill()
         reader.process.wait()
 
-    def let_leave(self, reader: Reader, timeout_s: float = 20.0) -> float:
+    def let_leave(self, reader: Reader, timeout_s: float = 60.0) -> float:
         """SIGTERM: it closes its consumer; how many seconds that took."""
         began = time.monotonic()
         reader.process.terminate()
@@ -291,7 +296,7 @@ class GroupDrill:
             self.let_leave(reader)
         # Within one watch's pause, since a goodbye ends when it is durable.
         ends = {number: end for number, end in self.history.ends.items() if end}
-        wait_until("all is committed", lambda: {**self.committed()} == ends, 10.0)
+        wait_until("all is committed", lambda: {**self.committed()} == ends, HEALED_S)
 
     def judge(self) -> None:
         """Everything that the group promises."""

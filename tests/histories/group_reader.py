@@ -33,14 +33,22 @@ class Reports:
 
     def given(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         """The callback before the first record of these."""
+        assert consumer._seat is not None, "in a group"
+        owned = consumer._seat.core.ownership.owned
         for each in partitions:
-            self.generations[each.partition] = consumer.generations[each]
-            self.say(("given", now_ms(), each.partition, self.generations[each.partition]))
+            # What is being taken away again already has no generation in `consumer.generations`; what is gone
+            # is told as lost next.
+            if (now_owned := owned.get(each)) is not None:
+                self.generations[each.partition] = now_owned.generation
+                self.say(("given", now_ms(), each.partition, now_owned.generation))
 
     def taken(self, partitions: Iterable[TopicPartition]) -> None:
         """The callbacks before they are given back, and when they were given away."""
         self.say(
-            *(("taken", now_ms(), each.partition, self.generations[each.partition]) for each in partitions)
+            *(
+                ("taken", now_ms(), each.partition, self.generations.get(each.partition))
+                for each in partitions
+            )
         )
 
     def handed_out(self, records: Sequence[Record], began_ms: float) -> None:
@@ -85,9 +93,11 @@ def read(path: str, settings: dict[str, Any]) -> None:
                 records = consumer.poll(_POLL_S, records_max)
                 reports.handed_out(records, began_ms)
                 polls_left -= bool(records)
-                if records and polls_left == 0:
+                if records and polls_left == 0 and commits_by_hand:
+                    stand_still_in_commit(consumer, reports)
+                elif records and polls_left == 0:
                     stand_still(reports)
-                if commits_by_hand and records:
+                elif commits_by_hand and records:
                     commit(consumer, reports)
             except HightideError as error:
                 # What is fenced or not to be had now: the next poll says how the consumer stands.
@@ -99,6 +109,25 @@ def stand_still(reports: Reports) -> None:
     reports.say(("stands still", now_ms()))
     os.kill(os.getpid(), signal.SIGSTOP)
     reports.say(("woken", now_ms()))
+
+
+def stand_still_in_commit(consumer: Consumer, reports: Reports) -> None:
+    """Commit what was handed out, and stand still when it is decided what to commit and not said yet. Before
+    that it would be a matter of microseconds whether the consumer that is woken up knows what it has lost."""
+    seat = consumer._seat
+    assert seat is not None, "in a group"
+    with consumer._changed:
+        commits = seat.core.commits(None, "")
+        member_id = seat.core.membership.member_id
+    stand_still(reports)
+    said = consumer._operations().commit_offsets(seat.core.settings.group, member_id, commits)
+    failed = consumer._run(said)
+    for each in commits:
+        error = failed.get(TopicPartition(each.topic, each.partition))
+        if error is None:
+            reports.say(("committed", now_ms(), each.partition, each.offset))
+        else:
+            reports.say(("refused", now_ms(), type(error).__name__, str(error)))
 
 
 def commit(consumer: Consumer, reports: Reports) -> None:

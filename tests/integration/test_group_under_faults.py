@@ -19,7 +19,7 @@ from histories.waiting import wait_until
 from integration.group_reading import new_name
 from integration.session_theft import end_session_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 SESSION_TIMEOUT_MS = 1_500
 
@@ -59,7 +59,7 @@ def test_coordinators_that_are_killed_or_expire_or_wake_up_too_late_harm_no_grou
 
         zombie = cluster.active_coordinator()
         cluster.pause(zombie)
-        wait_until("another one is active", lambda: cluster.active_coordinator() != zombie, 20)
+        wait_until("another one is active", lambda: cluster.active_coordinator(timeout_s=60) != zombie, 60)
         group.wait_for_progress()
         cluster.resume(zombie)
         group.wait_for_progress()
@@ -81,7 +81,7 @@ def test_consumers_that_stood_still_with_records_in_hand_hand_out_and_commit_not
         )
         still = (polling, committing)
         wait_until(
-            "they stand still", lambda: group.handed_out() and all(r.standstills_ms for r in still), 20
+            "they stand still", lambda: group.handed_out() and all(r.standstills_ms for r in still), 60
         )
         group.start()
         group.wait_for_progress()
