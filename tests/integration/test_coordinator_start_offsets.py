@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 from hightide import Admin, Producer
@@ -17,11 +17,12 @@ from hightide_coordinator.start_offsets import StartOffsets
 from hightide_local.cluster import LocalCluster
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
+from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-BOUND_S = 5.0
-"""Twice what a look-up may take: this machine runs other tests too."""
+BOUND_S = 60.0
+"""For what ends by itself within 3 s, or never."""
 
 
 @pytest.fixture
@@ -48,15 +49,33 @@ def looked_up(brokers: Iterable[Endpoint], wanted: Mapping[TopicPartition, Offse
         starts = StartOffsets()
         starts.know_brokers(tuple(brokers))
         try:
-            return await starts.look_up(LookUpOffsets(7, wanted))
+            async with asyncio.timeout(BOUND_S):
+                return await starts.look_up(LookUpOffsets(7, wanted))
         finally:
             await starts.close()
 
-    began = time.monotonic()
     found = asyncio.run(run())
-    assert time.monotonic() - began < BOUND_S
     assert found.look_up_id == 7
     return found
+
+
+def found_in_the_end(
+    brokers: Sequence[Endpoint],
+    wanted: Mapping[TopicPartition, OffsetReset],
+    findable: Iterable[TopicPartition] | None = None,
+) -> OffsetsLookedUp:
+    """What it finds when brokers have answered in time about all that is there, as on a busy machine they do
+    not always: the core asks again, too."""
+    names = set(wanted if findable is None else findable)
+
+    def ask() -> OffsetsLookedUp | None:
+        told = looked_up(brokers, wanted)
+        is_answered = not any("answer" in reason for reason in told.failed.values())
+        return told if names <= set(told.found) and is_answered else None
+
+    told = wait_until(f"{names} are found", ask, BOUND_S)
+    assert told is not None
+    return told
 
 
 def test_a_partition_starts_where_it_begins_or_where_it_ends(
@@ -66,8 +85,8 @@ def test_a_partition_starts_where_it_begins_or_where_it_ends(
     with Admin(hightide_cluster.bootstrap) as admin:
         topic_id = admin.describe_topics([topic])[0].topic_id
     brokers = brokers_of(hightide_cluster)
-    smallest = looked_up(brokers, dict.fromkeys((full, empty), OffsetReset.SMALLEST))
-    largest = looked_up(brokers, dict.fromkeys((full, empty), OffsetReset.LARGEST))
+    smallest = found_in_the_end(brokers, dict.fromkeys((full, empty), OffsetReset.SMALLEST))
+    largest = found_in_the_end(brokers, dict.fromkeys((full, empty), OffsetReset.LARGEST))
     assert smallest.failed == largest.failed == {}
     assert {name: found.offset for name, found in smallest.found.items()} == {full: 0, empty: 0}
     assert {name: found.offset for name, found in largest.found.items()} == {full: 3, empty: 0}
@@ -82,7 +101,7 @@ def test_what_brokers_do_not_know_fails_with_a_reason_and_holds_up_nothing_else(
     known, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
     beyond, undecided = TopicPartition(topic, 9), TopicPartition(topic, 1)
     wanted = dict.fromkeys((known, unknown, beyond), OffsetReset.LARGEST)
-    found = looked_up(brokers_of(hightide_cluster), {**wanted, undecided: OffsetReset.ERROR})
+    found = found_in_the_end(brokers_of(hightide_cluster), {**wanted, undecided: OffsetReset.ERROR}, [known])
     assert set(found.found) == {known}
     assert "do not know" in found.failed[unknown]
     assert "do not know" in found.failed[beyond]
@@ -95,7 +114,7 @@ def test_a_broker_that_is_dead_is_not_the_only_one_that_is_asked(
     dead = Endpoint(99, "127.0.0.1", free_port())
     name = TopicPartition(topic, 0)
     for brokers in ((dead, *brokers_of(hightide_cluster)), (*brokers_of(hightide_cluster), dead)):
-        found = looked_up(brokers, {name: OffsetReset.LARGEST})
+        found = found_in_the_end(brokers, {name: OffsetReset.LARGEST})
         assert found.found[name].offset == 3
 
 
@@ -115,7 +134,7 @@ def test_a_leader_that_dies_is_succeeded_and_asked_again(hightide_cluster: Local
     brokers = brokers_of(hightide_cluster)
     hightide_cluster.kill(leader)
     try:
-        found = looked_up(brokers, {name: OffsetReset.LARGEST})
+        found = found_in_the_end(brokers, {name: OffsetReset.LARGEST})
         assert found.found[name].offset == 3
     finally:
         hightide_cluster.restart(leader)
@@ -126,23 +145,29 @@ def test_what_thousands_of_groups_ask_at_once_is_asked_of_brokers_a_few_times(
 ) -> None:
     full, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
 
-    async def run() -> tuple[list[OffsetsLookedUp], float]:
+    async def run() -> list[OffsetsLookedUp]:
         starts = StartOffsets()
         starts.know_brokers(tuple(brokers_of(hightide_cluster)))
         resets = (OffsetReset.SMALLEST, OffsetReset.LARGEST)
         wanted: list[dict[TopicPartition, OffsetReset]] = [{full: resets[n % 2]} for n in range(5_000)]
         wanted[2_500] = {full: OffsetReset.LARGEST, unknown: OffsetReset.SMALLEST}
-        began = time.monotonic()
         try:
+            began_s = time.thread_time()
+            for number in range(50):
+                await starts.look_up(LookUpOffsets(number, wanted[0]))
+            alone_s = (time.thread_time() - began_s) / 50
+            began_s = time.thread_time()
             answers = await asyncio.gather(
                 *(starts.look_up(LookUpOffsets(number, each)) for number, each in enumerate(wanted))
             )
+            took_s = time.thread_time() - began_s
         finally:
             await starts.close()
-        return answers, time.monotonic() - began
+        # Of the processor's time, which no other process takes away: with calls for each it would be as much.
+        assert took_s < alone_s * len(wanted) / 4
+        return answers
 
-    answers, took_s = asyncio.run(run())
-    assert took_s < BOUND_S, "one call for each would take longer than the calls may"
+    answers = asyncio.run(run())
     assert [answer.look_up_id for answer in answers] == list(range(5_000))
     for number, answer in enumerate(answers):
         expected = 3 if number % 2 or number == 2_500 else 0
