@@ -17,6 +17,8 @@ from hightide_runtime.zookeeper import ZooKeeperSession
 
 FLIGHTS = TopicPartition("flights", 0)
 FLIGHTS_ID = bytes(15) + b"\1"
+SESSION_TIMEOUT_MS = 100_000
+"""Longer than anything here is waited for."""
 
 
 def me(coordinator_id: int = 1) -> Endpoint:
@@ -27,7 +29,7 @@ def me(coordinator_id: int = 1) -> Endpoint:
 @asynccontextmanager
 async def connected(hosts: str) -> AsyncIterator[ZooKeeperSession]:
     """A session of its own, with what every coordinator makes sure of."""
-    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=20_000)
+    session = await ZooKeeperSession.connect(hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
     try:
         await session.ensure_cluster_id()
         yield session
