@@ -23,7 +23,7 @@ from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from histories.waiting import aio_wait_until
 
 SERVICE: Final = "hightide.v1.CoordinatorService"
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 
 Place: TypeAlias = tuple[str, int]
 """A topic and a partition."""
@@ -415,7 +415,9 @@ class RawGroups:
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
 
-def with_groups(address: str, story: Callable[[RawGroups], Awaitable[None]], timeout_s: float = 60.0) -> None:
+def with_groups(
+    address: str, story: Callable[[RawGroups], Awaitable[None]], timeout_s: float = 100.0
+) -> None:
     """Run a story on an event loop of its own, and let go of everything after it."""
 
     async def run() -> None:
