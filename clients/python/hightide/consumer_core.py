@@ -234,10 +234,18 @@ class ConsumerCore(ReadAhead, TracedCore):
             self.seeker.want_again([topic], now_ms=now_ms)
             return None
         if described is not None and number >= len(described.partitions):
-            position.error = UnknownPartitionError(
-                f"topic {topic} has the partitions 0 to {len(described.partitions) - 1}, not {number}"
-            )
+            # The topic may have got it a moment ago.
+            if position.absent_since_ms is None:
+                position.absent_since_ms = now_ms
+            if self.seeker.asked_at_ms - position.absent_since_ms >= UNKNOWN_TOPIC_PATIENCE_MS:
+                position.error = UnknownPartitionError(
+                    f"topic {topic} has the partitions 0 to {len(described.partitions) - 1}, not {number}"
+                )
+                return None
+            self._block(position, now_ms)
+            self.seeker.want_again([topic], now_ms=now_ms)
             return None
+        position.absent_since_ms = None
         leader = self.cluster.leader_of(topic, number)
         if described is None or leader is None:
             if described is not None:

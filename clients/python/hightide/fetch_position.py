@@ -35,6 +35,7 @@ class FetchPosition:
     log parts from that; `fell_from` the one that was out of range, while it is looked up where to go on."""
 
     __slots__ = (
+        "absent_since_ms",
         "attempts",
         "blocked_until_ms",
         "buffered_bytes",
@@ -79,6 +80,7 @@ class FetchPosition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.failing_since_ms: float | None = None
+        self.absent_since_ms: float | None = None
         self.attempts = 0
         self.last_error: HightideError | None = None
         self.error: HightideError | None = None

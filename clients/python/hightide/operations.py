@@ -265,20 +265,7 @@ class Operations:
         found: dict[TopicPartition, T] = {}
         topics = sorted({partition.topic for partition in wanted})
         if topics:
-            yield from self.metadata(topics)
-        known: dict[str, set[int]] = {}
-        for topic in topics:
-            described = self.cluster.topics.get(topic)
-            if described is None or not described.partitions:
-                yield from self.partitions_for(topic)
-            known[topic] = {each.partition for each in self.cluster.topics[topic].partitions}
-        for partition in wanted:
-            numbers = known[partition.topic]
-            if partition.partition not in numbers:
-                raise UnknownPartitionError(
-                    f"topic {partition.topic} has the partitions 0 to {len(numbers) - 1}, "
-                    f"not {partition.partition}"
-                )
+            yield from self._look_up(wanted, topics)
         topic_ids = {topic: self.cluster.topics[topic].topic_id for topic in topics}
         waiting = wanted
         while True:
@@ -296,6 +283,29 @@ class Operations:
             if refused is not None:
                 refused.update(self._recreated(waiting, topic_ids))
                 waiting = [each for each in waiting if each not in refused]
+
+    def _look_up(self, wanted: Iterable[TopicPartition], topics: Sequence[str]) -> Operation[None]:
+        """Ask for metadata until all of these partitions are known: a topic may have got them a moment ago.
+        Raises UnknownTopicError, UnknownPartitionError."""
+        give_up_ms = min(self._end_ms, self._clock() + UNKNOWN_TOPIC_PATIENCE_MS)
+        while True:
+            asked_at_ms = self._clock()
+            yield from self.metadata(topics)
+            known: dict[str, set[int]] = {}
+            for topic in topics:
+                described = self.cluster.topics.get(topic)
+                if described is None or not described.partitions:
+                    yield from self.partitions_for(topic)
+                known[topic] = {each.partition for each in self.cluster.topics[topic].partitions}
+            unknown = next((each for each in wanted if each.partition not in known[each.topic]), None)
+            if unknown is None:
+                return
+            if asked_at_ms >= give_up_ms or self._is_over():
+                raise UnknownPartitionError(
+                    f"topic {unknown.topic} has the partitions 0 to {len(known[unknown.topic]) - 1}, "
+                    f"not {unknown.partition}"
+                )
+            yield Pause(RETRY_PAUSE_MS)
 
     def _recreated(
         self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]

@@ -228,10 +228,35 @@ def test_a_topic_made_anew_is_not_read_on_silently() -> None:
     bench.core.raise_errors(bench.now_ms)
 
 
-def test_a_partition_that_does_not_exist_is_raised() -> None:
+def test_a_partition_that_does_not_exist_is_raised_soon() -> None:
     bench = ConsumerBench(assign=[TopicPartition(TOPIC, 9)])
+    for passed_ms in (1_000, 1_500):
+        bench.core.raise_errors(bench.now_ms)
+        bench.pass_ms(passed_ms)
+        bench.calls()
+        bench.answer_metadata(metadata([1]))
+    bench.pass_ms(100)
+    bench.calls()
     with pytest.raises(UnknownPartitionError, match="0 to 0, not 9"):
         bench.core.raise_errors(bench.now_ms)
+
+
+def test_a_partition_that_the_topic_got_a_moment_ago_is_read() -> None:
+    bench = ConsumerBench(assign=[P1])
+    bench.pass_ms(100)
+    assert bench.calls() == []
+    # The process stands still, and finds what was answered before.
+    bench.pass_ms(5_000)
+    bench.answer_metadata(metadata([1]))
+    assert bench.calls() == []
+    bench.core.raise_errors(bench.now_ms)
+    bench.pass_ms(100)
+    bench.calls()
+    bench.answer_metadata(metadata([1, 1]))
+    bench.pass_ms(100)
+    (call,) = bench.calls()
+    assert isinstance(call, LookUpCall)
+    bench.core.raise_errors(bench.now_ms)
 
 
 def test_an_offline_partition_is_raised_after_the_budget() -> None:

@@ -249,6 +249,14 @@ def test_what_does_not_exist_is_told_soon() -> None:
         there.run(there.operations.list_offsets({TopicPartition(TOPIC, 5): EARLIEST}))
 
 
+def test_a_partition_that_the_topic_got_a_moment_ago_is_asked_about() -> None:
+    answers = iter([metadata([1]), metadata([1, 1])])
+    ends = ListOffsetsResponse(partitions=[ListOffsetsPartitionResult(offset=4)])
+    world = World(GET_METADATA=lambda _: next(answers), LIST_OFFSETS=lambda _: ends)
+    wanted = TopicPartition(TOPIC, 1)
+    assert world.run(world.operations.list_offsets({wanted: EARLIEST})) == {wanted: 4}
+
+
 def test_every_method_has_its_grpc_path() -> None:
     assert {method.value.split("/")[1] for method in Method} == {
         "hightide.v1.BrokerService",
