@@ -37,6 +37,7 @@ from hightide_broker.data_calls import (
 )
 from hightide_broker.limits import REQUEST_PARTITIONS_MAX
 from hightide_broker.metadata import (
+    BLANK,
     EndpointView,
     MetadataCache,
     TopicView,
@@ -120,7 +121,8 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
 def metadata_out(
     cache: MetadataCache, names: Iterable[str], everything: bool
 ) -> broker_pb2.GetMetadataResponse:
-    """GetMetadata: the topics asked for in their order, unknown ones marked as such."""
+    """GetMetadata: the topics asked for in their order, unknown ones marked as such. Raises ServiceError
+    where that cannot be told yet: clients take a topic that is unknown for long for one that was deleted."""
     response = broker_pb2.GetMetadataResponse(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
@@ -138,6 +140,8 @@ def metadata_out(
         known = cache.topic(name)
         if known is not None:
             response.topics.append(_topic_out(known))
+        elif cache.is_blank:
+            raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"this broker {BLANK}; ask another one")
         else:
             response.topics.add(topic=name, error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
     return response

@@ -14,6 +14,7 @@ from hightide_runtime.addresses import HostPort
 
 DELETED_IDS_MAX: Final = 1_000
 """How many ids of deleted topics are remembered, so that late news does not bring one back."""
+BLANK: Final = "has heard from no controller since it started, and cannot tell which topics there are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,12 @@ class MetadataCache:
             self._deleted.pop(topic.topic_id, None)
             forgotten += self._merge(topic, change, whole=update.full)
         return tuple(forgotten)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no controller has told of the cluster since this broker started: that a topic was not heard
+        of says nothing about it then."""
+        return self.controller_epoch == 0
 
     def topic(self, name: str) -> TopicView | None:
         """The topic of this name, or None where none was heard of."""

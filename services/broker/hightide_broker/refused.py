@@ -16,7 +16,7 @@ from hightide_broker.core.refusals import Refusal
 from hightide_broker.data_calls import FetchFrom, Refused
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
-from hightide_broker.metadata import MetadataCache
+from hightide_broker.metadata import BLANK, MetadataCache
 
 _LEADERSHIP: Final = frozenset(
     {
@@ -86,6 +86,10 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
     topic = metadata.topic_by_id(topic_id)
     if topic is None:
         name = metadata.name_of_deleted(topic_id)
+        if not name and metadata.is_blank:
+            return Refused(
+                ErrorCode.ERROR_CODE_NOT_LEADER, f"broker {broker_id} {BLANK}; refresh the metadata"
+            )
         what = (
             f"topic {name} of the id {topic_id.hex()} was deleted"
             if name
@@ -169,6 +173,8 @@ def find_by_name(
 ) -> HostedReplica:
     """The replica that a plain-records call means. Raises ServiceError where this broker has none."""
     known = metadata.topic(topic)
+    if known is None and metadata.is_blank:
+        raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"broker {broker_id} {BLANK}; try again")
     if known is None:
         raise ServiceError(
             ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"no topic is called {topic[:249]!r}; create it first"

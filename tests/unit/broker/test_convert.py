@@ -8,10 +8,11 @@ from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker import convert, convert_control
+from hightide_broker import convert, convert_control, refused
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
+from hightide_broker.hosted import HostedReplicas
 from hightide_broker.metadata import (
     EndpointView,
     LeaderChange,
@@ -250,6 +251,23 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
     assert response.controller == update.controller
     assert response.topics[0].error_code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
     assert response.topics[1] == update.topics[0]
+
+
+def test_a_broker_that_has_heard_of_no_controller_does_not_say_that_a_topic_is_unknown() -> None:
+    """Clients would take it for deleted after a few seconds, and fail what they are to write."""
+    cache = MetadataCache("the-cluster")
+    assert not convert.metadata_out(cache, [], everything=False).topics
+    with pytest.raises(ServiceError, match="no controller since it started") as raised:
+        convert.metadata_out(cache, ["flights"], everything=False)
+    assert raised.value.code == ErrorCode.ERROR_CODE_OVERLOADED
+    refusal = refused.not_hosted(1, cache, (TOPIC_ID, 0))
+    assert (refusal.code, refusal.current_leader) == (ErrorCode.ERROR_CODE_NOT_LEADER, -1)
+    with pytest.raises(ServiceError, match="no controller since it started"):
+        refused.find_by_name(1, cache, HostedReplicas(), "flights", 0)
+    # A decision names one topic, and not which there are.
+    cache.note_decisions("flights", TOPIC_ID, [PartitionView(0, 1, 2, (1, 2), (1,), 5)])
+    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    assert topic.partitions[0].leader == 1
 
 
 def test_clients_are_told_the_trace_of_a_leader_change_until_it_is_forgotten() -> None:

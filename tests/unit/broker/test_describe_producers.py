@@ -62,7 +62,9 @@ class Leader:
 
     async def describe(self, *asked: tuple[int, int], ids: Sequence[int] = ()) -> Answers:
         with ThreadPoolExecutor(1) as disk:
-            described = ProducerDescriptions(1, self._hosted, MetadataCache("the-cluster"), disk)
+            described = ProducerDescriptions(
+                1, self._hosted, MetadataCache("the-cluster", controller_epoch=1), disk
+            )
             return await described.describe(
                 [ProducersQuestion((TOPIC_ID, partition), epoch) for partition, epoch in asked], ids
             )

@@ -56,7 +56,9 @@ class OneBroker:
         self.shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         self.hosted = HostedReplicas()
         self.reads = HeldThreads()
-        self.fetching = Fetching(1, self.hosted, MetadataCache("the-cluster"), 10, self.reads)
+        self.fetching = Fetching(
+            1, self.hosted, MetadataCache("the-cluster", controller_epoch=1), 10, self.reads
+        )
 
     def leads(self, partition: int) -> HostedReplica:
         topic = TopicSettings()
