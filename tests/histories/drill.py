@@ -13,7 +13,7 @@ from histories.replica_logs import differences, partition_directory
 from histories.waiting import wait_until
 
 #: How long anything may take to heal: a session's expiry, a process's start on a busy machine, and then some.
-HEALED_S = 30.0
+HEALED_S = 60.0
 
 
 class Drill:
@@ -110,6 +110,9 @@ class Drill:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if error is None:
+                wait_until("somebody reads along", lambda: self.history.reads, HEALED_S)
+                wait_until("somebody watches the high watermark", lambda: self.history.ends, HEALED_S)
             self.load.__exit__(kind, error, trace)
         finally:
             self._watch.__exit__(kind, error, trace)

@@ -190,7 +190,7 @@ class EndWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
-        self._thread.join(70)
+        self._thread.join(90)
         assert not self._thread.is_alive(), "the watcher's request never ends"
         self._consumer.close()
 
@@ -222,7 +222,7 @@ class Tail:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
-        self._thread.join(70)
+        self._thread.join(90)
         assert not self._thread.is_alive(), "poll() does not come back"
         self._consumer.close()
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ from hightide_runtime.znodes import BrokerZnode, ControllerZnode, LeaderAndIsrZn
 from hightide_runtime.zookeeper import ConnectionLost, NoNode, Znode, ZooKeeperSession
 
 BROKER_SERVICE = "hightide.v1.BrokerControlService"
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
+CALL_S = 30.0
+SESSION_TIMEOUT_MS = 30_000
+"""So long that no session ends by itself, however busy the machine: a test that needs one ended ends it."""
 
 
 async def until(condition: Callable[[], Awaitable[Any]], what: str) -> Any:
@@ -64,7 +67,7 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
             [Service(BROKER_SERVICE, self, control_grpc.add_BrokerControlServiceServicer_to_server)],
         )
         await self._server.set_serving(True)
-        self._session = await ZooKeeperSession.connect(zookeeper, session_timeout_ms=30_000)
+        self._session = await ZooKeeperSession.connect(zookeeper, session_timeout_ms=SESSION_TIMEOUT_MS)
         await self._session.ensure_cluster_id()
         znode = BrokerZnode("127.0.0.1", self.port, started_at_ms=1)
         path = BrokerZnode.path(self.broker_id)
@@ -133,9 +136,10 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
 class Cluster:
     """A ZooKeeper session to look with, stub brokers, and the address of each controller process."""
 
-    def __init__(self, zookeeper: str, directory: Path) -> None:
+    def __init__(self, zookeeper: str, directory: Path, controller_arguments: Sequence[str] = ()) -> None:
         self.zookeeper = zookeeper
         self.directory = directory
+        self.controller_arguments = tuple(controller_arguments)
         self.brokers: dict[int, StubBroker] = {}
         self.controllers: dict[int, ManagedProcess] = {}
         self.ports: dict[int, int] = {}
@@ -143,13 +147,14 @@ class Cluster:
         self._guard = Guard()
         self.session: ZooKeeperSession
 
-    def start_controller(self, controller_id: int, session_timeout_ms: int = 10_000) -> None:
+    def start_controller(self, controller_id: int) -> None:
         """Start it, or start it again on the same port."""
         port = self.ports.setdefault(controller_id, free_port(self.ports.values()))
         command = [
             *(sys.executable, "-m", "hightide_controller.main", "--controller-id", str(controller_id)),
             *("--listen", f"127.0.0.1:{port}", "--zookeeper", self.zookeeper),
-            *("--zookeeper-session-timeout-ms", str(session_timeout_ms)),
+            *("--zookeeper-session-timeout-ms", str(SESSION_TIMEOUT_MS)),
+            *self.controller_arguments,
         ]
         environment = {**os.environ, "HIGHTIDE_TRACE_DIR": str(self.directory / "traces")}
         log = self.directory / f"controller-{controller_id}.log"
@@ -201,7 +206,7 @@ class Cluster:
 
         async def acts() -> bool:
             try:
-                await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+                await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=CALL_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     return False
@@ -219,7 +224,7 @@ class Cluster:
 
         async def knows() -> bool:
             try:
-                await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=10)
+                await stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=CALL_S)
             except grpc.aio.AioRpcError as error:
                 return "; controller" in (error.details() or "")
             return True
@@ -256,12 +261,16 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    zookeeper: str, directory: Path, brokers: tuple[int, ...] = (1, 2, 3), controllers: tuple[int, ...] = (1,)
+    zookeeper: str,
+    directory: Path,
+    brokers: tuple[int, ...] = (1, 2, 3),
+    controllers: tuple[int, ...] = (1,),
+    controller_arguments: Sequence[str] = (),
 ) -> AsyncIterator[Cluster]:
     """Stub brokers that are registered, and controllers that are starting."""
     (directory / "traces").mkdir(exist_ok=True)
-    built = Cluster(zookeeper, directory)
-    built.session = await ZooKeeperSession.connect(zookeeper)
+    built = Cluster(zookeeper, directory, controller_arguments)
+    built.session = await ZooKeeperSession.connect(zookeeper, session_timeout_ms=SESSION_TIMEOUT_MS)
     try:
         await built.session.ensure_cluster_id()
         for broker_id in brokers:

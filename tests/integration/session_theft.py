@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -16,11 +17,8 @@ _ATTEMPTS: Final = 20
 
 def end_session_of(hosts: str, ephemeral: str) -> None:
     """A twin of the client that holds this ephemeral znode takes its session over, and closes it."""
-    looker = KazooClient(hosts, timeout=10.0)
-    looker.start(20)
-    with closing(looker):
+    with _started(KazooClient(hosts, timeout=10.0)) as looker:
         session_id = looker.get(ephemeral)[1].owner_session_id
-        looker.stop()
     assert session_id, f"{ephemeral} is ephemeral"
     end_session(hosts, session_id, password_of(session_id))
 
@@ -31,15 +29,26 @@ def end_session(hosts: str, session_id: int, password: bytes) -> None:
     The client that is robbed may take it back before the twin has closed it.
     """
     for attempt in range(_ATTEMPTS):
-        twin = KazooClient(hosts, timeout=10.0, client_id=(session_id, password))
-        twin.start(20)
-        with closing(twin):
-            is_gone = twin.client_id[0] != session_id
-            twin.stop()
+        with _started(KazooClient(hosts, timeout=10.0, client_id=(session_id, password))) as twin:
+            # None where it was taken back already: the twin has no connection then.
+            found = twin.client_id
+        is_gone = found is not None and found[0] != session_id
         if is_gone:
             assert attempt, f"session {session_id:#x} was not there to be ended"
             return
     raise AssertionError(f"session {session_id:#x} was taken back {_ATTEMPTS} times")
+
+
+@contextmanager
+def _started(client: KazooClient) -> Iterator[KazooClient]:
+    """Its session ends with the block, however that ends."""
+    try:
+        # Not start(): that fails where the connection is lost again by the time it looks.
+        client.start_async().wait(60)
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 def password_of(session_id: int) -> bytes:

@@ -14,8 +14,11 @@ from grpc_status import rpc_status
 from hightide import Admin
 from hightide.errors import StaleControllerEpochError
 from hightide.v1 import controller_service_pb2 as pb2
-from hightide_local.cluster import LocalCluster
-from integration.controller_harness import cluster, until
+from hightide_local.pytest_plugin import ClusterFactory
+from integration.controller_harness import CALL_S, SESSION_TIMEOUT_MS, cluster, until
+
+#: The other controller is elected first, however late it hears that it can be.
+LONG_REST = ("--resignation-rest-ms", "60000")
 
 
 async def refusal_of(call: Any) -> error_details_pb2.ErrorInfo:
@@ -32,12 +35,14 @@ def test_the_other_controller_finishes_what_the_one_that_resigns_was_at(
     zookeeper_hosts: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        async with cluster(zookeeper_hosts, tmp_path, controllers=(1, 2)) as running:
+        async with cluster(
+            zookeeper_hosts, tmp_path, controllers=(1, 2), controller_arguments=LONG_REST
+        ) as running:
             first = await running.stub()
             for broker in running.brokers.values():
                 broker.failures_to_come = 1_000_000
             creation = pb2.CreateTopicRequest(topic="flights", partition_count=3, replication_factor=3)
-            under_way = asyncio.create_task(refusal_of(first.CreateTopic(creation, timeout=20)))
+            under_way = asyncio.create_task(refusal_of(first.CreateTopic(creation, timeout=2 * CALL_S)))
             await running.led_by("flights", 2, 1, 2, 3)
             refused = await refusal_of(
                 first.ResignController(pb2.ResignControllerRequest(controller_epoch=9))
@@ -45,12 +50,14 @@ def test_the_other_controller_finishes_what_the_one_that_resigns_was_at(
             assert refused.reason == "STALE_CONTROLLER_EPOCH"
             began = asyncio.get_running_loop().time()
             resigned = await first.ResignController(
-                pb2.ResignControllerRequest(controller_epoch=1), timeout=10
+                pb2.ResignControllerRequest(controller_epoch=1), timeout=CALL_S
             )
             assert (resigned.controller_id, resigned.controller_epoch) == (1, 1)
             second = await running.active(after_epoch=1)
             assert second.controller_id == 2
-            assert asyncio.get_running_loop().time() - began < 2.0, "nobody waits for a session to end"
+            assert asyncio.get_running_loop().time() - began < SESSION_TIMEOUT_MS / 1500, (
+                "nobody waits for a session to end"
+            )
             refused = await under_way
             assert (refused.reason, refused.metadata["may_have_begun"]) == ("NOT_CONTROLLER", "true")
             for broker in running.brokers.values():
@@ -64,7 +71,9 @@ def test_the_other_controller_finishes_what_the_one_that_resigns_was_at(
 
             await until(told, "the second controller tells what the first had decided")
             standby = await running.stub(1)
-            refused = await refusal_of(standby.ResignController(pb2.ResignControllerRequest(), timeout=10))
+            refused = await refusal_of(
+                standby.ResignController(pb2.ResignControllerRequest(), timeout=CALL_S)
+            )
             assert refused.reason == "NOT_CONTROLLER"
 
     asyncio.run(scenario())
@@ -78,18 +87,19 @@ def test_a_lone_controller_is_elected_again_after_a_rest(zookeeper_hosts: str, t
                 stub.ResignController(pb2.ResignControllerRequest(controller_epoch=-1))
             )
             assert refused.reason == "STALE_CONTROLLER_EPOCH"
-            resigned = await stub.ResignController(pb2.ResignControllerRequest(), timeout=10)
+            resigned = await stub.ResignController(pb2.ResignControllerRequest(), timeout=CALL_S)
             again = await running.active(after_epoch=resigned.controller_epoch)
             assert (again.controller_id, again.controller_epoch) == (1, 2)
             creation = pb2.CreateTopicRequest(topic="flights", partition_count=1, replication_factor=1)
-            await (await running.stub()).CreateTopic(creation, timeout=10)
+            await (await running.stub()).CreateTopic(creation, timeout=CALL_S)
 
     asyncio.run(scenario())
 
 
 @pytest.mark.cluster
-def test_topics_are_created_while_controllers_resign(hightide_cluster: LocalCluster) -> None:
-    with Admin(hightide_cluster.bootstrap) as admin, ThreadPoolExecutor(4) as threads:
+def test_topics_are_created_while_controllers_resign(hightide_cluster_factory: ClusterFactory) -> None:
+    cluster = hightide_cluster_factory(session_timeout_ms=30_000, controller_arguments=LONG_REST)
+    with Admin(cluster.bootstrap, timeout_ms=60_000) as admin, ThreadPoolExecutor(4) as threads:
         before = admin.describe_cluster()
         names = [f"resigned-{at}" for at in range(8)]
         creations = [threads.submit(admin.create_topic, name, 4, 3) for name in names]
@@ -99,7 +109,7 @@ def test_topics_are_created_while_controllers_resign(hightide_cluster: LocalClus
             before.controller_epoch,
         )
         for name, creation in zip(names, creations, strict=True):
-            assert creation.result(30).name == name
+            assert creation.result(60).name == name
         with pytest.raises(StaleControllerEpochError, match=f"not {before.controller_epoch}"):
             admin.resign_controller(before.controller_epoch)
         after = admin.describe_cluster()
@@ -107,5 +117,3 @@ def test_topics_are_created_while_controllers_resign(hightide_cluster: LocalClus
         assert after.controller_id != before.controller_id, "another one was there to be elected"
         described = admin.describe_topics(names)
         assert all(each.leader is not None for topic in described for each in topic.partitions)
-        for name in names:
-            admin.delete_topic(name)

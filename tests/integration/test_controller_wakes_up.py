@@ -12,14 +12,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hightide_local.cluster import LocalCluster
+from hightide_runtime.znodes import ControllerZnode
 from histories.drill import HEALED_S, Drill
 from histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
+from integration.session_theft import end_session_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
 MOVES = "/admin/partitions_reassigned"
@@ -36,26 +39,35 @@ class Bed:
     def controller_sleeps(self, point: str) -> Iterator[None]:
         """Inside of it something is asked for, which the active controller begins, up to this point.
         Afterwards the other one is active, and the sleeper sleeps on until `wake`."""
-        sleeper = self.cluster.active_controller()
+        self.cluster.active_controller(HEALED_S)
         plan_crash(self._plan, f"{point} SIGSTOP")
         try:
             yield
-            wait_until(f"a controller falls asleep {point}", lambda: not self._plan.exists(), HEALED_S)
+            # Not as soon as the plan is gone: one that is stopped in between stops itself when it goes on.
+            (sleeper,) = wait_until(f"a controller falls asleep {point}", self._asleep, HEALED_S)
         finally:
             self._plan.unlink(missing_ok=True)
         self.cluster.pause(sleeper)
+        end_session_of(self.cluster.zookeeper, ControllerZnode.path())
         assert self.cluster.active_controller(HEALED_S) != sleeper
         self.woken = [sleeper]
+
+    def _asleep(self) -> list[str]:
+        return [
+            name
+            for name, pid in self.cluster.running().items()
+            if name.startswith("controller-") and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        ]
 
     def wake(self) -> None:
         """Let the sleeper go on, and wait until it knows that another one is active."""
         (sleeper,) = self.woken
-        active = self.cluster.active_controller()
+        active = self.cluster.active_controller(HEALED_S)
         line = f"controller {active.rpartition('-')[2]} at "
         before = self.hand.log_lines(line)[sleeper]
         self.cluster.resume(sleeper)
         wait_until("it stands by", lambda: self.hand.log_lines(line)[sleeper] > before, HEALED_S)
-        assert self.cluster.active_controller() == active
+        assert self.cluster.active_controller(HEALED_S) == active
 
     def tree(self, path: str) -> dict[str, tuple[bytes, int]]:
         """All znodes from here on, with their versions."""
@@ -74,8 +86,8 @@ def shared_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
         with LocalCluster(
             directory / "cluster",
             brokers=4,
-            session_timeout_ms=2_500,
-            replica_lag_time_max_ms=1_000,
+            # A sleeper's session is ended; nobody else loses one for being slow.
+            session_timeout_ms=30_000,
             controller_program=PROGRAM,
         ) as cluster:
             hand = OperatorsHand(cluster)

@@ -12,6 +12,8 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1 import metadata_pb2
 from hightide_local.cluster import LocalCluster
 from hightide_local.pytest_plugin import ClusterFactory
+from histories.drill import HEALED_S
+from integration.controller_harness import CALL_S
 
 pytestmark = pytest.mark.cluster
 
@@ -31,29 +33,29 @@ class Operator:
 
     def create(self, topic: str) -> None:
         request = controller_pb2.CreateTopicRequest(topic=topic, partition_count=6, replication_factor=3)
-        self._active().CreateTopic(request, timeout=15)
+        self._active().CreateTopic(request, timeout=CALL_S)
 
     def describe(self) -> controller_pb2.DescribeClusterResponse:
         request = controller_pb2.DescribeClusterRequest()
-        return self._active().DescribeCluster(request, timeout=15)
+        return self._active().DescribeCluster(request, timeout=CALL_S)
 
     def wait(self, topic: str, condition: Callable[[Partitions], bool]) -> None:
         """Until all is so; each look waits for an answer, so that this does not spin."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HEALED_S
         while True:
             request = controller_pb2.DescribeTopicsRequest(topics=[topic])
-            (described,) = self._active().DescribeTopics(request, timeout=15).topics
+            (described,) = self._active().DescribeTopics(request, timeout=CALL_S).topics
             if condition(list(described.partitions)):
                 return
             assert time.monotonic() < deadline, described
 
     def _active(self) -> controller_grpc.ControllerServiceStub:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + HEALED_S
         while True:
             for channel in self._channels.values():
                 stub = controller_grpc.ControllerServiceStub(channel)
                 try:
-                    stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=5)
+                    stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=CALL_S)
                 except grpc.RpcError:
                     continue
                 return stub
@@ -72,7 +74,7 @@ def all_in_sync(partitions: Partitions) -> bool:
 
 
 def test_brokers_go_and_come_back_under_two_controllers(hightide_cluster_factory: ClusterFactory) -> None:
-    cluster = hightide_cluster_factory(session_timeout_ms=4000)
+    cluster = hightide_cluster_factory(session_timeout_ms=30_000)
     operator = Operator(cluster)
     operator.create("flights")
     operator.wait("flights", all_in_sync)
@@ -80,7 +82,7 @@ def test_brokers_go_and_come_back_under_two_controllers(hightide_cluster_factory
     killed_at = time.monotonic()
     cluster.kill("broker-1")
     operator.wait("flights", gone(1))
-    assert time.monotonic() - killed_at < 3.0, "sooner than the session expires"
+    assert time.monotonic() - killed_at < 20, "sooner than the session expires"
     cluster.restart("broker-1")
     operator.wait("flights", all_in_sync)
 
@@ -99,6 +101,8 @@ def test_brokers_go_and_come_back_under_two_controllers(hightide_cluster_factory
         cluster.kill(f"broker-{broker_id}")
     for broker_id in (1, 2, 3):
         cluster.restart(f"broker-{broker_id}", wait=False)
+    # They are registered in their new lives then; ISRs may be as they were before anybody saw the deaths.
+    cluster.wait_ready(HEALED_S)
     operator.wait("flights", all_in_sync)
     summary = operator.describe()
     assert (summary.offline_partition_count, summary.under_replicated_partition_count) == (0, 0)

@@ -71,7 +71,7 @@ def with_session(hosts: str, test: Callable[[ZooKeeperSession], Awaitable[None]]
 
 
 async def next_report(controller: NotingController) -> Report:
-    return await asyncio.wait_for(controller.reports.get(), 15)
+    return await asyncio.wait_for(controller.reports.get(), 60)
 
 
 def test_the_report_waits_for_a_controller_that_takes_it_and_for_a_broker_epoch(zookeeper_hosts: str) -> None:

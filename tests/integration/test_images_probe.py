@@ -9,7 +9,6 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.probe import NotServing, check
 from hightide_runtime.serving import Server, serve
@@ -28,7 +27,7 @@ def with_server(test: Callable[[Server], Awaitable[None]]) -> None:
 
 def probe(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hightide_runtime.probe", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_a_server_counts_as_well_from_when_it_says_that_it_serves() -> None:
@@ -58,8 +57,11 @@ def test_a_look_takes_little_of_the_processor() -> None:
 
 
 def test_nobody_there_is_told_with_the_address() -> None:
-    address = f"127.0.0.1:{free_port()}"
-    run = probe(address)
+    # Bound, so that nobody else comes to listen there meanwhile.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        run = probe(address)
     assert (run.returncode, run.stderr) == (1, f"{address} cannot be asked: Connection refused\n")
 
 
@@ -77,7 +79,10 @@ def test_nobody_there_is_told_with_the_address() -> None:
     ],
     ids=["http/1", "nothing", "endless", "goaway", "empty message"],
 )
-def test_whatever_answers_something_else_does_not_count_as_serving(answer: bytes, why: str) -> None:
+def test_whatever_answers_something_else_does_not_count_as_serving(
+    answer: bytes, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hightide_runtime.probe.PATIENCE_S", 60.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve_once() -> None:
@@ -105,9 +110,9 @@ def test_watching_tells_each_change() -> None:
         command = [sys.executable, "-m", "hightide_runtime.probe", "--watch", str(server.address)]
         watching = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
         assert watching.stdout is not None
-        first = await asyncio.wait_for(watching.stdout.readline(), 20)
+        first = await asyncio.wait_for(watching.stdout.readline(), 60)
         await server.set_serving(True)
-        second = await asyncio.wait_for(watching.stdout.readline(), 20)
+        second = await asyncio.wait_for(watching.stdout.readline(), 60)
         watching.kill()
         await watching.wait()
         assert first.decode() == f"{server.address} says that it is NOT_SERVING\n"

@@ -162,7 +162,7 @@ def test_the_controller_comes_to_rest_whatever_stands_in_zookeeper(zookeeper_hos
     async def run() -> None:
         session = await ZooKeeperSession.connect(zookeeper_hosts, session_timeout_ms=20_000)
         try:
-            await asyncio.wait_for(run_controller(session, seed), 30)
+            await asyncio.wait_for(run_controller(session, seed), 90)
         finally:
             await session.close()
 

@@ -47,7 +47,7 @@ def with_session(
 async def state(session: ZooKeeperSession) -> SessionState:
     """The next state that the session goes into."""
     while True:
-        event = await asyncio.wait_for(session.events.get(), 20)
+        event = await asyncio.wait_for(session.events.get(), 60)
         if isinstance(event, SessionStateChanged):
             return event.state
 
@@ -78,7 +78,7 @@ def test_while_zookeeper_is_down_requests_fail_at_once_unsent(
         assert await state(session) is SessionState.SUSPENDED
         for request in (session.get("/"), session.create("/a", b""), session.multi([Create("/b", b"")])):
             with pytest.raises(ConnectionLost) as raised:
-                await asyncio.wait_for(request, 1)
+                await asyncio.wait_for(request, 20)
             assert raised.value.outcome_unknown is False
             assert server.address in str(raised.value)
 
@@ -109,7 +109,8 @@ def test_a_write_whose_answer_never_came_says_that_its_outcome_is_unknown(server
             with pytest.raises(BadVersion):
                 await session.set("/a", b"2", 0)
 
-    with_session(server, test, timeout_ms=2000)
+    # Until ZooKeeper is missed, a third of it at the least, everything is asked.
+    with_session(server, test, timeout_ms=9_000)
 
 
 def test_watches_are_gone_after_a_reconnect_and_the_state_says_so(server: EmbeddedZooKeeper) -> None:
@@ -124,7 +125,7 @@ def test_watches_are_gone_after_a_reconnect_and_the_state_says_so(server: Embedd
         await session.get("/a", watch=True)
         await session.set("/a", b"2", 1)
         # One event, of the watch that was set after the reconnect.
-        assert await asyncio.wait_for(session.events.get(), 10) == WatchFired("/a")
+        assert await asyncio.wait_for(session.events.get(), 60) == WatchFired("/a")
         assert session.events.empty()
 
     with_session(server, test)
@@ -138,10 +139,11 @@ def test_an_expired_session_loses_its_ephemerals_and_a_new_one_comes(
         before = session.session_id
         await in_thread(partial(expire, session, server.address))
         seen = [await state(session)]
-        while seen[-1] is not SessionState.CONNECTED or session.session_id == before:
+        # It may have taken its old session back at first, and been CONNECTED before it was LOST.
+        while SessionState.LOST not in seen or seen[-1] is not SessionState.CONNECTED:
             seen.append(await state(session))
         assert seen[0] is SessionState.SUSPENDED
-        assert SessionState.LOST in seen
+        assert session.session_id != before
         assert await session.exists("/e") is None
 
     with_session(server, test)
@@ -167,15 +169,18 @@ def test_requests_under_way_while_the_session_expires_hear_of_that_and_of_nothin
     async def test(session: ZooKeeperSession) -> None:
         await session.create("/a", b"0")
         said: set[type[BaseException]] = set()
-        ending = asyncio.create_task(in_thread(partial(expire, session, server.address)))
-        before = session.session_id
-        while not ending.done() or session.session_id == before:
-            requests = [session.set("/a", b"1", -1) for _ in range(50)]
-            answers = await asyncio.gather(*requests, return_exceptions=True)
-            said |= {type(answer) for answer in answers if isinstance(answer, BaseException)}
-        await ending
-        assert said <= {SessionExpired, ConnectionLost}
-        assert said, "some were under way"
+        for _ in range(20):
+            ending = asyncio.create_task(in_thread(partial(expire, session, server.address)))
+            before = session.session_id
+            while not ending.done() or session.session_id == before:
+                requests = [session.set("/a", b"1", -1) for _ in range(50)]
+                answers = await asyncio.gather(*requests, return_exceptions=True)
+                said |= {type(answer) for answer in answers if isinstance(answer, BaseException)}
+            await ending
+            assert said <= {SessionExpired, ConnectionLost}
+            if said:
+                break
+        assert said, "none was ever under way"
 
     with_session(server, test)
 

@@ -50,14 +50,14 @@ def with_session(hosts: str, test: Callable[[ZooKeeperSession], Awaitable[Result
 
 async def next_watch(session: ZooKeeperSession) -> str:
     while True:
-        event = await asyncio.wait_for(session.events.get(), 10)
+        event = await asyncio.wait_for(session.events.get(), 60)
         if isinstance(event, WatchFired):
             return event.path
 
 
 async def next_event(session: ZooKeeperSession) -> ZooKeeperEvent:
     while True:
-        event = await asyncio.wait_for(session.events.get(), 10)
+        event = await asyncio.wait_for(session.events.get(), 60)
         if not isinstance(event, SessionStateChanged):
             return event
 
