@@ -139,7 +139,7 @@ class Rig:
         """The disk's thread is busy: whatever waits for it waits until the block is left."""
         free = threading.Event()
         for each in self.directories.all:
-            each.executor.submit(free.wait, 10)
+            each.executor.submit(free.wait, 60)
         try:
             yield
         finally:
