@@ -21,7 +21,7 @@ from histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
 

@@ -22,7 +22,7 @@ from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
 MOVES = "/admin/partitions_reassigned"

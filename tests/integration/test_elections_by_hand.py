@@ -16,7 +16,7 @@ from histories.drill import HEALED_S, Drill, replica_differences
 from histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 BALANCE_MS = 1_500
 REQUEST_TIMEOUT_MS = 30_000

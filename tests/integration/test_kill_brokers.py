@@ -26,7 +26,7 @@ from histories.waiting import wait_until
 from integration.session_theft import end_session_of
 from kazoo.client import KazooClient
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 # Longer than anybody who is not stopped is slow.
 SESSION_TIMEOUT_MS = 8_000

@@ -16,7 +16,7 @@ from hightide_local.cluster import LocalCluster
 from histories.drill import replica_differences
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 MB = 1_000_000
 MOVED_BYTES = 50 * MB

@@ -20,7 +20,7 @@ from histories.zookeeper_outage import without_zookeeper
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 SESSION_TIMEOUT_MS = 4_000
 
