@@ -9,7 +9,7 @@ from hightide import Admin
 from hightide_local.cluster import LocalCluster
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 CREATED_S = 60.0
 

@@ -7,7 +7,7 @@ import pytest
 from e2e.command_line import as_json, hightide, succeed
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 def test_records_written_from_lines_are_read_back_as_lines(hightide_cluster: LocalCluster) -> None:

@@ -14,7 +14,7 @@ from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 PER_PARTITION = 40

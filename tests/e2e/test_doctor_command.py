@@ -15,7 +15,7 @@ from hightide_local.ports import free_port
 from hightide_local.readiness import Questions
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 THERE_S = 60.0
 

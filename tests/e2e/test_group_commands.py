@@ -16,7 +16,7 @@ from hightide import Admin, Producer
 from hightide.errors import UnknownGroupError
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 SETTLED_S = 60.0
 PARTITIONS = 4

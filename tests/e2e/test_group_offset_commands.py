@@ -6,7 +6,7 @@ from e2e.commands_here import json_here, run_here, succeed_here
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 def committed(cluster: LocalCluster, group: str) -> dict[str, int]:

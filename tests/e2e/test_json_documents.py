@@ -10,7 +10,7 @@ from hightide_cli.document_form import departures
 from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 # Each one line; the trace directory follows behind --directory.

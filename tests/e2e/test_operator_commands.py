@@ -14,7 +14,7 @@ from e2e.command_line import as_json, command, environment, hightide, succeed
 from hightide import Admin, TopicDescription
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 LINES = b"".join(b"k%d:%0100d\n" % (at % 50, at) for at in range(20_000))
 SETTLED_S = 60.0

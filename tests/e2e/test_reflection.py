@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 def buf_curl(address: str, path: str, *arguments: str) -> str:

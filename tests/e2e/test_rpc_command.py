@@ -6,7 +6,7 @@ import pytest
 from e2e.command_line import as_json, hightide, succeed
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 
 def test_every_server_is_called_by_its_own_words(hightide_cluster: LocalCluster, hightide_topic: str) -> None:

@@ -6,7 +6,7 @@ from e2e.commands_here import json_here, succeed_here
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 STARTED_US = 1_600_000_000_000_000
 

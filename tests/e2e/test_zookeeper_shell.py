@@ -11,7 +11,7 @@ from hightide import Admin, TopicDescription
 from hightide_local.cluster import LocalCluster
 from kazoo.client import KazooClient
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 SETTLED_S = 60.0
 
