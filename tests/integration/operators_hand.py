@@ -25,7 +25,7 @@ class OperatorsHand:
         self.cluster = cluster
         self.admin = Admin(cluster.bootstrap)
         self.zookeeper = KazooClient(cluster.zookeeper, timeout=10.0)
-        self.zookeeper.start(20)
+        self.zookeeper.start(60)
 
     def close(self) -> None:
         self.admin.close()

@@ -26,7 +26,7 @@ from interrupts import Job, started_as
 STAND_IN = Path(__file__).with_name("stand_in_service.py")
 BROKER = (sys.executable, str(STAND_IN), "broker")
 CONTROLLER = (sys.executable, str(STAND_IN), "controller")
-WAIT_S = 40.0
+WAIT_S = 60.0
 
 
 def cluster_in(directory: Path, **options: Any) -> LocalCluster:

@@ -23,7 +23,7 @@ from histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 from kazoo.exceptions import NoNodeError
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 MOVES, ADDITIONS, REMOVALS, DELETIONS = (
     f"/admin/{kind}"

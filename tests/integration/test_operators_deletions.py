@@ -19,10 +19,10 @@ from hightide.v1 import coordinator_service_pb2 as coordinator_pb2
 from hightide_local.cluster import LocalCluster
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 RECORDS = 60
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 DELETE_RECORDS = "/hightide.v1.BrokerService/DeleteRecords"
 DELETE_OFFSETS = "/hightide.v1.CoordinatorService/DeleteOffsets"
 

@@ -31,7 +31,7 @@ ANYWHERE = ("--prometheus-listen", "127.0.0.1:0")
 TABLES = {"broker": BROKER, "controller": CONTROLLER, "coordinator": COORDINATOR}
 TOPIC, SYNCED = "tides", "synced"
 RECORDS, READ = 30, 10
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 

@@ -15,9 +15,9 @@ from hightide_runtime import span_kinds as kinds
 from histories.waiting import wait_until
 from integration.otlp_collector import OtlpCollector
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
-ARRIVED_S = 30.0
+ARRIVED_S = 60.0
 STOPPED_S_MAX = 25.0
 """A stop takes a second or two; with an exporter that was waited for it took thirty."""
 BROKER, CONTROLLER = "hightide-broker", "hightide-controller"
