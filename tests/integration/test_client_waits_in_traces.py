@@ -28,7 +28,7 @@ from histories.waiting import wait_until
 from integration.otlp_collector import OtlpCollector
 from opentelemetry.sdk.trace import TracerProvider
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 PARTITIONS = 4
 TOPIC = "felt"

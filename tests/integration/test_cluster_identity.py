@@ -31,8 +31,6 @@ from integration.test_startup_refusals import Service, serves
 from integration.test_zookeeper_outage import expire
 from kazoo.client import KazooClient
 
-pytestmark = pytest.mark.timeout(120)
-
 AHEAD = 4_000
 """Transactions: more than any test makes."""
 PATIENCE_S = 30.0

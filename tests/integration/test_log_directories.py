@@ -23,7 +23,7 @@ from histories.drill import HEALED_S, Drill
 from histories.replica_logs import partition_directory
 from histories.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 PROGRAM = Path(__file__).with_name("broker_on_faulty_disks.py")
 EIO, ENOSPC = "EIO", "ENOSPC"

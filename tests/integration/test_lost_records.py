@@ -15,7 +15,7 @@ from histories.drill import HEALED_S, replica_differences
 from histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 KEPT, LOST, INSTEAD, FIRST_OF_THEM = 30, 20, 45, 15
 
