@@ -15,7 +15,7 @@ from hightide_broker.storage import DataDirectory
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
 
-RUNG_S = 10.0
+RUNG_S = 60.0
 
 
 def lagged_by(data: DataDirectory, partition: int) -> HostedReplica:

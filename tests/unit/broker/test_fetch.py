@@ -32,7 +32,7 @@ from hightide_runtime.telemetry import Telemetry
 
 TOPIC_ID = bytes(range(16))
 COLD = bytes(20_000)
-ANSWERED_S = 10.0
+ANSWERED_S = 20.0
 
 
 class NobodyFetches:

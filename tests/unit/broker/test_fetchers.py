@@ -31,7 +31,7 @@ from hightide_runtime.telemetry import Telemetry
 from stored_batches import as_sent_by_leader
 
 TOPIC_ID = bytes(range(16))
-ASKED_S = 10.0
+ASKED_S = 60.0
 
 
 def truncating(data: DataDirectory) -> HostedReplica:
@@ -271,17 +271,18 @@ def test_a_partition_that_meets_a_bug_stops_no_other_and_goes_on_when_it_is_over
     async def story(following: Following) -> None:
         append = following.performs[AppendFetched]
         unlucky = following.replicas[0]
-        bugs = [RuntimeError("a bug")]
+        mended = asyncio.Event()
 
         def append_with_a_bug(replica: HostedReplica, effect: Any, payload: Payload | None) -> None:
-            if replica is unlucky and bugs:
-                raise bugs.pop()
+            if replica is unlucky and not mended.is_set():
+                raise RuntimeError("a bug")
             append(replica, effect, payload)
 
         following.performs[AppendFetched] = append_with_a_bug
         following.begin()
         await following.copies(1, 3)
         assert unlucky.log.log_end_offset == unlucky.state.log_end_offset == 0
+        mended.set()
         await following.copies(0, 3)
         assert not following.fetchers.failed()
 

@@ -20,7 +20,7 @@ class Disk:
         self.error = error
 
     def flush(self) -> None:
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(60)
         self.flushes += 1
         if self.error is not None:
             raise self.error
@@ -126,7 +126,7 @@ def test_who_lives_on_one_disk_does_not_wait_for_another() -> None:
                 lambda disk: "/quick" if disk is quick else "/hanging",
             )
             late = commits.cover([hanging])
-            await asyncio.wait_for(commits.cover([quick]), 10)
+            await asyncio.wait_for(commits.cover([quick]), 20)
             assert not late.done()
             hanging.may_go_on.set()
             await late

@@ -222,7 +222,7 @@ def test_a_log_that_opened_while_its_disk_failed_is_not_handed_out(tmp_path: Pat
         home = opened.directories.home_of(key(0))
         assert home is not None
         may_go_on = threading.Event()
-        blocked = asyncio.ensure_future(home.run(may_go_on.wait, 10.0))
+        blocked = asyncio.ensure_future(home.run(may_go_on.wait, 60.0))
         opening = asyncio.ensure_future(opened.open(0))
         await asyncio.sleep(0)
         home.data._volume.disk.fail(OSError(errno.EIO, "Input/output error"))
@@ -254,7 +254,7 @@ def test_an_error_that_any_thread_meets_is_told_on_the_event_loop(tmp_path: Path
         assert home is not None
         with pytest.raises(StorageFailed):
             await home.run(log.flush)
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(told.wait(), 60)
         assert threads == [here]
 
     run(tmp_path, scenario)
@@ -268,7 +268,7 @@ def test_a_disk_that_hangs_holds_up_its_own_thread_only(tmp_path: Path) -> None:
 
         def hang(fd: int) -> None:
             if f"{tmp_path}/b/" in opened.files._paths[fd]:
-                assert may_go_on.wait(10)
+                assert may_go_on.wait(60)
             sync(fd)
 
         opened.files.sync = hang  # type: ignore[method-assign]
@@ -276,7 +276,7 @@ def test_a_disk_that_hangs_holds_up_its_own_thread_only(tmp_path: Path) -> None:
             append(log)
         one, other = opened.directories.online
         hanging = asyncio.ensure_future(other.run(logs[1].flush))
-        assert await asyncio.wait_for(one.run(logs[0].flush), 10) == 1
+        assert await asyncio.wait_for(one.run(logs[0].flush), 20) == 1
         assert not hanging.done()
         may_go_on.set()
         assert await hanging == 1
@@ -391,7 +391,7 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
         replace = opened.files.replace
 
         def slow_replace(source: str, target: str) -> None:
-            assert may_go_on.wait(10)
+            assert may_go_on.wait(60)
             replace(source, target)
 
         opened.files.replace = slow_replace  # type: ignore[method-assign]

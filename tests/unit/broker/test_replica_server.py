@@ -174,7 +174,7 @@ def test_a_round_that_waits_for_the_limit_is_woken_when_it_is_lifted(tmp_path: P
         waiting = asyncio.create_task(broker.round(wait_ms=30_000))
         await asyncio.sleep(0)
         broker.server.limit_moves(0)
-        assert list(await asyncio.wait_for(waiting, 5)) == [0]
+        assert list(await asyncio.wait_for(waiting, 20)) == [0]
 
     lead(tmp_path, story)
 
@@ -185,7 +185,7 @@ def test_a_round_that_waits_for_the_limit_is_woken_when_there_is_room_again(tmp_
         broker.server.limit_moves(1_000_000)
         assert await broker.round((0, 0)) == {}
         broker.clock.now_ms = 1000
-        assert list(await asyncio.wait_for(broker.round(wait_ms=30_000), 5)) == [0]
+        assert list(await asyncio.wait_for(broker.round(wait_ms=30_000), 20)) == [0]
 
     lead(tmp_path, story)
 
@@ -218,7 +218,7 @@ def test_a_round_that_waits_is_woken_when_the_disk_has_answered(tmp_path: Path) 
         await turns_of_the_loop()
         assert not waiting.done()
         broker.reads.go_on()
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 20)
         assert answer[0] > len(COLD)
 
     lead(tmp_path, story)

@@ -194,7 +194,7 @@ def test_when_its_directory_is_offline_upkeep_says_so_and_ends(tmp_path: Path) -
         running.produce(running.replicas[0])
         files.faults.append(Fault("sync", errno.EIO))
         every = asyncio.ensure_future(running.upkeep._every(0, running.upkeep.flush))
-        await asyncio.wait_for(every, 10)
+        await asyncio.wait_for(every, 60)
         assert [str(error) for error in running.failures if "failed" in str(error)]
         calls = files.calls
         await running.upkeep.checkpoint_last()

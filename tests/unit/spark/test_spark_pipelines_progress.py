@@ -27,7 +27,7 @@ def archive_on_a_terminal(*arguments: str, path: str = "") -> tuple[int, str, st
         except OSError:
             pass  # A terminal whose other side is closed ends with an error and not with its end.
         os.close(ours)
-        return run.wait(30), printed, seen.decode()
+        return run.wait(100), printed, seen.decode()
 
 
 def test_a_program_of_its_own_shows_a_bar_on_a_terminal_and_its_result_on_stdout(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_nobody_is_shown_a_bar_who_does_not_want_one(tmp_path: Path) -> None:
 
 def test_there_is_no_bar_without_a_terminal(tmp_path: Path) -> None:
     program = [sys.executable, "-m", ARCHIVE, str(tmp_path)]
-    assert subprocess.run(program, capture_output=True, timeout=30, check=True).stderr == b""
+    assert subprocess.run(program, capture_output=True, timeout=100, check=True).stderr == b""
 
 
 def test_without_rich_it_is_silent(tmp_path: Path) -> None:

@@ -270,19 +270,19 @@ def test_whoever_wants_a_log_that_another_thread_puts_aside_waits_and_gets_a_new
 
     def slow_replace(source: str, target: str) -> None:
         renaming.set()
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(60)
         replace(source, target)
 
     rig.files.replace = slow_replace  # type: ignore[method-assign]
     with ThreadPoolExecutor(2) as threads:
         leaving = threads.submit(rig.directory.quarantine, *KEY, 7)
-        assert renaming.wait(10)
+        assert renaming.wait(60)
         assert rig.log.is_closed
         coming = threads.submit(rig.directory.log, *KEY, True, "flights", LogSettings())
         assert not coming.done()
         may_go_on.set()
-        leaving.result(10)
-        assert coming.result(10).log_end_offset == 0
+        leaving.result(60)
+        assert coming.result(60).log_end_offset == 0
     assert rig.directory.partitions() == [KEY]
     rig.close()
 

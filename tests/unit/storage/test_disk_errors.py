@@ -154,17 +154,17 @@ def test_appends_go_on_while_a_flush_waits_for_the_disk(rig: LogRig) -> None:
 
     def slow_sync(fd: int) -> None:
         started.set()
-        assert may_end.wait(10)
+        assert may_end.wait(60)
         real_sync(fd)
 
     rig.files.sync = slow_sync  # type: ignore[method-assign]
     flushing = threading.Thread(target=rig.log.flush)
     flushing.start()
-    assert started.wait(10)
+    assert started.wait(60)
     assert rig.append(1) == 4
     assert rig.log.durable_end_offset == 0
     may_end.set()
-    flushing.join(10)
+    flushing.join(60)
     # The flush speaks for what was there when it began.
     assert rig.log.durable_end_offset == 3
     assert rig.log.flush() == 4
