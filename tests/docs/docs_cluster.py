@@ -31,7 +31,7 @@ class DocsCluster:
             [sys.executable, "-m", "hightide_cli.main", "dev", "up"],
             env=self.environment(),
             check=True,
-            timeout=60,
+            timeout=120,
             stdout=subprocess.DEVNULL,
         )
         self.cluster = detached.find(self.directory)

@@ -84,7 +84,7 @@ def _describe(address: str, symbol: str) -> int:
     with grpc.insecure_channel(address) as channel:
         stub = ServerReflectionStub(channel)
         request = ServerReflectionRequest(file_containing_symbol=symbol)
-        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
+        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=60)
     for serialised in answer.file_descriptor_response.file_descriptor_proto:
         file = FileDescriptorProto.FromString(serialised)
         for place, name, element in _elements(file):

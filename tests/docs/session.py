@@ -19,7 +19,7 @@ from docs.markdown import Fence
 from docs.notation import Marks, is_as_expected, marks_of
 
 _INTERPRETER = Path(__file__).with_name("python_session.py")
-BLOCK_S = 120
+BLOCK_S = 300
 #: What `timeout` says of a command that it had to interrupt.
 _INTERRUPTED = 124
 
@@ -118,7 +118,7 @@ class Session:
         streams = f">'{output}' 2>&1 </dev/null"
         if marks.interrupted_after_s is not None:
             seconds = marks.interrupted_after_s
-            command = f"timeout -s INT -k 15 {seconds} bash -eo pipefail '{source}' {streams}"
+            command = f"timeout -s INT -k 60 {seconds} bash -eo pipefail '{source}' {streams}"
         elif marks.exit_code:
             command = f"(set -e; source '{source}') {streams}"
         else:
@@ -205,7 +205,7 @@ class Session:
         for process, answers in started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(60)
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()

@@ -13,7 +13,7 @@ from docs.docs_cluster import DocsCluster
 from docs.notation import marks_of
 from docs.session import Session
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 _GRPCURL = Path(__file__).with_name("grpcurl_by_buf.py")
 
@@ -43,7 +43,7 @@ def has_container_engine() -> bool:
     """Whether `docker` answers here."""
     if shutil.which("docker") is None:
         return False
-    return subprocess.run(["docker", "info"], capture_output=True, timeout=10, check=False).returncode == 0
+    return subprocess.run(["docker", "info"], capture_output=True, timeout=60, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("page", [page for page in pages_with_blocks() if has_programs(page)], ids=name_of)

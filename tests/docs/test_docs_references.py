@@ -18,7 +18,7 @@ def test_the_references_are_fresh() -> None:
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert (run.returncode, run.stdout + run.stderr) == (0, "")
 

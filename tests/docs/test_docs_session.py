@@ -9,6 +9,7 @@ import psutil
 import pytest
 from docs.markdown import fences_of
 from docs.session import BlockError, Session
+from histories.waiting import wait_until
 
 Follow = Callable[[str], list[str]]
 
@@ -24,7 +25,7 @@ def follow(tmp_path: Path) -> Follow:
         page = folder / "page.md"
         page.write_text(text)
         printed = []
-        with Session(folder / "session", os.environ, block_s=10) as session:
+        with Session(folder / "session", os.environ, block_s=60) as session:
             for fence in fences_of(page):
                 outcome = session.follow(fence)
                 if outcome is not None:
@@ -75,7 +76,7 @@ def test_an_exit_code_that_is_announced_must_come(follow: Follow) -> None:
 
 def test_what_would_go_on_for_ever_is_interrupted(follow: Follow) -> None:
     page = block(
-        "console timeout=1",
+        "console timeout=5",
         "echo begun; trap 'echo interrupted; exit' INT; while :; do read -t 9 <> <(:) || :; done",
     )
     assert follow(page)[0].split() == ["begun", "interrupted"]
@@ -83,7 +84,7 @@ def test_what_would_go_on_for_ever_is_interrupted(follow: Follow) -> None:
 
 def test_what_ends_wrongly_before_it_is_interrupted_fails_the_page(follow: Follow) -> None:
     with pytest.raises(BlockError, match="ended with exit code 1"):
-        follow(block("console timeout=5", "false"))
+        follow(block("console timeout=50", "false"))
 
 
 def test_shown_output_is_compared(follow: Follow) -> None:
@@ -99,7 +100,14 @@ def test_a_file_of_the_page_is_there_for_its_blocks(follow: Follow) -> None:
     ]
 
 
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_nothing_that_a_page_starts_outlives_it(follow: Follow) -> None:
-    (printed,) = follow(block("console", "cat <(read -t 60) & echo $!"))
-    left = [each for each in psutil.process_iter(["pid", "status"]) if each.pid == int(printed)]
-    assert [each.info["status"] for each in left if each.info["status"] != psutil.STATUS_ZOMBIE] == []
+    runs_on = block("console", "cat 0<> <(:) & echo $!") + block("console", "kill -0 $!")
+    pid = int(follow(runs_on)[0])
+    wait_until(f"{pid} is gone", lambda: is_gone(pid), 30)
