@@ -74,7 +74,10 @@ def test_each_broker_in_turn_is_asked_to_stop_and_no_client_notices(hand: Operat
             hand.cluster.terminate(f"broker-{broker_id}")
             others = set(hand.cluster.brokers) - {broker_id}
             seen = [(each.leader, set(each.isr)) for each in drill.describe()]
-            assert all(leader in others and isr == others for leader, isr in seen), seen
+            assert all(leader in others and isr >= others for leader, isr in seen), seen
+            # A leader that wrote its ISR meanwhile had it in there once more, until it had ended.
+            drill.wait_for_isr(2)
+            assert all(set(each.isr) == others for each in drill.describe())
             drill.wait_for_progress()
             drill.restart(broker_id)
             drill.wait_for_isr(3)
