@@ -77,7 +77,7 @@ class RawConsumer:
         consumer_id: str = "",
         member_id: str = "",
         instance_id: str = "",
-        session_timeout_ms: int = 10_000,
+        session_timeout_ms: int = 30_000,
         auto_commit: bool = False,
         offset_reset: pb.OffsetReset.ValueType = pb.OFFSET_RESET_SMALLEST,
         assignor: str = "",

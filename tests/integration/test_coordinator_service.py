@@ -27,7 +27,7 @@ from integration.raw_consumer import (
 
 pytestmark = pytest.mark.cluster
 
-SHORT_MS = 4_500
+SHORT_MS = 7_500
 """Of those that are to be pinged soon, or to be given up: a test that stands still for two thirds of it has
 answered too late."""
 
@@ -98,8 +98,8 @@ def test_a_consumer_alone_is_given_every_partition_from_its_beginning(
         assert consumer.welcome is not None
         assert consumer.welcome.consumer_id
         assert consumer.welcome.member_id
-        assert consumer.welcome.ping_interval_ms == 10_000 // 3
-        assert consumer.welcome.answer_timeout_ms == 20_000 // 3
+        assert consumer.welcome.ping_interval_ms == 30_000 // 3
+        assert consumer.welcome.answer_timeout_ms == 60_000 // 3
         await consumer.until_owns(*places(topic))
         assert {each.offset for each in consumer.owned.values()} == {0}
         # The answer to the order is on its way, on another connection.
