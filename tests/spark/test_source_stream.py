@@ -205,7 +205,7 @@ def test_a_group_with_members_is_told_nothing_and_the_stream_goes_on(
             member.poll(0)
             return any(each.group == group and each.member_count for each in admin.list_groups())
 
-        wait_until("the consumer is a member", has_members, 30)
+        wait_until("the consumer is a member", has_members, 60)
         for count in (1, 2):
             write(cluster, topic, range(1))
             start = reader.latestOffset(start, ReadAllAvailable())
