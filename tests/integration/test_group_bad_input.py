@@ -21,7 +21,7 @@ from integration.raw_consumer import Ended, Ending, Manner, RawConsumer, RawGrou
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 RECORDS = 7
-SHORT_MS = 4_500
+SHORT_MS = 7_500
 """Of those that are to be pinged soon. This process has two thirds of it to answer in."""
 GIVEN_UP_MS = 9_000
 """Of one that is to be given up, and has to be seen before that."""
