@@ -289,6 +289,31 @@ def test_a_member_that_does_not_come_back_is_given_up_after_its_session_timeout(
     with_group(cluster, "orphans", test, GIVEN_UP_MS)
 
 
+def test_who_has_waited_for_a_coordinator_that_stood_still_is_not_let_in_by_it(cluster: LocalCluster) -> None:
+    async def test(group: Group) -> None:
+        zombie = cluster.active_coordinator()
+        address = cluster.address_of(zombie)
+        async with open_channel(HostPort.parse(address)) as channel:
+            stub: Any = CoordinatorServiceStub(channel)
+            await stub.DescribeGroup(pb.DescribeGroupRequest(group=group.name), timeout=ANSWER_S)
+            await asyncio.to_thread(cluster.pause, zombie)
+            waiting = RawConsumer(channel, group.name, TOPIC, session_timeout_ms=SESSION_TIMEOUT_MS)
+            await waiting.open()
+
+            async def is_replaced() -> bool:
+                return await group.named_by_the_broker() not in ("", address)
+
+            await until(is_replaced, "the paused coordinator's session has expired")
+            await asyncio.to_thread(cluster.resume, zombie)
+            assert (await waiting.ended()).reason == "NOT_COORDINATOR"
+            assert waiting.welcome is None
+        await group.come_back()
+        await until(group.state, "the group is stable")
+        await group.leave()
+
+    with_group(cluster, "waiting", test)
+
+
 def test_a_coordinator_that_stood_still_ends_its_streams_when_it_wakes_up(cluster: LocalCluster) -> None:
     async def test(group: Group) -> None:
         before = await group.described()

@@ -135,6 +135,15 @@ class Candidacy:
             self._duties.seen(self.shard, other)
             self._duties.deposed(self.shard)
 
+    def stood_still(self) -> None:
+        """This process has stood still, and another one may have been elected meanwhile: be active no more.
+        If its session lives, it still holds the seat, and resumes it."""
+        if self.is_active:
+            self._lives += 1
+            self.is_active = False
+            self._duties.deposed(self.shard)
+            self._reader.mark()
+
     def session_lost(self) -> None:
         """The session expired, and the znode with it."""
         self._lives += 1

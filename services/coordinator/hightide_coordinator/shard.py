@@ -53,6 +53,8 @@ class ShardDuties:
     """What a shard needs of, and tells to, the process around it. All are called on the loop."""
 
     watch_topics: Callable[[int, ef.WatchTopics], None]
+    look_for_standstill: Callable[[], None]
+    """Before an event is taken: where this process has stood still, depose the shard first."""
     resigned: Callable[[int], None]
     """The core has resigned by itself, since a write was fenced."""
     failed: Callable[[], None]
@@ -118,6 +120,8 @@ class Shard:
         """Let the core take an event, now, or after the one that it is taking."""
         if self._is_closed:
             return
+        if not isinstance(event, ev.Elected | ev.Deposed | ev.CoordinatorSeen):
+            self._duties.look_for_standstill()
         self._inbox.append(event)
         if self._is_taking:
             return

@@ -14,6 +14,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.group_znodes import shard_of
 from hightide_runtime.interceptors.interceptor import Context
+from hightide_runtime.standstill import Standstill
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
 
@@ -77,9 +78,13 @@ class Shell:
             on_topics=self._take_everywhere,
             on_brokers=self._brokers_changed,
         )
+        self._standstill = Standstill(
+            clock, lambda: (session.granted_timeout_ms or settings.zookeeper_session_timeout_ms) / 2
+        )
         self._isolation = Isolation(identity, self._watches, self._start_offsets.coordinators)
         duties = ShardDuties(
             watch_topics=self._watches.watch_topics,
+            look_for_standstill=self._look_for_standstill,
             resigned=self._watches.resigned,
             failed=self.failed.set,
         )
@@ -100,6 +105,7 @@ class Shell:
 
     def start(self) -> None:
         """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        self._standstill.start()
         self._watches.start()
         self._isolation.start()
         self.group_lag.start()
@@ -111,6 +117,7 @@ class Shell:
         look for it.
         """
         await self._isolation.close()
+        self._standstill.close()
         try:
             async with asyncio.timeout(_HAND_OVER_S):
                 await self._watches.close()
@@ -130,6 +137,18 @@ class Shell:
         await self.group_lag.close()
 
     # ---- what happens
+
+    def _look_for_standstill(self) -> None:
+        """A process that stood still for half of its session's time may have sent ZooKeeper its last word a
+        third of it before. What waited for it meanwhile is for its successor, and its Pings would have
+        consumers go on with what others were given."""
+        stood_still_ms = self._standstill.noticed_ms()
+        if stood_still_ms and self._watches.held():
+            _log.warning(
+                "this coordinator stood still for %d ms: it resigns, until ZooKeeper says who is active",
+                stood_still_ms,
+            )
+            self._watches.stood_still()
 
     def _elected(self, shard: int, elected: ev.Elected, takeover: Takeover) -> None:
         _log.info(

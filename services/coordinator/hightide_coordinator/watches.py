@@ -134,6 +134,11 @@ class CoordinatorWatches:
         """Another process coordinates this shard, by the word of brokers."""
         self.candidacies[shard].overtaken(other)
 
+    def stood_still(self) -> None:
+        """This process has stood still for so long that its session may have ended."""
+        for candidacy in self.candidacies:
+            candidacy.stood_still()
+
     def resigned(self, shard: int) -> None:
         """The effect Resign of the core of this shard, unless it follows from `on_deposed`."""
         self.candidacies[shard].resigned()
