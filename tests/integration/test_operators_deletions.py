@@ -61,6 +61,22 @@ def starts(admin: Admin, topic: str) -> list[int]:
     return [each.log_start_offset for each in admin.describe_replicas([topic]).replicas]
 
 
+def wait_for_starts(admin: Admin, topic: str, *wanted: int) -> None:
+    """Wait until the replicas begin there, by broker."""
+    last = admin.describe_replicas([topic])
+
+    def are_there() -> bool:
+        nonlocal last
+        last = admin.describe_replicas([topic])
+        return [each.log_start_offset for each in last.replicas] == list(wanted)
+
+    try:
+        wait_until(f"the replicas of {topic} begin at {wanted}", are_there, PATIENCE_S)
+    except AssertionError as error:
+        error.add_note(f"the brokers said: {last}")
+        raise
+
+
 def read_from_the_beginning(cluster: LocalCluster, place: TopicPartition) -> list[tuple[int, bytes | None]]:
     with Consumer(cluster.bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([place])
@@ -82,7 +98,7 @@ def test_deleted_records_stay_deleted_on_all_replicas_whoever_dies(
     assert admin.list_offsets([place], "earliest") == {place: 50}
     wanted = [(number, b"%d" % number) for number in range(50, RECORDS)]
     assert read_from_the_beginning(cluster, place) == wanted
-    wait_until("the followers have heard", lambda: starts(admin, "trimmed") == [50] * 3, PATIENCE_S)
+    wait_for_starts(admin, "trimmed", 50, 50, 50)
 
     cluster.kill("broker-1")
     assert cluster.leader_of("trimmed") != "broker-1"
@@ -93,7 +109,7 @@ def test_deleted_records_stay_deleted_on_all_replicas_whoever_dies(
         cluster.kill(name)
         cluster.restart(name)
     cluster.wait_isr("trimmed", 3)
-    wait_until("restarts bring nothing back", lambda: starts(admin, "trimmed") == [50] * 3, PATIENCE_S)
+    wait_for_starts(admin, "trimmed", 50, 50, 50)
     assert read_from_the_beginning(cluster, place) == wanted
     assert admin.delete_records({place: 10}) == {place: 50}, "a start never falls"
 
@@ -145,7 +161,7 @@ def test_all_that_is_committed_may_go_and_a_consumer_that_stood_there_is_reset_a
         while not records:
             records = consumer.poll(1.0)
         assert [(each.offset, each.value) for each in records] == [(RECORDS, b"next")]
-    wait_until("followers follow", lambda: starts(admin, "emptied") == [RECORDS] * 3, PATIENCE_S)
+    wait_for_starts(admin, "emptied", RECORDS, RECORDS, RECORDS)
 
     def is_freed() -> bool:
         sizes = [each.size_bytes for each in admin.describe_replicas(["emptied"]).replicas]

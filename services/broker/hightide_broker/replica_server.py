@@ -179,7 +179,7 @@ class ReplicaServer:
             state = replica.state
             answer = session.examine(
                 key, leader_epoch=state.leader_epoch, log_end_offset=state.log_end_offset,
-                high_watermark=state.high_watermark,
+                high_watermark=state.high_watermark, log_start_offset=state.log_start_offset,
             )  # fmt: skip
             if answer is None:
                 continue

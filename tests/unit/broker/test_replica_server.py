@@ -13,7 +13,7 @@ from hightide.batch.errors import UnsupportedMagic
 from hightide.batch.header import iterate
 from hightide_broker.cold_reads import READS_MAX
 from hightide_broker.core.effects import StoreIsr
-from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
+from hightide_broker.core.events import DeleteRecordsArrived, LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions, Position, SessionRequest
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.hosted import HostedReplica, HostedReplicas
@@ -61,11 +61,13 @@ class LeaderBroker:
         sessions: LeaderSessions[tuple[bytes, int]] = LeaderSessions(1)
         self.shell = ReplicaShell(self.clock, sessions, Telemetry.off(), failures.append)
         self.shell.isr = NoZooKeeper()
+        self.shell.log_starts = NoLogStartFile()
         self._hosted = HostedReplicas()
         self.reads = HeldThreads()
         self.server = ReplicaServer("the-cluster", self.clock, self._hosted, sessions, self.shell, self.reads)
         self._session_id = 0
         self._round = 0
+        self.told_log_starts: dict[int, int] = {}
         self.replicas: list[HostedReplica] = []
 
     def leads(self, *, moves: bool = False, value: bytes = b"x") -> None:
@@ -82,6 +84,7 @@ class LeaderBroker:
         request = SessionRequest(self._session_id, self._round, positions, ())
         answer = await self.server.fetch(ReplicaFetchCall(FOLLOWER, request, wait_ms, 1_000_000))
         self._session_id, self._round = answer.session_id, self._round + 1
+        self.told_log_starts = {each.partition: each.log_start_offset for each in answer.partitions}
         assert [each.error_code for each in answer.partitions if each.error_code] == []
         return {each.partition: sum(map(len, each.batches)) for each in answer.partitions if each.batches}
 
@@ -92,6 +95,12 @@ class NoZooKeeper:
     def store(self, replica: HostedReplica, effect: StoreIsr) -> None: ...
 
     def read(self, replica: HostedReplica) -> None: ...
+
+
+class NoLogStartFile:
+    """Where logs begin is in memory alone."""
+
+    def moved(self, replica: HostedReplica) -> None: ...
 
 
 COLD = bytes(20_000)
@@ -289,6 +298,19 @@ def damage(data_directory: Path) -> None:
     content = bytearray(segment.read_bytes())
     content[16] ^= 0xFF
     segment.write_bytes(content)
+
+
+def test_a_log_start_that_moves_between_two_rounds_is_told_with_the_next(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        await broker.round((0, 0))
+        await broker.round((0, 1))
+        assert broker.told_log_starts == {0: 0}, "the high watermark was new"
+        broker.shell.feed(broker.replicas[0], DeleteRecordsArrived(1))
+        await broker.round()
+        assert broker.told_log_starts == {0: 1}
+
+    lead(tmp_path, story)
 
 
 def test_a_log_that_cannot_be_read_refuses_its_partition_alone(tmp_path: Path) -> None:

@@ -40,9 +40,11 @@ def round_trip(follower: FollowerSession[Key], sessions: LeaderSessions[Key]) ->
 def answers(session: LeaderSession[Key], end: int, high_watermark: int, epoch: int = 1) -> list[Answer[Key]]:
     found = []
     for key in session.touched():
-        answer = session.examine(key, leader_epoch=epoch, log_end_offset=end, high_watermark=high_watermark)
+        answer = session.examine(
+            key, leader_epoch=epoch, log_end_offset=end, high_watermark=high_watermark, log_start_offset=0
+        )
         if answer is not None:
-            session.told(answer, high_watermark)
+            session.told(answer, high_watermark, 0)
             found.append(answer)
     return found
 
@@ -100,10 +102,13 @@ def test_an_answer_that_found_no_room_is_the_first_of_the_next_round() -> None:
     follower.place("p0", Position(1, 0))
     follower.place("p1", Position(1, 0))
     session = opened(follower, sessions)
-    first = session.examine("p0", leader_epoch=1, log_end_offset=9, high_watermark=0)
+    first = session.examine("p0", leader_epoch=1, log_end_offset=9, high_watermark=0, log_start_offset=0)
     assert first is not None
-    session.told(first, 0)
-    assert session.examine("p1", leader_epoch=1, log_end_offset=9, high_watermark=0) is not None
+    session.told(first, 0, 0)
+    assert (
+        session.examine("p1", leader_epoch=1, log_end_offset=9, high_watermark=0, log_start_offset=0)
+        is not None
+    )
     assert list(session.touched()) == ["p1"]
 
 
@@ -251,9 +256,11 @@ def test_nothing_new_is_ever_forgotten_however_it_waits(steps: list[tuple[str, i
             case "b":
                 session.bring_back(key)
             case "t" if key in list(session.touched()):
-                answer = session.examine(key, leader_epoch=1, log_end_offset=ends[key], high_watermark=0)
+                answer = session.examine(
+                    key, leader_epoch=1, log_end_offset=ends[key], high_watermark=0, log_start_offset=0
+                )
                 if answer is not None:
-                    session.told(answer, 0)
+                    session.told(answer, 0, 0)
                     sent |= {key} if answer.has_batches else set()
             case "m" if key in positions:
                 positions[key] = ends[key]

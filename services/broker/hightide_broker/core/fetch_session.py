@@ -269,7 +269,7 @@ class LeaderSession(Generic[K]):
         leader_epoch: int,
         log_end_offset: int,
         high_watermark: int,
-        log_start_offset: int = 0,
+        log_start_offset: int,
     ) -> Answer[K] | None:
         """What is to be answered for a touched partition, from where its leader stands now; None: nothing
         new.
@@ -289,7 +289,7 @@ class LeaderSession(Generic[K]):
             return None
         return Answer(key, position.fetch_offset, position.leader_epoch, has_batches)
 
-    def told(self, answer: Answer[K], high_watermark: int, log_start_offset: int = 0) -> None:
+    def told(self, answer: Answer[K], high_watermark: int, log_start_offset: int) -> None:
         """The answer is part of the response. With batches, the partition is quiet until it is named
         again."""
         watched = self._watched[answer.key]
