@@ -1,6 +1,7 @@
 """ZooKeeper stops in the middle: what the session says, and that it comes back by itself."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,9 @@ from hightide_runtime.zookeeper import (
     ZooKeeperSession,
 )
 from hightide_runtime.zookeeper_errors import typed_error
+from histories.waiting import wait_until
 from integration.session_theft import end_session
+from kazoo.client import KazooState
 
 
 @pytest.fixture
@@ -183,6 +186,24 @@ def test_requests_under_way_while_the_session_expires_hear_of_that_and_of_nothin
         assert said, "none was ever under way"
 
     with_session(server, test)
+
+
+def test_a_request_made_before_the_loop_hears_that_the_connection_broke_is_lost_at_once_too(
+    server: EmbeddedZooKeeper,
+) -> None:
+    """kazoo kept it until ZooKeeper was back."""
+
+    async def test(session: ZooKeeperSession) -> None:
+        server.kill()  # And the loop hears of nothing until this coroutine waits.
+        wait_until("kazoo knows", lambda: session._client.state == KazooState.SUSPENDED, 60)
+        threading.Event().wait(
+            0.5
+        )  # It fails then what is under way; where it is slower this proves nothing.
+        with pytest.raises(ConnectionLost):
+            async with asyncio.timeout(60):
+                await session.get("/")
+
+    with_session(server, test, timeout_ms=120_000)
 
 
 @pytest.mark.parametrize(

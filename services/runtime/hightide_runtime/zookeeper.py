@@ -17,7 +17,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
@@ -183,6 +183,7 @@ class ZooKeeperSession:
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closing = False
+        self._under_way: set[_Reply] = set()
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
         self.counts = SessionCounts()
         self.refused = asyncio.Event()
@@ -457,6 +458,7 @@ class ZooKeeperSession:
                 ConnectionLost(f"no connection to ZooKeeper at {self._addresses}", outcome_unknown=False)
             )
         else:
+            self._under_way.add(reply)
             self._client._call(request, reply)
         return reply.future
 
@@ -499,6 +501,11 @@ class ZooKeeperSession:
         if state is SessionState.CONNECTED:
             self._session_id = session_id
             self._connected.set()
+        else:
+            # kazoo fails what is under way when the connection breaks, and keeps what it is given between
+            # that and this news until there is a connection again.
+            for reply in tuple(self._under_way):
+                reply.lost(SessionExpiredError() if state is SessionState.LOST else ConnectionLoss())
         _log.log(
             logging.INFO if state is SessionState.CONNECTED else logging.WARNING,
             "ZooKeeper session %#x with %s is %s",
@@ -530,7 +537,12 @@ class _Reply:
         """Called on kazoo's connection thread, or by the caller's when the session is over."""
         self._session._hand_over(self._settle, None, error)
 
+    def lost(self, error: KazooException) -> None:
+        """The connection, or the session, was over before there was an answer."""
+        self._settle(None, error)
+
     def _settle(self, value: object, error: BaseException | None) -> None:
+        self._session._under_way.discard(self)
         self._session.counts.request_s.record(perf_counter() - self._sent)
         if self.future.done():
             return
