@@ -18,7 +18,7 @@ from histories.waiting import wait_until
 from integration.group_process import GroupProcess
 from integration.raw_consumer import Ended, Ending, Manner, RawConsumer, RawGroups, with_groups
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 RECORDS = 7
 SHORT_MS = 7_500
@@ -457,7 +457,6 @@ async def outcome(consumer: RawConsumer) -> str:
     return "member"
 
 
-@pytest.mark.timeout(240)
 def test_ten_thousand_registrations_at_once_are_members_or_told_so(
     cluster: LocalCluster, address: str
 ) -> None:
@@ -500,7 +499,6 @@ def test_ten_thousand_registrations_at_once_are_members_or_told_so(
         assert after.owners == before.owners
 
 
-@pytest.mark.timeout(240)
 def test_three_thousand_groups_that_begin_at_once_are_all_served(address: str) -> None:
     """Where their partition starts is asked of brokers for all of them together."""
 

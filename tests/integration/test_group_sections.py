@@ -21,7 +21,7 @@ from integration.group_reading import Reading
 from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import Manner, RawConsumer, RawGroups, with_groups
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 SHORT_MS = 6_000
 """A third of it is what a consumer that answers at once has to be heard in, and so has a test that answers in

@@ -19,7 +19,7 @@ from histories.waiting import wait_until
 from integration.group_reading import new_name
 from integration.session_theft import end_session_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 SESSION_TIMEOUT_MS = 1_500
 

@@ -210,7 +210,6 @@ def test_asyncio_does_the_same(hightide_cluster: LocalCluster) -> None:
     asyncio.run(a_topics_life())
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["survivor-1", "survivor-2"])
 def test_orders_survive_the_death_of_the_controller(dying: "Dying", name: str) -> None:
     admin, here = dying.admin, TopicPartition(name, 0)

@@ -12,7 +12,7 @@ from hightide_local.cluster import LocalCluster
 from integration.group_process import GroupProcess
 from integration.group_reading import SESSION_TIMEOUT_MS, Reading, new_name, new_topic, send
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 GIVEN_UP_MS = 5_000
 """The session timeout of a consumer that is to be given up."""
