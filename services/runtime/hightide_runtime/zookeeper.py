@@ -542,7 +542,9 @@ class _Reply:
         self._settle(None, error)
 
     def _settle(self, value: object, error: BaseException | None) -> None:
-        self._session._under_way.discard(self)
+        if self not in self._session._under_way:
+            return  # It was lost before.
+        self._session._under_way.remove(self)
         self._session.counts.request_s.record(perf_counter() - self._sent)
         if self.future.done():
             return
