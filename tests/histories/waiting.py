@@ -11,14 +11,16 @@ T = TypeVar("T")
 _POLL_S = 0.02
 
 
-def wait_until(what: str, condition: Callable[[], T], timeout_s: float) -> T:
-    """Ask until the answer is true, and give it; AssertionError that says `what` and the last answer if it
-    never is."""
+def wait_until(
+    what: str, condition: Callable[[], T], timeout_s: float, is_so: Callable[[T], object] = bool
+) -> T:
+    """Ask until the answer is true, or what `is_so` wants, and give it; AssertionError that says `what` and
+    the last answer if it never is."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
         answer = condition()
-        if answer:
+        if is_so(answer):
             return answer
         assert time.monotonic() < deadline, (
             f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"

@@ -57,24 +57,15 @@ def filled(cluster: LocalCluster, admin: Admin, topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
-def starts(admin: Admin, topic: str) -> list[int]:
-    return [each.log_start_offset for each in admin.describe_replicas([topic]).replicas]
-
-
 def wait_for_starts(admin: Admin, topic: str, *wanted: int) -> None:
     """Wait until the replicas begin there, by broker."""
-    last = admin.describe_replicas([topic])
 
-    def are_there() -> bool:
-        nonlocal last
-        last = admin.describe_replicas([topic])
-        return [each.log_start_offset for each in last.replicas] == list(wanted)
+    def starts() -> tuple[int, ...]:
+        return tuple(each.log_start_offset for each in admin.describe_replicas([topic]).replicas)
 
-    try:
-        wait_until(f"the replicas of {topic} begin at {wanted}", are_there, PATIENCE_S)
-    except AssertionError as error:
-        error.add_note(f"the brokers said: {last}")
-        raise
+    wait_until(
+        f"the replicas of {topic} begin at {wanted}", starts, PATIENCE_S, lambda found: found == wanted
+    )
 
 
 def read_from_the_beginning(cluster: LocalCluster, place: TopicPartition) -> list[tuple[int, bytes | None]]:
@@ -130,7 +121,7 @@ def test_a_replica_that_begins_inside_a_batch_is_as_good_as_the_others(
     assert admin.delete_records({place: 33}) == {place: 33}
     cluster.restart("broker-2")
     cluster.wait_isr("halves", 2)
-    wait_until("both begin there", lambda: starts(admin, "halves") == [33, 33], PATIENCE_S)
+    wait_for_starts(admin, "halves", 33, 33)
     cluster.kill("broker-1")
     assert cluster.leader_of("halves") == "broker-2"
     wanted = [(number, b"%d" % number) for number in range(33, RECORDS)]
