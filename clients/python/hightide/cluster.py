@@ -25,6 +25,8 @@ METADATA_TIMEOUT_MS: Final = 1_000
 # times a second for long.
 FIRST_PAUSE_MS: Final = 5
 RETRY_PAUSE_MS: Final = 40
+# A topic or a partition that is there since a moment ago may not be known to the broker that is asked.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 
 
 def retry_pause_ms(attempts: int) -> int:

@@ -16,7 +16,14 @@ from random import Random
 from typing import Any, Final
 
 from hightide.calls import Call
-from hightide.cluster import RETRY_PAUSE_MS, Cluster, Leader, MetadataSeeker, retry_pause_ms
+from hightide.cluster import (
+    RETRY_PAUSE_MS,
+    UNKNOWN_TOPIC_PATIENCE_MS,
+    Cluster,
+    Leader,
+    MetadataSeeker,
+    retry_pause_ms,
+)
 from hightide.consumer_settings import ConsumerSettings
 from hightide.errors import (
     AddressUnreachableError,
@@ -50,7 +57,6 @@ _GONE: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdErr
 # not wait.
 CALLS_PER_LEADER_MAX: Final = 2
 SLOW_CALL_MS: Final = 1_000
-UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 METADATA_AGE_MAX_MS: Final = 30_000
 
 

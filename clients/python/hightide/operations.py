@@ -13,7 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS, Cluster, brokers_unavailable
+from hightide.cluster import (
+    METADATA_TIMEOUT_MS,
+    RETRY_PAUSE_MS,
+    UNKNOWN_TOPIC_PATIENCE_MS,
+    Cluster,
+    brokers_unavailable,
+)
 from hightide.errors import (
     ControllerUnavailableError,
     HightideError,
@@ -44,7 +50,6 @@ from hightide.v1.broker_service_pb2 import (
 T = TypeVar("T")
 MessageT = TypeVar("MessageT", bound=Message)
 
-UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 # What brokers take in one question that looks into logs (broker_service.proto).
 PARTITIONS_PER_QUESTION_MAX: Final = 1_000
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide import at_exit, tracing
 from hightide.addresses import bootstrap_addresses
 from hightide.arrow_rows import by_partition, cut, rows_of
-from hightide.cluster import Cluster
+from hightide.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.delivery import BulkDelivery, Delivery
 from hightide.driver import Driver, now_ms, run_callbacks
 from hightide.errors import (
@@ -32,9 +32,6 @@ from hightide.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# A topic that was created a moment ago may not be known to the broker that is asked.
-UNKNOWN_TOPIC_PATIENCE_MS = 2_000
 
 
 class Producer:

@@ -12,7 +12,7 @@ from hightide.addresses import bootstrap_addresses
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
 from hightide.arrow_rows import by_partition, cut, rows_of
-from hightide.cluster import Cluster
+from hightide.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.driver import now_ms, run_callbacks
 from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
 from hightide.lane import TopicLanes
@@ -25,8 +25,6 @@ from hightide.transport import AioTransport
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-UNKNOWN_TOPIC_PATIENCE_MS = 2_000
 
 
 class Producer:
