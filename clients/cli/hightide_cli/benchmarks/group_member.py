@@ -284,7 +284,6 @@ class GroupMember:
         self._notes.heard.add(self.plan.consumer_id)
         self._notes.last_answer_s = time.monotonic()
         await self._say(sequence, **answer)
-        self._notes.last_answer_s = time.monotonic()
 
     async def _say(self, sequence: int = 0, **message: Any) -> None:
         request = pb.RegisterConsumerRequest(
