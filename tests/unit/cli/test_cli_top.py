@@ -125,7 +125,7 @@ def test_a_look_at_ten_thousand_partitions_is_cheap(count: int) -> None:
     begun_s = time.thread_time()
     view = history.look(look(1.0, *replicas))
     text = top_text(view, 20)
-    assert time.thread_time() - begun_s < 10.0
+    assert time.thread_time() - begun_s < 1.0
     assert text.count("\n") < 40
 
 
