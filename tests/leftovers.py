@@ -64,6 +64,14 @@ def left_behind(mark: str) -> list[psutil.Process]:
     return found
 
 
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, also where nobody has asked yet how."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _watch(mark: str) -> None:
     run = os.getppid()
     # A child of the run may hold the pipe open, so that its end is not all there is to look for.

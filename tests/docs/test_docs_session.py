@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from docs.markdown import fences_of
 from docs.session import BlockError, Session
 from histories.waiting import wait_until
+from leftovers import is_gone
 
 Follow = Callable[[str], list[str]]
 
@@ -98,13 +98,6 @@ def test_a_file_of_the_page_is_there_for_its_blocks(follow: Follow) -> None:
     assert follow(block("json file=plan.json", '{"a": 1}') + block("console", "cat plan.json")) == [
         '{"a": 1}\n'
     ]
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_nothing_that_a_page_starts_outlives_it(follow: Follow) -> None:

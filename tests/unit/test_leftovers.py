@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leftovers import MARK, Watchdog
+from leftovers import MARK, Watchdog, is_gone
 
 ENDED_S = 30.0
 #: A run that starts what is meant to run on, in a session of its own and with its output elsewhere.
@@ -25,13 +25,6 @@ sys.stdin.read()
 watchdog.close()
 left.wait()
 """
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.parametrize("ending", [None, signal.SIGKILL, signal.SIGTERM], ids=str)
