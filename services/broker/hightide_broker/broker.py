@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hightide_runtime.errors import StartupError
@@ -25,6 +24,7 @@ from hightide_broker.controlled_shutdown import hand_over_leadership
 from hightide_broker.figures import FIGURES
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.parts import Parts
+from hightide_broker.ports import Ports, os_threads
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError, cluster_ids_on_disk
@@ -41,7 +41,7 @@ class Broker:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="records")
+        self._worker = os_threads(1, "records")
 
     async def run(self, process: ServiceProcess) -> None:
         """Start, serve until the process is told to stop, stop. Raises StartupError."""
@@ -62,8 +62,8 @@ class Broker:
         clean = False
         try:
             parts = Parts(
-                settings, SystemClock(), process.telemetry, session, cluster_id, directories, self._worker,
-                is_measured=process.metrics.enabled,
+                settings, Ports(SystemClock(), session), process.telemetry, cluster_id, directories,
+                self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(FIGURES, parts.measure)
             try:

@@ -20,6 +20,7 @@ from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.ports import Connect
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +34,18 @@ CALL_TIMEOUT_S: Final = 5.0
 class FailedReplicas:
     """Reports failed replicas to the active controller, until it knows. On the event loop's thread."""
 
-    def __init__(self, session: ZooKeeperSession, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        connect: Connect = open_channel,
+    ) -> None:
         """`broker_epoch` gives the present one; it is asked before each attempt."""
         self._session = session
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._open_channel = connect
         self._pending: dict[PartitionKey, None] = {}
         self._reporting: asyncio.Task[None] | None = None
 
@@ -89,7 +97,7 @@ class FailedReplicas:
             log.warning("the active controller is not known, telling it of failed replicas later: %s", error)
             return False
         address = HostPort(active.host, active.port)
-        channel = open_channel(address, traced=True)
+        channel = self._open_channel(address, traced=True)
         try:
             stub = ControllerServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
             request = ReportFailedReplicasRequest(

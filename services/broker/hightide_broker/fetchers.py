@@ -37,6 +37,7 @@ from hightide_broker.core.fetch_session import FollowerSession, Position
 from hightide_broker.core.replica import Role
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.ports import Connect
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import AppendOutOfOrder, StorageError
@@ -90,10 +91,17 @@ class FetchSettings:
 class Fetchers:
     """All fetchers of a broker, by leader; so at most one for each other broker of the cluster."""
 
-    def __init__(self, replicas: HostedReplicas, shell: ReplicaShell, settings: FetchSettings) -> None:
+    def __init__(
+        self,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        settings: FetchSettings,
+        connect: Connect = open_channel,
+    ) -> None:
         self._replicas = replicas
         self._shell = shell
         self._settings = settings
+        self._open_channel = connect
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._where: dict[PartitionKey, LeaderFetcher] = {}
         self._retired = False
@@ -147,7 +155,7 @@ class Fetchers:
     def _move(self, replica: HostedReplica, leader: int) -> LeaderFetcher:
         fetcher = self._by_leader.get(leader)
         if fetcher is None:
-            fetcher = LeaderFetcher(leader, self._replicas, self._shell, self._settings)
+            fetcher = LeaderFetcher(leader, self._replicas, self._shell, self._settings, self._open_channel)
             self._by_leader[leader] = fetcher
         before = self._where.get(replica.key)
         if before is not None and before is not fetcher:
@@ -160,9 +168,15 @@ class LeaderFetcher:
     """Fetches from one leader, in one task."""
 
     def __init__(
-        self, leader: int, replicas: HostedReplicas, shell: ReplicaShell, settings: FetchSettings
+        self,
+        leader: int,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        settings: FetchSettings,
+        connect: Connect = open_channel,
     ) -> None:
         self._leader = leader
+        self._open_channel = connect
         self._replicas = replicas
         self._shell = shell
         self._settings = settings
@@ -264,7 +278,7 @@ class LeaderFetcher:
         address = self._settings.address_of(self._leader)
         if address is None:
             raise ConnectionError(f"no address is known of broker {self._leader}")
-        self._channel = open_channel(address)
+        self._channel = self._open_channel(address)
         try:
             # Not wait_for: that of Python 3.11 forgets a cancellation that comes together with the answer.
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

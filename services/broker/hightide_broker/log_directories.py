@@ -16,12 +16,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple
 
 from hightide_broker.decisions import PartitionKey
+from hightide_broker.ports import Threads, os_threads
 from hightide_broker.storage import (
     DataDirectory,
     DirectorySettings,
@@ -45,13 +45,13 @@ NOWHERE: Final = -1
 class LogDirectory:
     """One data directory with its thread. Belongs to the event loop's thread."""
 
-    def __init__(self, number: int, path: Path) -> None:
+    def __init__(self, number: int, path: Path, threads: Threads) -> None:
         self.number = number
         """Its place among the --data-dir, from 0 on."""
         self.path = os.path.abspath(path)
         self.failure: str | None = None
         """Why it is offline; None where it is not."""
-        self.executor = ThreadPoolExecutor(1, thread_name_prefix=f"disk-{number}")
+        self.executor = threads(1, f"disk-{number}")
         """Runs what waits for this disk (open, fsync, recovery, retention, quarantine), one at a time."""
         self.putting_aside = asyncio.Lock()
         """One partition at a time, so that an fsync round never stands behind thousands of them."""
@@ -104,21 +104,30 @@ class LogDirectories:
 
     @classmethod
     async def open(
-        cls, paths: Sequence[Path], cluster_id: str, broker_id: int, files: Files | None = None
+        cls,
+        paths: Sequence[Path],
+        cluster_id: str,
+        broker_id: int,
+        files: Files | None = None,
+        threads: Threads = os_threads,
+        wall_us: Callable[[], int] | None = None,
     ) -> LogDirectories:
         """Lock and read all of them, each on its thread. One that fails is offline from the start.
 
         Raises StorageError where one belongs to somebody else (nothing was written to any then), is in use,
-        is damaged or is new and has no room, and where none is left. `files` are the operating system's
-        where not given.
+        is damaged or is new and has no room, and where none is left. Files, threads and time (microseconds
+        since 1970) are the operating system's where not given.
         """
-        made = [LogDirectory(number, path) for number, path in enumerate(paths)]
+        made = [LogDirectory(number, path, threads) for number, path in enumerate(paths)]
         share = DirectorySettings().share(len(made))
         refusals: list[BaseException] = []
         try:
             await made[0].run(check_identities, [each.path for each in made], cluster_id, broker_id, files)
             outcomes = await asyncio.gather(
-                *(each.run(_open, each.path, cluster_id, broker_id, share, files) for each in made),
+                *(
+                    each.run(_open, each.path, cluster_id, broker_id, share, files, threads, wall_us)
+                    for each in made
+                ),
                 return_exceptions=True,
             )
             for directory, outcome in zip(made, outcomes, strict=True):
@@ -295,9 +304,15 @@ class LogDirectories:
 
 
 def _open(
-    path: str, cluster_id: str, broker_id: int, settings: DirectorySettings, files: Files | None
+    path: str,
+    cluster_id: str,
+    broker_id: int,
+    settings: DirectorySettings,
+    files: Files | None,
+    threads: Threads,
+    wall_us: Callable[[], int] | None,
 ) -> DataDirectory:
-    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files)
+    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files, wall_us, threads)
 
 
 def _check_online(home: LogDirectory, key: PartitionKey, topic: str) -> None:

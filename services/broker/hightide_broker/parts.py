@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
 from hightide_runtime.addresses import HostPort
@@ -13,7 +13,6 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.figures import Measure
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.znodes import BrokerZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
 
 from hightide_broker.control import Control
 from hightide_broker.coordinators import Coordinators
@@ -36,6 +35,7 @@ from hightide_broker.log_directories import LogDirectories, LogDirectory
 from hightide_broker.log_starts import LogStarts
 from hightide_broker.metadata import MetadataCache
 from hightide_broker.plain_records import PlainRecords
+from hightide_broker.ports import Ports
 from hightide_broker.produce import Producing
 from hightide_broker.producer_ids import ProducerIds
 from hightide_broker.registration import Registration
@@ -63,9 +63,8 @@ class Parts:
     def __init__(
         self,
         settings: BrokerSettings,
-        clock: Clock,
+        ports: Ports,
         telemetry: Telemetry,
-        session: ZooKeeperSession,
         cluster_id: str,
         directories: LogDirectories,
         worker: Executor,
@@ -73,6 +72,7 @@ class Parts:
         is_measured: bool,
     ) -> None:
         """`is_measured`: whether anybody hears of the metrics."""
+        clock, session = ports.clock, ports.session
         self._settings = settings
         self._session = session
         self._directories = directories
@@ -86,7 +86,7 @@ class Parts:
             session, broker_id, _znode_of(settings, clock), self._coordinators.take
         )
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
-        self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(time.time_ns() // 1000)
+        self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(clock.wall_us())
         self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
         self._shell.tallies.counts_what_is_sent = is_measured
         self._shell.group_commit = GroupCommits(
@@ -95,7 +95,7 @@ class Parts:
         )
         self._isr_store = IsrStore(broker_id, clock, session, self._shell)
         self._shell.isr = self._isr_store
-        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings())
+        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
         self._shell.fetching = self._fetchers
         self._control = Control(
             broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
@@ -111,7 +111,7 @@ class Parts:
         self._producing = Producing(
             broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
         )
-        self._reads = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="reads")
+        self._reads = ports.threads(READING_THREADS, "reads")
         self._fetching = Fetching(
             broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
             self._shell.tallies,
@@ -124,7 +124,9 @@ class Parts:
         )
         self._control.limit_moves = self._replica_server.limit_moves
         self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
-        self._failed_replicas = FailedReplicas(session, broker_id, lambda: self.registration.broker_epoch)
+        self._failed_replicas = FailedReplicas(
+            session, broker_id, lambda: self.registration.broker_epoch, ports.connect
+        )
         directories.tell_of_failures(self._went_offline)
 
     def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:

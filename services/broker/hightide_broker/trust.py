@@ -13,7 +13,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from hightide_runtime.errors import StartupError
@@ -44,7 +43,6 @@ WRITES_MAX: Final = 400
 """Of one topic in one multi: with its check it stays below what a multi may be."""
 _MARK: Final = "machine_boot_id"
 _DIRECTORIES: Final = "data_directories"
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def assess(data: DataDirectory) -> Trust:
     mark = b"" if found is None else found
     if found is None or not mark.isascii():
         return NONE  # Also where the last life ended between cutting damaged logs and acting on it.
-    same_boot = mark != b"" and mark.decode("ascii") == _boot_id()
+    same_boot = mark != b"" and mark.decode("ascii") == data.machine_boot()
     return Trust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
 
 
@@ -130,7 +128,7 @@ def confirm(data: DataDirectory) -> None:
     On a full disk they are not, if they were not before: a restart then leaves the ISRs once more. Raises
     StorageFailed.
     """
-    mark = _boot_id().encode("ascii")
+    mark = data.machine_boot().encode("ascii")
     if data.read_note(_MARK) == mark:
         return
     try:
@@ -138,13 +136,6 @@ def confirm(data: DataDirectory) -> None:
     except DiskFull as error:
         log.warning("the logs are not believed after the next restart, since there is no room: %s", error)
         data.remove_note(_MARK)
-
-
-def _boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""  # No Linux: then only a clean shutdown is believed.
 
 
 def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[PartitionKey]:

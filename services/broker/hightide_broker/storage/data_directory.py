@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -49,6 +49,9 @@ _TOPIC_ID_SIZE_BYTES: Final = 16
 _PARTITION_MAX: Final = 2**31 - 1
 _CLOSING_THREADS: Final = 16
 
+Threads = Callable[[int, str], Executor]
+"""Makes so many threads, whose names begin so."""
+
 
 class DataDirectory:
     """A locked data directory; made by `open`, given back by `close`.
@@ -67,6 +70,7 @@ class DataDirectory:
         boot_id: str,
         was_closed_cleanly: bool,
         wall_us: Callable[[], int],
+        threads: Threads,
     ) -> None:
         # The id of this life of the broker, new at each open.
         self.boot_id = boot_id
@@ -79,6 +83,7 @@ class DataDirectory:
         # Found on disk, or made since.
         self._known = on_disk
         self._wall_us = wall_us
+        self._threads = threads
         self._quarantine = Quarantine(volume.files, path)
         self._logs: dict[PartitionKey, Log] = {}
         self._lock = threading.RLock()
@@ -96,18 +101,19 @@ class DataDirectory:
         settings: DirectorySettings | None = None,
         files: Files | None = None,
         wall_us: Callable[[], int] | None = None,
+        threads: Threads | None = None,
     ) -> DataDirectory:
         """Lock the directory, creating it where it is missing, and read what it knows. Opens no log.
 
-        Called once at the start of a broker. `files` and `wall_us` (microseconds since 1970) are the
-        operating system's where not given. Raises DirectoryLocked, WrongCluster, WrongBroker, CorruptFile,
-        StorageFailed, DiskFull.
+        Called once at the start of a broker. `files`, `wall_us` (microseconds since 1970) and `threads`,
+        which close logs, are the operating system's where not given. Raises DirectoryLocked, WrongCluster,
+        WrongBroker, CorruptFile, StorageFailed, DiskFull.
         """
         files = files if files is not None else OsFiles()
         root = os.path.abspath(path)
         with DiskHealth(root):
             files.make_directory(root)
-            lock = DirectoryLock(root)
+            lock = DirectoryLock(files, root)
             try:
                 check_identity(files, root, cluster_id, broker_id)
                 boot_id = stamp_identity(files, root, cluster_id, broker_id)
@@ -127,6 +133,7 @@ class DataDirectory:
             boot_id,
             was_closed_cleanly=is_clean or is_new,
             wall_us=wall_us if wall_us is not None else _system_wall_us,
+            threads=threads if threads is not None else _system_threads,
         )
 
     @property
@@ -272,6 +279,10 @@ class DataDirectory:
                 now_us - self._volume.settings.quarantine_grace_ms * 1000
             )
 
+    def machine_boot(self) -> str:
+        """Which boot of the machine this is; empty where it does not say."""
+        return self._volume.files.machine_boot()
+
     # --- notes ---------------------------------------------------------------------------------------------
 
     def read_note(self, name: str) -> bytes | None:
@@ -325,7 +336,7 @@ class DataDirectory:
 
     def _close_cleanly(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
         # Each log waits for the disk; many at once share its commits.
-        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="close-log") as closing:
+        with self._threads(_CLOSING_THREADS, "close-log") as closing:
             for done in [closing.submit(opened.close) for opened in self._logs.values()]:
                 done.result()
         with self._checkpoint_lock, self._volume.disk:
@@ -384,3 +395,7 @@ def _load_checkpoints(files: Files, root: str) -> tuple[dict[PartitionKey, Parti
 
 def _system_wall_us() -> int:
     return time.time_ns() // 1000
+
+
+def _system_threads(count: int, name: str) -> Executor:
+    return ThreadPoolExecutor(count, thread_name_prefix=name)

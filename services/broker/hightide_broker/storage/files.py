@@ -6,8 +6,11 @@ raises. `disk_health` turns those into the errors of this package.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from hightide.batch.header import Buffer
@@ -16,6 +19,7 @@ __all__ = ["Files", "OsFiles"]
 
 # A link in a data directory was put there by somebody else: it is not followed.
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Files(Protocol):
@@ -83,6 +87,20 @@ class Files(Protocol):
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
+        ...
+
+    def lock(self, path: str) -> int:
+        """Keep other processes out, until `unlock` or the end of this one. Raises BlockingIOError, whose
+        strerror names the process that has the lock."""
+        ...
+
+    def unlock(self, fd: int) -> None:
+        """Let another process in; once."""
+        ...
+
+    def machine_boot(self) -> str:
+        """Which boot of the machine this is: what was written before another one may be lost. Empty where
+        that is not known."""
         ...
 
 
@@ -161,3 +179,38 @@ class OsFiles:
     def remove_directory(self, path: str) -> None:
         """See `Files`."""
         os.rmdir(path)
+
+    def lock(self, path: str) -> int:
+        """See `Files`."""
+        fd = self._open_to_lock(path)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            # Who holds it is a courtesy; a full disk must not keep a broker from serving reads.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                os.close(fd)
+                raise
+        return fd
+
+    @staticmethod
+    def _open_to_lock(path: str) -> int:
+        fd = os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            raise BlockingIOError(error.errno, holder, path) from error
+        return fd
+
+    def unlock(self, fd: int) -> None:
+        """See `Files`."""
+        os.close(fd)
+
+    def machine_boot(self) -> str:
+        """See `Files`."""
+        try:
+            return _BOOT_ID.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""  # No Linux.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
-import os
 from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
@@ -38,30 +36,20 @@ _VERSION: Final = 1
 class DirectoryLock:
     """Keeps a second process out of a data directory, for as long as this one has it or lives."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         path = f"{directory}/{_LOCK_NAME}"
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        self._files = files
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd = files.lock(path)
         except BlockingIOError as error:
-            holder = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._fd)
             raise DirectoryLocked(
-                f"data directory {directory} is in use by process {holder or 'unknown'}; "
+                f"data directory {directory} is in use by process {error.strerror or 'unknown'}; "
                 "stop that broker, or give this one another --data-dir"
             ) from error
-        try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            # Who holds it is a courtesy; a full disk must not keep a broker from serving reads.
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                os.close(self._fd)
-                raise
 
     def release(self) -> None:
         """Let another process in; once."""
-        os.close(self._fd)
+        self._files.unlock(self._fd)
 
 
 def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> None:

@@ -1,0 +1,48 @@
+"""By what a broker reaches the outside, handed in by whoever builds it: `broker`, or a simulation.
+
+What belongs here is what a simulation answers for: time, ZooKeeper, other processes, threads. The files of a
+data directory are handed to `LogDirectories.open`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.channels import open_channel
+from hightide_runtime.clock import Clock
+from hightide_runtime.zookeeper import ZooKeeperSession
+
+
+class Connect(Protocol):
+    """Opens a channel to another process (`hightide_runtime.channels.open_channel`)."""
+
+    def __call__(self, address: HostPort, *, traced: bool = False) -> grpc.aio.Channel:
+        """`traced`: every call carries the current traceparent."""
+        ...
+
+
+class Threads(Protocol):
+    """Makes the threads that wait for disks."""
+
+    def __call__(self, count: int, name: str) -> Executor:
+        """So many, whose names begin with `name`."""
+        ...
+
+
+def os_threads(count: int, name: str) -> Executor:
+    """The operating system's."""
+    return ThreadPoolExecutor(count, thread_name_prefix=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All of one broker's but for its files."""
+
+    clock: Clock
+    session: ZooKeeperSession
+    connect: Connect = open_channel
+    threads: Threads = os_threads
