@@ -329,6 +329,9 @@ class Control:
             decision.replicas,
             decision.partition_epoch,
             self._clock.monotonic_ms(),
+            decision.eligible,
+            bool(decision.recovered),
+            decision.unclean_epoch,
         )
         # A decision that comes late brings settings that are late.
         if replica.settings != order.settings and refuse_decision(before, event) is None:

@@ -14,6 +14,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes import RecoveredLog
 
 from hightide_broker.decisions import Decisions, PartitionDecision, Stamp, StopDecision, TopicDecisions
 from hightide_broker.metadata import (
@@ -93,6 +94,29 @@ def _check_decision(topic: str, decision: PartitionDecision) -> None:
         )
 
 
+def _check_doubts(topic: str, decision: PartitionDecision) -> None:
+    """Who else may be elected, what is left of logs, and whether records may have been lost."""
+    eligible, ends = decision.eligible, decision.recovered
+    is_sensible = (
+        len(set(eligible)) == len(eligible)
+        and set(decision.isr).isdisjoint(eligible)
+        and len({each.broker_id for each in ends}) == len(ends)
+        and all(min(each.broker_id, each.leader_epoch + 1, each.log_end_offset) >= 0 for each in ends)
+        and 0 <= decision.unclean_epoch <= decision.leader_epoch
+    )
+    if not is_sensible:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
+            f"unclean epoch {decision.unclean_epoch} do not fit ISR {list(decision.isr)} and leader epoch "
+            f"{decision.leader_epoch}",
+        )
+
+
+def _recovered_log_in(log: control_pb2.RecoveredLog) -> RecoveredLog:
+    return RecoveredLog(log.broker_id, log.leader_epoch, log.log_end_offset)
+
+
 def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
     if len(set(keys)) != len(keys):
         raise ServiceError(
@@ -129,11 +153,16 @@ def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
             each.controller_epoch,
             each.first_leader_epoch,
             tuple(each.adding_replicas),
+            tuple(each.eligible),
+            tuple(map(_recovered_log_in, each.recovered)) if each.recovered else (),
+            each.unclean_epoch,
         )
         for each in topic.partitions
     )
     for decision in decisions:
         _check_decision(topic.topic, decision)
+        if decision.eligible or decision.recovered or decision.unclean_epoch:
+            _check_doubts(topic.topic, decision)
     return TopicDecisions(topic.topic, _topic_id(topic.topic_id), dict(topic.configs), decisions)
 
 

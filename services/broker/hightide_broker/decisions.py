@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hightide_runtime.znodes import RecoveredLog
+
 from hightide_broker.metadata import EndpointView
 
 PartitionKey = tuple[bytes, int]
@@ -36,6 +38,12 @@ class PartitionDecision:
     """The leader epoch that the partition began with: 0, but for one that was removed and added again."""
     adding_replicas: tuple[int, ...] = ()
     """The replicas that a move adds."""
+    eligible: tuple[int, ...] = ()
+    """Out of the ISR, and hold all that is committed (KIP-966)."""
+    recovered: tuple[RecoveredLog, ...] = ()
+    """Of those that may have lost the end of their logs."""
+    unclean_epoch: int = 0
+    """The last leader epoch whose election may have lost records; 0 where none did."""
 
     @property
     def is_first(self) -> bool:

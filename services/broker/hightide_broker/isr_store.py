@@ -276,7 +276,14 @@ class IsrStore:
                 self._feed(change.replica, IsrStoreRefused(expected, _is_another_life(change, failure)))
 
     def _change(self, replica: HostedReplica, effect: StoreIsr) -> _Change:
-        znode = LeaderAndIsrZnode(self._broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
+        znode = LeaderAndIsrZnode(
+            self._broker_id,
+            effect.leader_epoch,
+            effect.isr,
+            effect.controller_epoch,
+            eligible=effect.eligible,
+            unclean_epoch=effect.unclean_epoch,
+        )
         write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
         lives = tuple(Check(BrokerIncarnationZnode.path(member), life) for member, life in effect.joining)
         known = self._markers.get(replica.key[0])
@@ -328,7 +335,13 @@ class IsrStore:
             self._read_again((replica,), READ_AGAIN_MAX_S)
             return
         event = LeaderAndIsrRead(
-            read.leader, read.leader_epoch, read.isr, znode.version, self._clock.monotonic_ms()
+            read.leader,
+            read.leader_epoch,
+            read.isr,
+            znode.version,
+            self._clock.monotonic_ms(),
+            read.eligible,
+            bool(read.recovered),
         )
         self._feed(replica, event)
         leading = replica.state.leading

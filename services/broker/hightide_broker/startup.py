@@ -148,6 +148,9 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
                 znode.version,
                 state.controller_epoch,
                 topic.first_leader_epochs.get(partition, 0),
+                eligible=state.eligible,
+                recovered=state.recovered,
+                unclean_epoch=state.unclean_epoch,
             )
         )
     return decided

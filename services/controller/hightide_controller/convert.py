@@ -205,6 +205,12 @@ def leader_and_isr_out(
                 controller_epoch=decision.controller_epoch,
                 first_leader_epoch=decision.first_leader_epoch,
                 adding_replicas=decision.adding_replicas,
+                eligible=decision.eligible,
+                recovered=[
+                    control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
+                    for broker_id, epoch, end in decision.recovered
+                ],
+                unclean_epoch=decision.unclean_epoch,
             )
         )
     topics = []

@@ -65,7 +65,7 @@ from hightide_controller.core.events import (
     TopicStored,
     TopicStoreRefused,
 )
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.partition import LeaderAndIsr, RecoveredLog, TopicPartition
 from hightide_controller.core.topic_rules import layout_fault
 from hightide_controller.core.writes import PartitionRemoved, StoreWrites, Write
 from hightide_controller.unfinished_work import LastWrite
@@ -391,7 +391,14 @@ class ControllerStore:
                 write = LastWrite(znode.traceparent, znode.controller_epoch, found.written_at_ms)
                 self.last_writes[znode.traceparent] = write
         return LeaderAndIsr(
-            znode.leader, znode.leader_epoch, znode.isr, znode.controller_epoch, found.version
+            znode.leader,
+            znode.leader_epoch,
+            znode.isr,
+            znode.controller_epoch,
+            found.version,
+            znode.eligible,
+            tuple(RecoveredLog(*each) for each in znode.recovered),
+            znode.unclean_epoch,
         )
 
     def submit(self, effect: StoreLeaderAndIsr, traceparent: str) -> asyncio.Future[Event]:

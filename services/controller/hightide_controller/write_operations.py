@@ -15,6 +15,7 @@ from hightide_runtime.admin_znodes import (
 from hightide_runtime.znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
+    RecoveredLog,
     TopicConfigZnode,
     TopicIdZnode,
     TopicZnode,
@@ -52,7 +53,14 @@ def change_operations(
     decided = change.decided
     path = LeaderAndIsrZnode.path(*change.name)
     data = LeaderAndIsrZnode(
-        decided.leader, decided.leader_epoch, decided.isr, decided.controller_epoch, traceparent
+        decided.leader,
+        decided.leader_epoch,
+        decided.isr,
+        decided.controller_epoch,
+        traceparent,
+        decided.eligible,
+        tuple(RecoveredLog(*each) for each in decided.recovered),
+        decided.unclean_epoch,
     ).encode()
     if change.expected_partition_epoch is not None:
         return [SetData(path, data, change.expected_partition_epoch)]

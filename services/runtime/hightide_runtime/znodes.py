@@ -7,7 +7,7 @@ that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from hightide_runtime.topic_names import is_legal_topic_name
 from hightide_runtime.trace_context import is_traceparent
@@ -49,6 +49,7 @@ __all__ = [
     "LeaderAndIsrZnode",
     "PartitionZnode",
     "ProducerIdsZnode",
+    "RecoveredLog",
     "TopicConfigZnode",
     "TopicIdZnode",
     "TopicZnode",
@@ -385,12 +386,25 @@ class PartitionZnode:
         return b""
 
 
+class RecoveredLog(NamedTuple):
+    """What a broker still has of a partition after it may have lost the end of its log."""
+
+    broker_id: int
+    leader_epoch: int
+    """The latest in its log; -1 where it has no record."""
+    log_end_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrZnode:
     """/brokers/topics/[topic]/[partition]/leaderAndISR: who leads, and who is in sync.
 
     Its zkVersion is the partition epoch. `leader` is -1 where the partition is offline; the ISR then
-    still names the last members. `traceparent` is the trace of the failover that wrote it, if any.
+    still names the last members. `traceparent` is the trace of the failover that wrote it, if any. `eligible`
+    left the ISR when it fell below min.insync.replicas, and hold all that is committed;
+    `recovered` what those still have that may have lost the end of their logs (id: latest leader epoch, log
+    end offset); `unclean_epoch` the last leader epoch that began with an election that may have lost
+    records. Each is left out where there is none.
     """
 
     leader: int
@@ -398,6 +412,9 @@ class LeaderAndIsrZnode:
     isr: tuple[int, ...]
     controller_epoch: int
     traceparent: str = ""
+    eligible: tuple[int, ...] = ()
+    recovered: tuple[RecoveredLog, ...] = ()
+    unclean_epoch: int = 0
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
@@ -411,10 +428,23 @@ class LeaderAndIsrZnode:
         if self.traceparent:
             assert is_traceparent(self.traceparent), self.traceparent
             trace = f',"traceparent":"{self.traceparent}"'
+        doubts = self._encode_doubts() if self.eligible or self.recovered or self.unclean_epoch else ""
         return (
             f'{{"leader":{self.leader},"leader_epoch":{self.leader_epoch},"isr":[{isr}],'
-            f'"controller_epoch":{self.controller_epoch}{trace}}}'
+            f'"controller_epoch":{self.controller_epoch}{doubts}{trace}}}'
         ).encode()
+
+    def _encode_doubts(self) -> str:
+        """The fields that hardly any partition has."""
+        text = ""
+        if self.eligible:
+            text += f',"eligible":[{",".join(map(str, self.eligible))}]'
+        if self.recovered:
+            logs = ",".join(f'"{broker_id}":[{epoch},{end}]' for broker_id, epoch, end in self.recovered)
+            text += f',"recovered":{{{logs}}}'
+        if self.unclean_epoch:
+            text += f',"unclean_epoch":{self.unclean_epoch}'
+        return text
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -424,13 +454,33 @@ class LeaderAndIsrZnode:
         isr = fields.broker_ids(fields.value("isr"), "isr")
         if not isr:
             raise fields.garbage("isr is empty: the last member in sync is always kept")
+        names = fields.names
+        leader_epoch = fields.integer("leader_epoch", maximum=EPOCH_MAX)
+        eligible = fields.broker_ids(fields.value("eligible"), "eligible") if "eligible" in names else ()
+        if not set(eligible).isdisjoint(isr):
+            raise fields.garbage("a broker is both in isr and in eligible")
         return cls(
             fields.integer("leader", minimum=-1),
-            fields.integer("leader_epoch", maximum=EPOCH_MAX),
+            leader_epoch,
             isr,
             fields.integer("controller_epoch"),
             traceparent if is_traceparent(traceparent) else "",
+            eligible,
+            _recovered_logs(fields) if "recovered" in names else (),
+            fields.integer("unclean_epoch", maximum=leader_epoch) if "unclean_epoch" in names else 0,
         )
+
+
+def _recovered_logs(fields: Fields) -> tuple[RecoveredLog, ...]:
+    logs = []
+    for name, found in sorted(fields.mapping("recovered").items()):
+        broker_id = number_from_name("recovered", name)
+        if not isinstance(found, list) or len(found) != 2:
+            raise fields.garbage(f"recovered: {name} has no leader epoch and log end offset")
+        epoch = fields.checked_integer(found[0], f"recovered: the leader epoch of {name}", minimum=-1)
+        end = fields.checked_integer(found[1], f"recovered: the log end of {name}", maximum=INT64_MAX)
+        logs.append(RecoveredLog(broker_id, epoch, end))
+    return tuple(sorted(logs))
 
 
 @dataclass(frozen=True, slots=True)

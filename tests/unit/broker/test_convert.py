@@ -22,6 +22,7 @@ from hightide_broker.metadata import (
 )
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.znodes import RecoveredLog
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 77)
@@ -62,6 +63,9 @@ def decision(
     replicas: tuple[int, ...] = (1, 2, 3),
     first_leader_epoch: int = 0,
     adding_replicas: tuple[int, ...] = (),
+    eligible: tuple[int, ...] = (),
+    recovered: tuple[tuple[int, int, int], ...] = (),
+    unclean_epoch: int = 0,
 ) -> control_pb2.LeaderAndISRRequest:
     decided = control_pb2.LeaderAndISRPartition(
         partition=partition,
@@ -71,6 +75,12 @@ def decision(
         replicas=replicas,
         first_leader_epoch=first_leader_epoch,
         adding_replicas=adding_replicas,
+        eligible=eligible,
+        recovered=[
+            control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
+            for broker_id, epoch, end in recovered
+        ],
+        unclean_epoch=unclean_epoch,
     )
     return control_pb2.LeaderAndISRRequest(
         topics=[control_pb2.LeaderAndISRTopic(topic=topic, topic_id=topic_id, partitions=[decided])]
@@ -101,6 +111,14 @@ def twice(request: control_pb2.LeaderAndISRRequest) -> control_pb2.LeaderAndISRR
         decision(first_leader_epoch=-1),
         decision(leader_epoch=3, first_leader_epoch=4),
         decision(adding_replicas=(4,)),
+        decision(eligible=(3, 3)),
+        decision(eligible=(2,)),
+        decision(recovered=((3, -2, 0),)),
+        decision(recovered=((3, 0, -1),)),
+        decision(recovered=((-3, 0, 1),)),
+        decision(recovered=((3, 0, 1), (3, 0, 2))),
+        decision(unclean_epoch=-1),
+        decision(leader_epoch=3, unclean_epoch=4),
         twice(decision()),
     ],
 )
@@ -115,6 +133,13 @@ def test_a_decision_tells_how_the_partition_began_and_whom_a_move_adds() -> None
     asked = decision(leader_epoch=5, first_leader_epoch=4, adding_replicas=(3,))
     (decided,) = convert_control.decisions_in(asked).topics[0].partitions
     assert (decided.first_leader_epoch, decided.adding_replicas, decided.is_first) == (4, (3,), False)
+
+
+def test_a_decision_tells_who_else_may_be_elected_and_whether_records_may_have_been_lost() -> None:
+    asked = decision(leader_epoch=5, eligible=(3,), recovered=((2, -1, 0), (4, 3, 40)), unclean_epoch=5)
+    (decided,) = convert_control.decisions_in(asked).topics[0].partitions
+    assert (decided.eligible, decided.unclean_epoch) == ((3,), 5)
+    assert decided.recovered == (RecoveredLog(2, -1, 0), RecoveredLog(4, 3, 40))
 
 
 def stops(*partitions: control_pb2.StopReplicaPartition) -> control_pb2.StopReplicaRequest:

@@ -21,6 +21,7 @@ from hightide_runtime.znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
     ProducerIdsZnode,
+    RecoveredLog,
     TopicConfigZnode,
     TopicIdZnode,
     TopicZnode,
@@ -52,6 +53,9 @@ EXAMPLES: list[Any] = [
     ReassignmentThrottleZnode(1_000_000),
     LeaderAndIsrZnode(-1, 4, (1, 2), 7),
     LeaderAndIsrZnode(1, 4, (1, 2), 7, TRACEPARENT),
+    LeaderAndIsrZnode(
+        -1, 4, (1,), 7, TRACEPARENT, (3, 2), (RecoveredLog(1, -1, 0), RecoveredLog(12, 3, 2**63 - 1)), 4
+    ),
     TopicConfigZnode({"retention.ms": "1000"}),
     ClusterIdZnode("c"),
     ProducerIdsZnode(2**40),
@@ -169,6 +173,40 @@ def test_an_assignment_that_makes_no_sense_is_refused_in_words(partitions: Any, 
 def test_an_empty_isr_is_refused_since_the_last_member_is_always_kept() -> None:
     with pytest.raises(ZnodeGarbage, match="isr is empty"):
         LeaderAndIsrZnode.decode(b'{"leader":1,"leader_epoch":1,"isr":[],"controller_epoch":1}')
+
+
+LED: dict[str, Any] = {"leader": 1, "leader_epoch": 3, "isr": [1], "controller_epoch": 1}
+
+
+def test_who_may_be_elected_beside_the_isr_is_left_out_where_there_is_nobody() -> None:
+    assert json.loads(LeaderAndIsrZnode(1, 3, (1,), 1).encode()) == LED
+    doubts = {"eligible": [2], "recovered": {"3": [2, 40]}, "unclean_epoch": 3}
+    znode = LeaderAndIsrZnode(1, 3, (1,), 1, "", (2,), (RecoveredLog(3, 2, 40),), 3)
+    assert json.loads(znode.encode()) == {**LED, **doubts}
+    assert LeaderAndIsrZnode.decode(json.dumps({**LED, **doubts}).encode()) == znode
+
+
+@pytest.mark.parametrize(
+    ("doubts", "complaint"),
+    [
+        ({"eligible": 2}, "list of broker ids"),
+        ({"eligible": [2, 2]}, "twice"),
+        ({"eligible": [1]}, "both in isr and in eligible"),
+        ({"recovered": [2]}, "not an object"),
+        ({"recovered": {"x": [1, 2]}}, "its name"),
+        ({"recovered": {"2": 3}}, "no leader epoch and log end offset"),
+        ({"recovered": {"2": [3]}}, "no leader epoch and log end offset"),
+        ({"recovered": {"2": [-2, 0]}}, "the leader epoch of 2"),
+        ({"recovered": {"2": [0, -1]}}, "the log end of 2"),
+        ({"unclean_epoch": 4}, "unclean_epoch"),
+        ({"unclean_epoch": True}, "unclean_epoch"),
+    ],
+)
+def test_nonsense_about_who_may_be_elected_is_refused_in_words(
+    doubts: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ZnodeGarbage, match=complaint):
+        LeaderAndIsrZnode.decode(json.dumps({**LED, **doubts}).encode())
 
 
 def test_half_a_character_is_no_text_since_no_message_could_tell_it() -> None:

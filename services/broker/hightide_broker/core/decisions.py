@@ -38,6 +38,9 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
         tuple(sorted(event.isr)),
         event.replicas,
         event.partition_epoch,
+        event.eligible,
+        event.has_recovered,
+        event.unclean_epoch,
     )
     if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
         return same_leader_again(replica, decision, event.now_ms)

@@ -128,6 +128,10 @@ class StoreIsr(Matchable):
     leader_epoch: int
     controller_epoch: int
     joining: tuple[tuple[int, int], ...] = ()
+    eligible: tuple[int, ...] = ()
+    """Who else may be elected: those that leave an ISR smaller than min.insync.replicas (KIP-966)."""
+    unclean_epoch: int = 0
+    """As the decision has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ class LeaderAndIsrDecided:
     C, E).
 
     `controller_epoch` is the epoch of the controller that *sends* (at startup: that wrote the znode).
-    `leader` is -1 where the partition is offline.
+    `leader` is -1 where the partition is offline. `eligible` are out of the ISR and hold what is committed;
+    `has_recovered`: the znode says what replicas have that may have lost the end of their logs;
+    `unclean_epoch` is the last leader epoch whose election may have lost records, 0 where none did.
     """
 
     controller_epoch: int
@@ -42,6 +44,9 @@ class LeaderAndIsrDecided:
     replicas: tuple[int, ...]
     partition_epoch: int
     now_ms: int
+    eligible: tuple[int, ...] = ()
+    has_recovered: bool = False
+    unclean_epoch: int = 0
 
     @staticmethod
     def dummy(
@@ -53,10 +58,24 @@ class LeaderAndIsrDecided:
         replicas: tuple[int, ...] = (1, 2, 3),
         partition_epoch: int | None = None,
         now_ms: int = 0,
+        eligible: tuple[int, ...] = (),
+        has_recovered: bool = False,
+        unclean_epoch: int = 0,
     ) -> LeaderAndIsrDecided:
         """A decision over three replicas; the partition epoch is the leader epoch unless said otherwise."""
         version = leader_epoch if partition_epoch is None else partition_epoch
-        return LeaderAndIsrDecided(controller_epoch, leader, leader_epoch, isr, replicas, version, now_ms)
+        return LeaderAndIsrDecided(
+            controller_epoch,
+            leader,
+            leader_epoch,
+            isr,
+            replicas,
+            version,
+            now_ms,
+            eligible,
+            has_recovered,
+            unclean_epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +177,8 @@ class LeaderAndIsrRead:
     isr: tuple[int, ...]
     partition_epoch: int
     now_ms: int
+    eligible: tuple[int, ...] = ()
+    has_recovered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,12 @@ def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
     if isinstance(pending, PendingExpand) and replica.settings.mends.fenced_joins:
         joining = tuple(zip(pending.joining, pending.incarnations, strict=True))
     return StoreIsr(
-        pending.wanted, pending.partition_epoch, decision.leader_epoch, decision.controller_epoch, joining
+        pending.wanted,
+        pending.partition_epoch,
+        decision.leader_epoch,
+        decision.controller_epoch,
+        joining,
+        unclean_epoch=decision.unclean_epoch,
     )
 
 

@@ -86,6 +86,12 @@ class Decision:
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
     partition_epoch: int = -1
+    eligible: tuple[int, ...] = ()
+    """Out of the ISR, and hold all that is committed (KIP-966)."""
+    has_recovered: bool = False
+    """The znode says what replicas have that may have lost the end of their logs."""
+    unclean_epoch: int = 0
+    """The last leader epoch whose election may have lost records; 0 where none did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hightide_controller.core.events import Topic
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.partition import RecoveredLog, TopicPartition
 from hightide_controller.core.writes import Change, StoreWrites
 
 __all__ = [
@@ -149,6 +149,9 @@ class Decision:
     controller_epoch: int
     first_leader_epoch: int = 0
     adding_replicas: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    recovered: tuple[RecoveredLog, ...] = ()
+    unclean_epoch: int = 0
 
 
 ANY_LEADER_EPOCH: Final = 2**31 - 1

@@ -25,6 +25,9 @@ _BYTES_BESIDE_NAMES: Final = 330
 """Of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
 _BYTES_OF_DELETE: Final = 80
 _BYTES_A_REPLICA: Final = 11
+_BYTES_OF_DOUBTS: Final = 60
+"""The names of the fields that hardly any leaderAndISR has."""
+_BYTES_A_RECOVERED_LOG: Final = 46
 
 
 def cost_of(write: Write) -> tuple[int, int]:
@@ -33,7 +36,11 @@ def cost_of(write: Write) -> tuple[int, int]:
         case Change(name, expected, decided):
             # A create needs the partition's own znode as a parent: two operations.
             operations = 1 if expected is not None else 2
-            size_bytes = _BYTES_BESIDE_NAMES + len(name.topic) + _BYTES_A_REPLICA * len(decided.isr)
+            size_bytes = _BYTES_BESIDE_NAMES + len(name.topic)
+            size_bytes += _BYTES_A_REPLICA * len(decided.isr)
+            if decided.eligible or decided.recovered or decided.unclean_epoch:
+                size_bytes += _BYTES_OF_DOUBTS + _BYTES_A_REPLICA * len(decided.eligible)
+                size_bytes += _BYTES_A_RECOVERED_LOG * len(decided.recovered)
             return operations, operations * size_bytes
         case PartitionRemoved(name, _):
             return 2, 2 * (_BYTES_OF_DELETE + len(name.topic))

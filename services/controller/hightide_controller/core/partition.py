@@ -12,6 +12,7 @@ __all__ = [
     "LeaderAndIsr",
     "Partition",
     "PartitionState",
+    "RecoveredLog",
     "TopicPartition",
 ]
 
@@ -55,12 +56,22 @@ VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
 }
 
 
+class RecoveredLog(NamedTuple):
+    """What a broker still has of a partition after it may have lost the end of its log; epoch -1: nothing."""
+
+    broker_id: int
+    leader_epoch: int
+    log_end_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
     """The decision about one partition, as its znode holds it.
 
     `partition_epoch` is the zkVersion of the znode: of the one read, or, in a decision that is being
-    stored, the one that it will have when the write succeeds.
+    stored, the one that it will have when the write succeeds. `eligible` left the ISR when it fell below
+    min.insync.replicas and hold all that is committed (KIP-966); `recovered` are the logs that may have lost
+    their ends; `unclean_epoch` is the last leader epoch whose election may have lost records, 0: none.
     """
 
     leader: int
@@ -68,6 +79,9 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     controller_epoch: int
     partition_epoch: int
+    eligible: tuple[int, ...] = ()
+    recovered: tuple[RecoveredLog, ...] = ()
+    unclean_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

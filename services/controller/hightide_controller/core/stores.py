@@ -336,6 +336,9 @@ def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
         controller_epoch=known.controller_epoch,
         first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
         adding_replicas=tuple(r for r in adding if move is not None and r not in move.original),
+        eligible=known.eligible,
+        recovered=known.recovered,
+        unclean_epoch=known.unclean_epoch,
     )
 
 
