@@ -163,6 +163,9 @@ class LeaderAndISRPartition(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     FIRST_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_FIELD_NUMBER: _builtins.int
+    RECOVERED_FIELD_NUMBER: _builtins.int
+    UNCLEAN_EPOCH_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """The partition."""
     leader: _builtins.int
@@ -177,6 +180,8 @@ class LeaderAndISRPartition(_message.Message):
     """The leader epoch that this partition began with. A log with records of an older one belongs to a
     removed partition of the same number: it is put aside and not read.
     """
+    unclean_epoch: _builtins.int
+    """The last leader epoch that began with an election that may have lost records; 0 where none did."""
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """ISR."""
@@ -188,6 +193,16 @@ class LeaderAndISRPartition(_message.Message):
     @_builtins.property
     def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The replicas that a move adds: what is sent to them until they are in sync has a speed limit."""
+
+    @_builtins.property
+    def eligible(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The replicas out of the ISR that hold all that is committed, since it fell below min.insync.replicas when
+        they left it (KIP-966): they may be elected, so its leader commits nothing before they are gone from here.
+        """
+
+    @_builtins.property
+    def recovered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveredLog]:
+        """What those have that may have lost the end of their logs."""
 
     def __init__(
         self,
@@ -201,14 +216,47 @@ class LeaderAndISRPartition(_message.Message):
         controller_epoch: _builtins.int = ...,
         first_leader_epoch: _builtins.int = ...,
         adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        eligible: _abc.Iterable[_builtins.int] | None = ...,
+        recovered: _abc.Iterable[Global___RecoveredLog] | None = ...,
+        unclean_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "controller_epoch", b"controller_epoch", "first_leader_epoch", b"first_leader_epoch", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "first_leader_epoch", b"first_leader_epoch", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "recovered", b"recovered", "replicas", b"replicas", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaderAndISRPartition: _TypeAlias = LeaderAndISRPartition  # noqa: Y015
+
+@_typing.final
+class RecoveredLog(_message.Message):
+    """RecoveredLog is what a broker still has of a partition after it may have lost the end of its log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """The broker."""
+    leader_epoch: _builtins.int
+    """The latest leader epoch in its log; -1 where it has no record."""
+    log_end_offset: _builtins.int
+    """The offset after its last record."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecoveredLog: _TypeAlias = RecoveredLog  # noqa: Y015
 
 @_typing.final
 class LeaderAndISRResponse(_message.Message):
