@@ -16,6 +16,7 @@ from hightide_runtime.channels import open_channel
 from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.span_kinds import BECOME_LEADER, FAILOVER, INFORM_BROKER
 from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.trace_context import traceparent_metadata
 
 
 @pytest.fixture
@@ -39,10 +40,10 @@ def test_a_call_carries_the_trace_into_the_other_process(
     telemetry: Telemetry, other_process: HostPort, tmp_path: Path
 ) -> None:
     async def run() -> None:
-        async with open_channel(other_process, traced=True) as channel:
+        async with open_channel(other_process) as channel:
             stub = ReplicaServiceStub(channel)
             with telemetry.span(FAILOVER), telemetry.span(INFORM_BROKER):
-                await stub.ReplicaFetch(pb.ReplicaFetchRequest(), timeout=10)
+                await stub.ReplicaFetch(pb.ReplicaFetchRequest(), timeout=10, metadata=traceparent_metadata())
 
     asyncio.run(run())
     telemetry.shut_down()

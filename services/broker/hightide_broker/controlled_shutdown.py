@@ -11,6 +11,7 @@ from hightide.v1.controller_service_pb2 import ControlledShutdownRequest
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
+from hightide_runtime.trace_context import traceparent_metadata
 from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
 
@@ -50,11 +51,11 @@ async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int) -> 
         log.warning("the active controller is not known: %s", error)
         return False
     address = HostPort(active.host, active.port)
-    channel = open_channel(address, traced=True)
+    channel = open_channel(address)
     try:
         stub = ControllerServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-        answer = await stub.ControlledShutdown(request, timeout=5)
+        answer = await stub.ControlledShutdown(request, timeout=5, metadata=traceparent_metadata())
     except grpc.aio.AioRpcError as error:
         log.warning("controller at %s did not take over: %s: %s", address, error.code().name, error.details())
         return error.code() is grpc.StatusCode.UNIMPLEMENTED

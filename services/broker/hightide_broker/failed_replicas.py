@@ -16,6 +16,7 @@ from hightide.v1.controller_service_pb2 import FailedReplica, ReportFailedReplic
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
+from hightide_runtime.trace_context import traceparent_metadata
 from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import NoNode, ZooKeeperError, ZooKeeperSession
 
@@ -97,7 +98,7 @@ class FailedReplicas:
             log.warning("the active controller is not known, telling it of failed replicas later: %s", error)
             return False
         address = HostPort(active.host, active.port)
-        channel = self._open_channel(address, traced=True)
+        channel = self._open_channel(address)
         try:
             stub = ControllerServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
             request = ReportFailedReplicasRequest(
@@ -105,7 +106,7 @@ class FailedReplicas:
                 broker_epoch=broker_epoch,
                 replicas=[FailedReplica(topic_id=topic_id, partition=each) for topic_id, each in replicas],
             )
-            await stub.ReportFailedReplicas(request, timeout=CALL_TIMEOUT_S)
+            await stub.ReportFailedReplicas(request, timeout=CALL_TIMEOUT_S, metadata=traceparent_metadata())
         except grpc.aio.AioRpcError as error:
             log.warning(
                 "controller at %s was not told of %d failed replicas: %s: %s",

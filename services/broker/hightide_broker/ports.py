@@ -20,8 +20,8 @@ from hightide_runtime.zookeeper import ZooKeeperSession
 class Connect(Protocol):
     """Opens a channel to another process (`hightide_runtime.channels.open_channel`)."""
 
-    def __call__(self, address: HostPort, *, traced: bool = False) -> grpc.aio.Channel:
-        """`traced`: every call carries the current traceparent."""
+    def __call__(self, address: HostPort) -> grpc.aio.Channel:
+        """A channel to one process."""
         ...
 
 

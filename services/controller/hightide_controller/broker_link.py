@@ -22,6 +22,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.trace_context import traceparent_metadata
 
 from hightide_controller.control_trace import sample_of
 from hightide_controller.convert import reason_of_failure
@@ -104,7 +105,7 @@ class BrokerLink:
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
         """Set while more waits than a bare list."""
-        self._channel = channel or open_channel(HostPort(broker.host, broker.port), traced=True)
+        self._channel = channel or open_channel(HostPort(broker.host, broker.port))
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
 
@@ -126,31 +127,38 @@ class BrokerLink:
 
     async def _run(self) -> None:
         try:
-            pause_s = _PAUSE_MIN_S
-            while True:
-                await self._filled.wait()
-                # A failover's multis that commit together go out together.
-                await asyncio.sleep(0)
-                if self._outbox.is_bare_list:
-                    self._pressing.clear()
-                    with contextlib.suppress(TimeoutError):
-                        # Not wait_for: that of Python 3.11 forgets a cancellation that comes just then.
-                        async with asyncio.timeout(_LIST_PATIENCE_S):
-                            await self._pressing.wait()
-                delivery = self._outbox.take()
-                self._filled.clear()
-                if await self._attempt(delivery):
-                    pause_s = _PAUSE_MIN_S
-                    if delivery.sequence:
-                        self._duties.acknowledged(self.broker, delivery.sequence)
-                    if not self._outbox.is_empty:
-                        self._filled.set()
-                    continue
-                self._filled.set()
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            await self._tell()
+        except asyncio.CancelledError:
+            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: a call
+            # that was under way would hold the connection until the garbage collector came by.
+            return
         finally:
             await self._channel.close()
+
+    async def _tell(self) -> None:
+        pause_s = _PAUSE_MIN_S
+        while True:
+            await self._filled.wait()
+            # A failover's multis that commit together go out together.
+            await asyncio.sleep(0)
+            if self._outbox.is_bare_list:
+                self._pressing.clear()
+                with contextlib.suppress(TimeoutError):
+                    # Not wait_for: that of Python 3.11 forgets a cancellation that comes just then.
+                    async with asyncio.timeout(_LIST_PATIENCE_S):
+                        await self._pressing.wait()
+            delivery = self._outbox.take()
+            self._filled.clear()
+            if await self._attempt(delivery):
+                pause_s = _PAUSE_MIN_S
+                if delivery.sequence:
+                    self._duties.acknowledged(self.broker, delivery.sequence)
+                if not self._outbox.is_empty:
+                    self._filled.set()
+                continue
+            self._filled.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
     async def _attempt(self, delivery: Delivery) -> bool:
         """Deliver once; False where some of it waits again."""
@@ -178,17 +186,20 @@ class BrokerLink:
         unstopped: dict[tuple[str, int], Stop] = {}
         if delivery.decisions:
             request = self._duties.leader_and_isr(epoch, delivery)
-            response = await self._stub.LeaderAndISR(request, timeout=self._timeout_s)
+            response = await self._stub.LeaderAndISR(
+                request, timeout=self._timeout_s, metadata=traceparent_metadata()
+            )
             self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
             repeated = self._refused(delivery, response)
         if delivery.stops:
             stop = self._duties.stop_replica(epoch, delivery)
             unstopped = self._not_stopped(
-                delivery, await self._stub.StopReplica(stop, timeout=self._timeout_s)
+                delivery,
+                await self._stub.StopReplica(stop, timeout=self._timeout_s, metadata=traceparent_metadata()),
             )
         if delivery.has_metadata:
             update = self._duties.update_metadata(epoch, delivery)
-            await self._stub.UpdateMetadata(update, timeout=self._timeout_s)
+            await self._stub.UpdateMetadata(update, timeout=self._timeout_s, metadata=traceparent_metadata())
         if not repeated and not unstopped:
             return True
         self._outbox.put_back(

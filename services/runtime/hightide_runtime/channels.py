@@ -1,31 +1,26 @@
 """The one place where services open gRPC channels to each other."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import grpc
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving import DEFAULT_MAX_MESSAGE_BYTES
-from hightide_runtime.trace_context import METADATA_KEY, current_traceparent
 
 
 def open_channel(
     address: HostPort,
     *,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    traced: bool = False,
     credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
-    """A channel to one process. `traced`: every call carries the current traceparent (control plane).
+    """A channel to one process. Close it when the process is gone: a new one finds the next process at once.
 
-    Close it when the process is gone: after a restart, a new channel connects at once.
+    No interceptors: grpc.aio makes a reference cycle of each call that goes through one, which holds the
+    connection until the garbage collector comes by. In our processes that may be never (service_process.py).
     """
-    interceptors: Sequence[grpc.aio.ClientInterceptor] = [_TraceparentSender()] if traced else []
     options = _channel_options(max_message_bytes)
     if credentials is None:
-        return grpc.aio.insecure_channel(str(address), options, interceptors=interceptors)
-    return grpc.aio.secure_channel(str(address), credentials, options, interceptors=interceptors)
+        return grpc.aio.insecure_channel(str(address), options)
+    return grpc.aio.secure_channel(str(address), credentials, options)
 
 
 def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
@@ -50,26 +45,3 @@ def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
         # A proxy of the environment is never meant for the inside of a cluster.
         ("grpc.enable_http_proxy", 0),
     ]
-
-
-class _TraceparentSender(grpc.aio.UnaryUnaryClientInterceptor):
-    """Adds the traceparent of the current span to the metadata of unary calls."""
-
-    async def intercept_unary_unary(
-        self,
-        continuation: Callable[[grpc.aio.ClientCallDetails, Any], Any],
-        client_call_details: grpc.aio.ClientCallDetails,
-        request: Any,
-    ) -> Any:
-        """Called for each call of a traced channel."""
-        traceparent = current_traceparent()
-        if traceparent:
-            metadata = grpc.aio.Metadata(*(client_call_details.metadata or ()), (METADATA_KEY, traceparent))
-            client_call_details = grpc.aio.ClientCallDetails(
-                method=client_call_details.method,
-                timeout=client_call_details.timeout,
-                metadata=metadata,
-                credentials=client_call_details.credentials,
-                wait_for_ready=client_call_details.wait_for_ready,
-            )
-        return await continuation(client_call_details, request)

@@ -64,6 +64,10 @@ class ProcessWatcher:
     async def _run(self) -> None:
         try:
             await self._watch()
+        except asyncio.CancelledError:
+            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: the
+            # call would hold its connection until the garbage collector came by.
+            return
         except Exception:  # noqa: BLE001 - the top of a task; the ZooKeeper session still tells of a death
             _log.exception("the process at %s is not watched any more", self._address)
 

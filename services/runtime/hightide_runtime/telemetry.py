@@ -1,6 +1,6 @@
 """Spans of the control plane. Off unless OTEL_EXPORTER_OTLP_ENDPOINT or HIGHTIDE_TRACE_DIR is set.
 
-A span's traceparent (W3C) travels in gRPC metadata, by channels opened with `traced=True`, and in the
+A span's traceparent (W3C) travels in the metadata of calls of the control plane, and in the
 znode. On the server side it is `current_traceparent()` while the handler runs. OpenTelemetry is imported
 only where it is used: it takes longer to import than a broker takes to start.
 
@@ -60,7 +60,7 @@ class Span:
             self._span = None
 
     def __enter__(self) -> Self:
-        """Make it the current span of this task, for `traced` channels and for spans started inside."""
+        """Make it the current span of this task, for the calls and for spans that begin inside."""
         if self._span is not None:
             self._token = CURRENT.set(self.traceparent)
         return self

@@ -22,6 +22,12 @@ def current_traceparent() -> str:
     return CURRENT.get()
 
 
+def traceparent_metadata() -> tuple[tuple[str, str], ...]:
+    """What a call of the control plane carries as its metadata, so that the other process joins the trace."""
+    traceparent = CURRENT.get()
+    return ((METADATA_KEY, traceparent),) if traceparent else ()
+
+
 def is_traceparent(text: str) -> bool:
     """Whether a text from outside is a traceparent of version 00."""
     return _SHAPE.fullmatch(text) is not None

@@ -65,7 +65,7 @@ class _Channel:
     def unary_unary(self, method: str, *_: Any, **__: Any) -> Callable[..., asyncio.Future[Any]]:
         name = method.rpartition("/")[2]
 
-        def call(request: Any, timeout: float | None = None) -> asyncio.Future[Any]:
+        def call(request: Any, timeout: float | None = None, metadata: Any = ()) -> asyncio.Future[Any]:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
             def answered(body: Any) -> None:
