@@ -14,7 +14,12 @@ import hightide
 import hightide.aio
 import pytest
 from hightide import TopicPartition
+from hightide.consumer_settings import OffsetReset
 from hightide.v1.broker_service_pb2 import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
     GetMetadataRequest,
     GetMetadataResponse,
     ListOffsetsPartition,
@@ -25,6 +30,7 @@ from hightide.v1.broker_service_pb2 import (
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.metadata_pb2 import Endpoint, PartitionMetadata, TopicMetadata
+from unit.sdk.consumer_bench import batch
 
 TOPIC, TOPIC_ID = "flights", bytes(range(16))
 WANTED = TopicPartition(TOPIC, 0)
@@ -37,6 +43,7 @@ class Broker(BrokerServiceServicer):
         self.broker_id, self.high_watermark = broker_id, high_watermark
         self.port, self.leader, self.leader_epoch = 0, 1, 1
         self.others: tuple[Broker, ...] = ()
+        self.fetched_at: list[int] = []
 
     def GetMetadata(self, request: GetMetadataRequest, context: object) -> GetMetadataResponse:  # noqa: N802
         partition = PartitionMetadata(
@@ -56,6 +63,33 @@ class Broker(BrokerServiceServicer):
         if self.leader != self.broker_id:
             return ListOffsetsPartitionResult(error_code=ErrorCode.ERROR_CODE_NOT_LEADER)
         return ListOffsetsPartitionResult(offset=self.high_watermark, leader_epoch=self.leader_epoch)
+
+    def Fetch(self, request: FetchRequest, context: object) -> FetchResponse:  # noqa: N802
+        return FetchResponse(partitions=[self._read(each) for each in request.partitions])
+
+    def _read(self, asked: FetchPartition) -> FetchPartitionResult:
+        self.fetched_at.append(asked.fetch_offset)
+        if asked.leader_epoch > self.leader_epoch:
+            code = ErrorCode.ERROR_CODE_UNKNOWN_LEADER_EPOCH
+        elif self.leader != self.broker_id:
+            code = ErrorCode.ERROR_CODE_NOT_LEADER
+        elif asked.fetch_offset > self.high_watermark:
+            code = ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE
+        else:
+            code = ErrorCode.ERROR_CODE_UNSPECIFIED
+        left = 0 if code else self.high_watermark - asked.fetch_offset
+        return FetchPartitionResult(
+            topic_id=TOPIC_ID,
+            error_code=code,
+            high_watermark=self.high_watermark,
+            current_leader=-1,
+            batches=batch(asked.fetch_offset, left) if left else b"",
+        )
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether anything was fetched of it."""
+        return bool(self.fetched_at)
 
 
 @contextmanager
@@ -131,3 +165,35 @@ def test_nor_are_clients_of_an_event_loop(brokers: tuple[Broker, Broker]) -> Non
             assert await admin.list_offsets([WANTED]) == {WANTED: 314}
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_an_offset_that_the_woken_leader_calls_out_of_range_is_read_at_the_new_one(
+    brokers: tuple[Broker, Broker], reset: OffsetReset
+) -> None:
+    """The position is the application's own: no epoch goes with it that would tell the woken leader that it
+    is behind."""
+    old, new = brokers
+    wake_up_with_old_news(old)
+    with hightide.Consumer(bootstrap_of(brokers), offset_reset=reset) as consumer:
+        consumer.assign([WANTED])
+        consumer.seek(WANTED, 300)
+        assert [record.offset for record in consumer.poll(timeout_s=30)] == list(range(300, 314))
+    assert old.was_asked, "the test is about its answer"
+    assert set(new.fetched_at) <= {300, 314}
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_also_by_a_consumer_of_an_event_loop(brokers: tuple[Broker, Broker], reset: OffsetReset) -> None:
+    old, new = brokers
+    wake_up_with_old_news(old)
+
+    async def read() -> list[int]:
+        async with hightide.aio.Consumer(bootstrap_of(brokers), offset_reset=reset) as consumer:
+            await consumer.assign([WANTED])
+            await consumer.seek(WANTED, 300)
+            return [record.offset for record in await consumer.poll(timeout_s=30)]
+
+    assert asyncio.run(read()) == list(range(300, 314))
+    assert old.was_asked, "the test is about its answer"
+    assert set(new.fetched_at) <= {300, 314}

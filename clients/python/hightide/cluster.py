@@ -80,13 +80,17 @@ class Cluster:
         self.version = 0
         self.remembers_changes = False
         self._changes: dict[str, dict[int, tuple[int, str]]] = {}
+        self._answered_in: dict[str, int] = {}
 
-    def update(self, answer: GetMetadataResponse) -> None:
-        """Take over what a broker answered to GetMetadata."""
+    def update(self, answer: GetMetadataResponse, address: str = "") -> None:
+        """Take over what the broker at this address answered to GetMetadata."""
         self.version += 1
+        self._answered_in[address] = self.version
         self.cluster_id = answer.cluster_id or self.cluster_id
         if answer.brokers:
             self.brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+            known = self.brokers.values()
+            self._answered_in = {at: number for at, number in self._answered_in.items() if at in known}
         if answer.HasField("controller") and answer.controller.port:
             self.controller_address = f"{answer.controller.host}:{answer.controller.port}"
         if answer.coordinators:
@@ -103,6 +107,10 @@ class Cluster:
                 self._changes[topic.topic] = {
                     each.partition: (each.leader_epoch, each.traceparent) for each in topic.partitions
                 }
+
+    def answered_in(self, address: str) -> int:
+        """The `version` that the last answer of this broker made, 0 where it never answered."""
+        return self._answered_in.get(address, 0)
 
     def _take_over(self, new: TopicDescription) -> None:
         self.topics[new.name] = replace(new, partitions=self.seen.take_over(new.topic_id, new.partitions))
@@ -230,7 +238,7 @@ class MetadataSeeker:
         self._answers_in_row = 1 if is_fresh else self._answers_in_row + 1
         self._answered_at_ms = now_ms
         self._suspects.pop(call.address, None)
-        self.cluster.update(answer)
+        self.cluster.update(answer, call.address)
 
     def failed(self, call: Call[Any], error: HightideError, now_ms: float) -> None:
         """An address did not answer: the next one is asked at once, and after a whole round, after a

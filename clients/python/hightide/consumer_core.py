@@ -377,7 +377,10 @@ class ConsumerCore(ReadAhead, TracedCore):
                 fetched.current_leader,
                 fetched.current_leader_epoch,
             )
-            self._failed(position, fetched.error, now_ms)
+            if isinstance(fetched.error, OffsetOutOfRangeError):
+                self._out_of_range(position, fetched, fetched.error, call.address, now_ms)
+            else:
+                self._failed(position, fetched.error, now_ms)
             if is_news:
                 position.blocked_until_ms = now_ms
             return
@@ -449,11 +452,10 @@ class ConsumerCore(ReadAhead, TracedCore):
         self, position: FetchPosition, error: HightideError, now_ms: float, *, since_ms: float | None = None
     ) -> None:
         position.failed(error, now_ms)
+        position.loss.clear()
         if error.retriable or error.refresh_metadata:
             self._waits.failed(position.partition, position.tried_epoch, now_ms, since_ms=since_ms)
         match error:
-            case OffsetOutOfRangeError():
-                self._out_of_range(position, error)
             case InconsistentTopicIdError() if not self.is_in_group:
                 position.error = error
             case UnknownTopicError() | UnknownPartitionError() | InconsistentTopicIdError():
@@ -468,8 +470,24 @@ class ConsumerCore(ReadAhead, TracedCore):
             case _:
                 position.error = error
 
-    def _out_of_range(self, position: FetchPosition, error: OffsetOutOfRangeError) -> None:
-        if self.settings.offset_reset == "error" or position.fetch_offset is None:
+    def _out_of_range(
+        self,
+        position: FetchPosition,
+        fetched: Fetched,
+        error: OffsetOutOfRangeError,
+        address: str,
+        now_ms: float,
+    ) -> None:
+        """What is deleted stays deleted, whoever says so. Of what lies beyond its log end a leader may not
+        have heard: it is asked again first (`hightide.loss_patience`)."""
+        assert position.fetch_offset is not None, "it was fetched"
+        position.failed(error, now_ms)
+        is_deleted = position.fetch_offset < fetched.log_start_offset
+        if not is_deleted and not position.loss.is_certain(error, self.cluster, now_ms, told_by=address):
+            self._block(position, now_ms)
+            self.seeker.want()
+            return
+        if self.settings.offset_reset == "error":
             position.error = error
             return
         log.warning(

@@ -282,10 +282,11 @@ class OffsetOutOfRangeError(ServerError):
 
 
 class OffsetNotAvailableError(ServerError):
-    """The new leader does not know its high watermark yet."""
+    """The leader cannot tell yet what is committed: it is new, or does not know whether it still leads."""
 
     code = errors_pb2.ERROR_CODE_OFFSET_NOT_AVAILABLE
     retriable = True
+    refresh_metadata = True
 
 
 class NotEnoughReplicasError(ServerError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hightide.batch.header import BatchHeader
 from hightide.epochs_read import EpochsRead
 from hightide.errors import HightideError
+from hightide.loss_patience import LossPatience
 from hightide.offset_at import OffsetAt
 from hightide.records import TopicDescription, TopicPartition
 
@@ -32,7 +33,8 @@ class FetchPosition:
     `position` is the offset of the next record to hand out, `taken_offset` the offset after the last one that
     left the queue for being handed out. Seeking starts a new generation: what is under way for the old one is
     dropped when it comes. `parted_from` is the offset up to which was read, while it is found out where the
-    log parts from that; `fell_from` the one that was out of range, while it is looked up where to go on."""
+    log parts from that; `fell_from` the one that was out of range, while it is looked up where to go on.
+    `loss` knows for how long it has been called out of range."""
 
     __slots__ = (
         "absent_since_ms",
@@ -52,6 +54,7 @@ class FetchPosition:
         "last_error",
         "log_start_offset",
         "look_up",
+        "loss",
         "parted_from",
         "partition",
         "position",
@@ -70,6 +73,7 @@ class FetchPosition:
         self.epochs = EpochsRead()
         self.parted_from: int | None = None
         self.fell_from: int | None = None
+        self.loss = LossPatience()
         self.generation = 0
         self.is_under_way = False
         self.is_paused = False
@@ -164,6 +168,7 @@ class FetchPosition:
         self.failing_since_ms = None
         self.last_error = None
         self.attempts = 0
+        self.loss.clear()
 
     def failed(self, error: HightideError, now_ms: float) -> None:
         """An attempt failed, and will be made again."""

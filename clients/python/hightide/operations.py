@@ -136,7 +136,7 @@ class Operations:
                     continue
                 if not all_topics:
                     # All topics are for the caller; the cache holds what is asked for by name.
-                    self.cluster.update(answer)
+                    self.cluster.update(answer, address)
                 return answer
             if self._is_over():
                 raise brokers_unavailable(self.cluster, failures, self._budget_ms)

@@ -2,7 +2,7 @@
 records are not there any more. Sans-IO, in the way of `hightide.operations`.
 
 What a broker says may be out of date: it was stopped for a while, or has not heard of a new topic yet. So a
-loss is only told when it has been confirmed for LOSS_PATIENCE_MS, with the metadata asked of one broker after
+loss is only told when it is certain (`hightide.loss_patience`), with the metadata asked of one broker after
 the other meanwhile; what may pass is borne with until there was no progress for the whole budget.
 """
 
@@ -30,11 +30,11 @@ from hightide.errors import (
 )
 from hightide.fetch_call import FetchCall, Fetched, FetchEntry
 from hightide.fetch_position import Chunk
+from hightide.loss_patience import LossPatience
 from hightide.operations import Operation, Operations, Pause
 from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import DescribeReplicasRequest, DescribeReplicasResponse
 
-LOSS_PATIENCE_MS: Final = 2_000
 FETCH_WAIT_MS: Final = 500
 # A leader that was stopped answers nothing, and another one is there soon; the time doubles while it is not.
 FIRST_TIMEOUT_MS: Final = 5_000
@@ -99,8 +99,8 @@ class RangeCore(Operations):
         self._settings = settings
         self._epoch_before: int | None = None
         self._attempts = 0
-        self._loss: type[HightideError] | None = None
-        self._loss_since_ms = 0.0
+        self._loss = LossPatience()
+        self._told_by: str | None = None
 
     @property
     def is_done(self) -> bool:
@@ -114,7 +114,7 @@ class RangeCore(Operations):
         assert not self.is_done, "there is something left to fetch"
         self._begin_budget()
         self._attempts = 0
-        self._loss = None
+        self._loss.clear()
         if self.wanted.partition.topic not in self.cluster.topics:
             yield from self.metadata([self.wanted.partition.topic])
         while True:
@@ -136,20 +136,20 @@ class RangeCore(Operations):
         """Raise what is certain by now, or has lasted for too long."""
         now_ms = self._clock()
         if not isinstance(error, _LOSSES):
-            self._loss = None
-        elif self._loss is not type(error):
-            self._loss, self._loss_since_ms = type(error), now_ms
-        elif now_ms - self._loss_since_ms >= LOSS_PATIENCE_MS:
+            self._loss.clear()
+        elif self._loss.is_certain(error, self.cluster, now_ms, told_by=self._told_by):
             raise error
         if self._is_over():
             raise error
 
     def _attempt(self) -> Operation[list[Chunk] | HightideError]:
         """Fetch once: something of the range, or why there is nothing. Raises what does not pass."""
+        self._told_by = None
         whom = self._whom()
         if isinstance(whom, HightideError):
             return whom
         address, leader_epoch = whom
+        self._told_by = address
         call = self._call(address, leader_epoch)
         try:
             (fetched,) = yield call

@@ -66,6 +66,11 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
             start, end = state.log_start_offset, state.log_end_offset
             asked = "the offset" if offset is None else f"offset {offset}"
             return f"{asked} is not between its log start {start} and its log end {end}; seek into that"
+        case Refusal.OFFSET_NOT_AVAILABLE if offset is not None:
+            return (
+                f"offset {offset} is beyond its log end {state.log_end_offset}, and it does not know whether "
+                f"it still leads in epoch {epoch}; try again"
+            )
         case Refusal.OFFSET_NOT_AVAILABLE:
             return f"the new leader does not know its high watermark in epoch {epoch} yet; try again"
         case Refusal.NOT_ENOUGH_REPLICAS | Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND:

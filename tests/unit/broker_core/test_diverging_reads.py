@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hightide_broker.core.events import LogStartMoved
+from hightide_broker.core.events import LogStartMoved, Ticked
+from hightide_broker.core.isr import PendingShrink
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch
 from hightide_broker.core.refusals import Refusal
 from unit.broker_core.replica_pair import ReplicaPair
+from unit.broker_core.test_isr import isr_of
 
 
 def fetch(
@@ -168,6 +170,28 @@ def test_an_offset_beyond_the_end_is_out_of_range_for_who_does_not_say_what_it_r
     led_by_1_with_a_b_c(pair)
     elect_unclean(pair, 2, 3)
     assert fetch(pair, 2, 3, NO_EPOCH) is Refusal.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_whose_isr_is_in_doubt_does_not_say_that_an_offset_was_never_written(
+    pair: ReplicaPair,
+) -> None:
+    """It may be cut off: another one leads by now, and has committed more."""
+    pair.decide(1, 1, to=(1, 2, 3))
+    pair.catch_up(2, 3)
+    assert fetch(pair, 1, 5, NO_EPOCH) is Refusal.OFFSET_OUT_OF_RANGE
+    pair[1].produces("a", now_ms=100)
+    pair[1].happens(Ticked(60_000))
+    assert isinstance(isr_of(pair), PendingShrink)
+    assert fetch(pair, 1, 5, NO_EPOCH) is Refusal.OFFSET_NOT_AVAILABLE
+    assert fetch(pair, 1, -1, NO_EPOCH) is Refusal.OFFSET_OUT_OF_RANGE, "that it does know"
+
+
+def test_nor_does_a_leader_that_has_not_committed_in_its_epoch_yet(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    pair[1].produces("a")
+    pair.fetch(2)
+    pair.decide(2, 2, isr=(2, 3), to=(2,))
+    assert fetch(pair, 2, 5, NO_EPOCH) is Refusal.OFFSET_NOT_AVAILABLE
 
 
 def test_who_names_another_leader_epoch_is_fenced_first(pair: ReplicaPair) -> None:

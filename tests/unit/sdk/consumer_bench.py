@@ -1,6 +1,6 @@
 """A consumer core without a shell: the test is the clock, the brokers and the network."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -11,7 +11,7 @@ from hightide.calls import Call, Method
 from hightide.cluster import Cluster
 from hightide.consumer_core import ConsumerCore
 from hightide.consumer_settings import ConsumerSettings
-from hightide.errors import HightideError
+from hightide.errors import AddressUnreachableError, HightideError
 from hightide.fetch_call import FetchCall
 from hightide.fetch_position import Chunk
 from hightide.look_up_call import LookUpCall
@@ -81,6 +81,14 @@ class ConsumerBench:
     def answer_metadata(self, answer: GetMetadataResponse) -> None:
         """Some broker answers the GetMetadata that is under way."""
         self.core.completed(self.asked.pop(), answer, self.now_ms)
+
+    def metadata_comes_from(self, answers: Mapping[str, GetMetadataResponse]) -> None:
+        """Each GetMetadata that is under way is answered by the broker that was asked; those that are not
+        named cannot be reached."""
+        while self.asked:
+            call = self.asked.pop()
+            unreachable = AddressUnreachableError("no route", address=call.address)
+            self.core.completed(call, answers.get(call.address, unreachable), self.now_ms)
 
     def answer_look_up(self, call: LookUpCall, offset: int) -> None:
         """The leader tells an offset for each partition."""

@@ -130,7 +130,7 @@ def test_a_silent_leader_is_left_once_others_name_a_new_one() -> None:
 def test_an_offset_that_retention_has_passed_is_reset_loudly(caplog: pytest.LogCaptureFixture) -> None:
     bench = ConsumerBench().started_at(7)
     with caplog.at_level(logging.WARNING):
-        bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE)
+        bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE, log_start_offset=90)
     assert "flights-0: offset 7 is out of range" in caplog.text
     (call,) = bench.calls()
     assert isinstance(call, LookUpCall)
@@ -140,7 +140,7 @@ def test_an_offset_that_retention_has_passed_is_reset_loudly(caplog: pytest.LogC
 
 def test_with_offset_reset_error_it_is_raised() -> None:
     bench = ConsumerBench(offset_reset="error").started_at(7)
-    bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE)
+    bench.answer(bench.fetch(), error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE, log_start_offset=90)
     with pytest.raises(OffsetOutOfRangeError, match="partition 0"):
         bench.core.raise_errors(bench.now_ms)
     bench.core.seek(P0, 0)

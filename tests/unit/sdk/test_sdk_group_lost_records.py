@@ -1,5 +1,8 @@
 """What a member of a group commits when its log has lost records that it has read (KIP-320)."""
 
+from typing import Any
+
+from hightide.calls import Call, Method
 from hightide.fetch_call import FetchCall
 from hightide.group_core import GOING_BACK_TIMEOUT_MS
 from hightide.look_up_call import LookUpCall
@@ -18,7 +21,7 @@ from hightide.v1.coordinator_service_pb2 import (
 from hightide.v1.errors_pb2 import ErrorCode
 from unit.sdk.consumer_bench import P0, batch
 from unit.sdk.group_bench import GroupBench, parts, positions
-from unit.sdk.producer_bench import TOPIC_ID
+from unit.sdk.producer_bench import TOPIC_ID, metadata
 
 
 def has_read(*, auto_commit: bool) -> GroupBench:
@@ -79,15 +82,24 @@ def test_with_auto_commit_it_commits_that_it_went_back() -> None:
 
 
 def answer_out_of_range(bench: GroupBench, earliest: int) -> None:
-    """The leader has nothing at the offset that is asked for, and begins there."""
-    call = bench.fetches.pop()
+    """The leader has nothing at the offset that is asked for, whenever it is asked, and begins there."""
     answer = FetchPartitionResult(
-        topic_id=TOPIC_ID, error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE, current_leader=-1
+        topic_id=TOPIC_ID,
+        error_code=ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE,
+        current_leader=-1,
+        log_start_offset=earliest,
     )
-    bench.core.completed(
-        call, call.decode(FetchResponse(partitions=[answer]).SerializeToString()), bench.now_ms
-    )
-    (look_up,) = (each for each in bench.core.poll(bench.now_ms) if isinstance(each, LookUpCall))
+    calls: list[Call[Any]] = [bench.fetches.pop()]
+    while not any(isinstance(each, LookUpCall) for each in calls):
+        for call in calls:
+            if isinstance(call, FetchCall):
+                told = call.decode(FetchResponse(partitions=[answer]).SerializeToString())
+                bench.core.completed(call, told, bench.now_ms)
+            elif call.method is Method.GET_METADATA:
+                bench.core.completed(call, metadata([1, 1, 1]), bench.now_ms)
+        bench.now_ms += 50
+        calls = bench.core.poll(bench.now_ms)
+    (look_up,) = (each for each in calls if isinstance(each, LookUpCall))
     answers = ListOffsetsResponse(partitions=[ListOffsetsPartitionResult(offset=earliest)])
     bench.core.completed(look_up, answers, bench.now_ms)
     bench.poll()

@@ -191,6 +191,19 @@ def test_a_leader_that_was_deposed_and_does_not_know_it_is_no_loss() -> None:
     assert reading.offsets() == [5, 6, 7, 8, 9]
 
 
+def test_a_leader_that_alone_can_be_reached_is_not_believed_that_it_lost_records() -> None:
+    behind = Log([5])
+
+    def told(call: Any) -> Any:
+        known = call.address in ("boot:9", "b1:1")
+        return metadata({0: (1, 1)}) if known else AddressUnreachableError("no route", address=call.address)
+
+    reading = Reading(behind, 5, 10, get_metadata=told)
+    with pytest.raises(RangeLostError):
+        reading.offsets()
+    assert reading.world.now_ms >= 60_000, "it is told when the budget is over, and not as if it were certain"
+
+
 def test_a_log_that_parts_from_what_was_read_has_lost_it() -> None:
     log = Log([5, 5])
     reading = Reading(log, 0, 10, fetch_max_bytes=1)

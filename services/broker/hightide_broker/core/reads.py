@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hightide_broker.core.isr import Committed
 from hightide_broker.core.leader import refuse_client
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -44,6 +45,10 @@ def consumer_fetch(
     discussion 7). `last_fetched_epoch` is the epoch of the last record that the consumer has read before
     `offset`, NO_EPOCH where it does not say: a log that has lost that record says so, and whether it goes on
     beyond the offset or not makes no difference.
+
+    Beyond LEO nothing was ever committed, if this replica still leads. It does not know that before it has
+    committed in its epoch, nor while an ISR that it asked for is in doubt: so it is when it is cut off from
+    ZooKeeper and from the others, of whom one may lead by now.
     """
     refusal = refuse_client(replica, leader_epoch)
     if refusal is not None:
@@ -58,10 +63,16 @@ def consumer_fetch(
         if diverging is not None:
             return diverging
     if offset > replica.log_end_offset:
-        return Refusal.OFFSET_OUT_OF_RANGE
+        return Refusal.OFFSET_OUT_OF_RANGE if _knows_its_end(replica) else Refusal.OFFSET_NOT_AVAILABLE
     if offset < replica.high_watermark:
         return ReadUpTo(replica.high_watermark)
     return NothingYet(replica.high_watermark)
+
+
+def _knows_its_end(replica: Replica) -> bool:
+    leading = replica.leading
+    assert leading is not None, "others were refused"
+    return isinstance(leading.isr, Committed) and replica.high_watermark >= leading.epoch_start_offset
 
 
 def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingYet | Refusal:

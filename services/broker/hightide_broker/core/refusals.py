@@ -25,7 +25,7 @@ class Refusal(Enum):
     OFFSET_OUT_OF_RANGE = auto()
     """The offset is below the log start offset or beyond the log end offset."""
     OFFSET_NOT_AVAILABLE = auto()
-    """The new leader does not know its high watermark yet (KIP-207); ask again."""
+    """The leader cannot tell what is committed: it is new (KIP-207), or its ISR is in doubt; ask again."""
     NOT_ENOUGH_REPLICAS = auto()
     """acks=all and fewer than min.insync.replicas are in sync; nothing was appended."""
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = auto()
