@@ -93,7 +93,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 60
     """The offset is below the log start offset, negative, or beyond the log end offset."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 61
-    """The new leader does not know its high watermark yet; ask again."""
+    """The leader cannot tell yet what is committed: it is new, or does not know whether it still leads. Ask again."""
     ERROR_CODE_NOT_ENOUGH_REPLICAS: _ErrorCode.ValueType  # 62
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
     ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ErrorCode.ValueType  # 63
@@ -231,7 +231,7 @@ ERROR_CODE_FETCH_SESSION_OUT_OF_TURN: ErrorCode.ValueType  # 50
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 60
 """The offset is below the log start offset, negative, or beyond the log end offset."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 61
-"""The new leader does not know its high watermark yet; ask again."""
+"""The leader cannot tell yet what is committed: it is new, or does not know whether it still leads. Ask again."""
 ERROR_CODE_NOT_ENOUGH_REPLICAS: ErrorCode.ValueType  # 62
 """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
 ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 63
