@@ -100,7 +100,7 @@ class Rig:
             10_000, 1,
         )  # fmt: skip
         self.shell.stopping = self.control
-        self.shell.log_starts = LogStarts(clock, self.shell, self.directories, self.failures.append)
+        self.shell.log_starts = LogStarts(self.shell, self.directories, self.failures.append)
         self.suspects: list[PartitionKey] = []
         self.control.suspect = self.suspects.extend
 

@@ -26,9 +26,7 @@ class LogRig:
 
     def open(self) -> Log:
         self.files = FaultyFiles()
-        self.directory = DataDirectory.open(
-            self.path, "cluster", 1, self.shared, files=self.files, wall_us=lambda: 7
-        )
+        self.directory = DataDirectory.open(self.path, "cluster", 1, self.shared, files=self.files)
         self.log = self.directory.log(TOPIC_ID, PARTITION, True, "flights", self.settings)
         return self.log
 

@@ -101,7 +101,7 @@ class Control:
         self._registration = registration
         self._telemetry = telemetry
         self._min_insync_replicas = min_insync_replicas
-        self._hosting = Hosting(broker_id, clock, replicas, shell, directories, replica_lag_time_max_ms)
+        self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
         self._turns = PartitionTurns()
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""

@@ -11,7 +11,6 @@ import logging
 from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_runtime.clock import Clock
 
 from hightide_broker import convert
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
@@ -35,14 +34,12 @@ class Hosting:
     def __init__(
         self,
         broker_id: int,
-        clock: Clock,
         replicas: HostedReplicas,
         shell: ReplicaShell,
         directories: LogDirectories,
         replica_lag_time_max_ms: int,
     ) -> None:
         self._broker_id = broker_id
-        self._clock = clock
         self._replicas = replicas
         self._shell = shell
         self._directories = directories
@@ -129,7 +126,7 @@ class Hosting:
         if not delete:
             return
         self._replicas.remove(replica)
-        self._directories.quarantine(replica.key, self._clock.wall_us())
+        self._directories.quarantine(replica.key)
 
     async def put_aside(self, key: PartitionKey) -> None:
         """Put what is on disk of a partition into quarantine, or wait until that is done.
@@ -138,7 +135,7 @@ class Hosting:
         whoever looks for strays next.
         """
         assert self._replicas.get(key) is None, "a replica is stopped before its log is put aside"
-        await asyncio.shield(self._directories.quarantine(key, self._clock.wall_us()))
+        await asyncio.shield(self._directories.quarantine(key))
 
     def _stop(self, replica: HostedReplica, controller_epoch: int) -> None:
         event = StopRequested(controller_epoch, replica.state.leader_epoch, delete=True)

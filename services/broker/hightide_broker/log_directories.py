@@ -31,6 +31,7 @@ from hightide_broker.storage import (
     check_identities,
     directory_name,
 )
+from hightide_broker.storage.ageing import MachineTime
 from hightide_broker.storage.files import Files
 
 log = logging.getLogger(__name__)
@@ -110,13 +111,13 @@ class LogDirectories:
         broker_id: int,
         files: Files | None = None,
         threads: Threads = os_threads,
-        wall_us: Callable[[], int] | None = None,
+        machine: MachineTime | None = None,
     ) -> LogDirectories:
         """Lock and read all of them, each on its thread. One that fails is offline from the start.
 
         Raises StorageError where one belongs to somebody else (nothing was written to any then), is in use,
-        is damaged or is new and has no room, and where none is left. Files, threads and time (microseconds
-        since 1970) are the operating system's where not given.
+        is damaged or is new and has no room, and where none is left. Files, threads and `machine`,
+        which tells the time, are the operating system's where not given.
         """
         made = [LogDirectory(number, path, threads) for number, path in enumerate(paths)]
         share = DirectorySettings().share(len(made))
@@ -125,7 +126,7 @@ class LogDirectories:
             await made[0].run(check_identities, [each.path for each in made], cluster_id, broker_id, files)
             outcomes = await asyncio.gather(
                 *(
-                    each.run(_open, each.path, cluster_id, broker_id, share, files, threads, wall_us)
+                    each.run(_open, each.path, cluster_id, broker_id, share, files, threads, machine)
                     for each in made
                 ),
                 return_exceptions=True,
@@ -233,7 +234,7 @@ class LogDirectories:
         self._where[key] = home
         return made
 
-    def quarantine(self, key: PartitionKey, now_us: int) -> asyncio.Future[None]:
+    def quarantine(self, key: PartitionKey) -> asyncio.Future[None]:
         """Put a partition aside that is not assigned here any more; what comes back is done when it is.
 
         Harmless where it is not here. It is on its directory's thread that this happens; here the partition
@@ -244,16 +245,16 @@ class LogDirectories:
             return under_way
         homes = self._twice.pop(key, None) or ((self._where[key],) if key in self._where else ())
         self._where.pop(key, None)
-        leaving = self._loop.create_task(self._put_aside(key, homes, now_us))
+        leaving = self._loop.create_task(self._put_aside(key, homes))
         self._leaving[key] = leaving
         leaving.add_done_callback(lambda done: self._left(key, homes, done))
         return leaving
 
-    async def _put_aside(self, key: PartitionKey, homes: Sequence[LogDirectory], now_us: int) -> None:
+    async def _put_aside(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> None:
         for home in homes:
             _check_online(home, key, key[0].hex())
             async with home.putting_aside:
-                await home.run(home.data.quarantine, *key, now_us)
+                await home.run(home.data.quarantine, *key, home.data.now_us())
 
     def _left(self, key: PartitionKey, homes: Sequence[LogDirectory], done: asyncio.Future[None]) -> None:
         del self._leaving[key]
@@ -310,9 +311,9 @@ def _open(
     settings: DirectorySettings,
     files: Files | None,
     threads: Threads,
-    wall_us: Callable[[], int] | None,
+    machine: MachineTime | None,
 ) -> DataDirectory:
-    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files, wall_us, threads)
+    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files, machine, threads)
 
 
 def _check_online(home: LogDirectory, key: PartitionKey, topic: str) -> None:

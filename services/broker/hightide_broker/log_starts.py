@@ -11,8 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hightide_runtime.clock import Clock
-
 from hightide_broker.core.events import LogStartMoved
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.log_directories import LogDirectories, LogDirectory
@@ -29,13 +27,11 @@ class LogStarts:
 
     def __init__(
         self,
-        clock: Clock,
         shell: ReplicaShell,
         directories: LogDirectories,
         on_failed: Callable[[Exception], None],
     ) -> None:
         """`on_failed` is told of each I/O error, which may be the last."""
-        self._clock = clock
         self._shell = shell
         self._directories = directories
         self._on_failed = on_failed
@@ -113,7 +109,7 @@ class LogStarts:
         state = replica.state
         try:
             start = await directory.run(
-                replica.log.apply_retention, self._clock.wall_us(), state.high_watermark, 0
+                replica.log.apply_retention, directory.data.now_us(), state.high_watermark, 0
             )
         except LogClosed:
             return

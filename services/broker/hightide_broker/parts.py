@@ -102,9 +102,7 @@ class Parts:
             telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
         )  # fmt: skip
         self._shell.stopping = self._control
-        self._shell.log_starts = self._log_starts = LogStarts(
-            clock, self._shell, directories, self.storage_failed
-        )
+        self._shell.log_starts = self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
         self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
         self._control.suspect = self._strays.suspect
         self._in_flight = Budget(settings.in_flight_produce_bytes_max)

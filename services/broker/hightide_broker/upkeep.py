@@ -109,7 +109,7 @@ class Upkeep:
     async def apply_retention(self) -> None:
         """Delete what is older or more than the topics keep, and forget producers. Raises StorageError."""
         loop = asyncio.get_running_loop()
-        now_us = self._clock.wall_us()
+        now_us = self._data.now_us()
         now_ms = self._clock.monotonic_ms()
         for replica in self._replicas_here():
             await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
@@ -138,6 +138,7 @@ class Upkeep:
         deleted = await loop.run_in_executor(self._disk, self._data.delete_expired_quarantine, now_us)
         for name in deleted:
             log.info("quarantined %s is deleted: its grace period is over", name)
+        await loop.run_in_executor(self._disk, self._data.write_time)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while not self._data.failed:

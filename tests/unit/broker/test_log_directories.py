@@ -129,8 +129,8 @@ def test_a_new_partition_goes_to_the_directory_with_the_fewest(tmp_path: Path) -
         for partition in range(4):
             append(await opened.create(partition))
         assert [opened.name_of(partition) for partition in range(4)] == ["a", "b", "a", "b"]
-        await opened.directories.quarantine(key(1), 7)
-        await opened.directories.quarantine(key(3), 7)
+        await opened.directories.quarantine(key(1))
+        await opened.directories.quarantine(key(3))
 
     async def second_life(opened: Opened) -> None:
         assert opened.directories.partitions() == [key(0), key(2)]
@@ -170,7 +170,7 @@ def test_a_partition_in_two_directories_is_served_from_neither_and_says_which(
             await opened.open(0)
         assert "is in two data directories" in caplog.text
         append(await opened.create(1))
-        await opened.directories.quarantine(key(0), 7)
+        await opened.directories.quarantine(key(0))
         assert opened.directories.partitions() == [key(1)]
         assert [len(list((tmp_path / name / "quarantine").iterdir())) for name in "ab"] == [1, 1]
 
@@ -395,8 +395,8 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
             replace(source, target)
 
         opened.files.replace = slow_replace  # type: ignore[method-assign]
-        leaving = opened.directories.quarantine(key(0), 7)
-        assert opened.directories.quarantine(key(0), 8) is leaving
+        leaving = opened.directories.quarantine(key(0))
+        assert opened.directories.quarantine(key(0)) is leaving
         assert not opened.directories.holds(key(0))
         coming = asyncio.ensure_future(opened.create(0))
         also_coming = asyncio.ensure_future(opened.create(0))
@@ -418,7 +418,7 @@ def test_whoever_waits_for_the_disk_does_not_stand_behind_all_that_is_put_aside(
         append(log)
         for partition in range(1, 41):
             append(await opened.create(partition))
-        leaving = [opened.directories.quarantine(key(partition), 7) for partition in range(1, 41)]
+        leaving = [opened.directories.quarantine(key(partition)) for partition in range(1, 41)]
         home = opened.directories.home_of(key(0))
         assert home is not None
         await asyncio.sleep(0)
@@ -435,10 +435,10 @@ def test_what_cannot_be_put_aside_is_still_here(tmp_path: Path) -> None:
         append(await opened.create(0))
         opened.files.faults.append(Fault("replace", errno.ENOSPC, where="quarantine"))
         with pytest.raises(Exception, match="full"):
-            await opened.directories.quarantine(key(0), 7)
+            await opened.directories.quarantine(key(0))
         assert opened.directories.partitions() == [key(0)]
         assert (await opened.open(0)).log_end_offset == 1
-        await opened.directories.quarantine(key(0), 8)
+        await opened.directories.quarantine(key(0))
         assert opened.directories.partitions() == []
 
     run(tmp_path, scenario)
@@ -446,7 +446,7 @@ def test_what_cannot_be_put_aside_is_still_here(tmp_path: Path) -> None:
 
 def test_putting_aside_what_is_not_here_does_nothing(tmp_path: Path) -> None:
     async def scenario(opened: Opened) -> None:
-        await opened.directories.quarantine(key(0), 7)
+        await opened.directories.quarantine(key(0))
         assert not (tmp_path / "a" / "quarantine").exists()
 
     run(tmp_path, scenario)

@@ -21,12 +21,26 @@ from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, LogSettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
+from hightide_runtime.clock import Clock
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
 
 TOPIC_ID = bytes(range(16))
 NEVER_MS = 3_600_000
+DAY_US = 24 * 3600 * 1_000_000
 BATCH_BYTES = len(good_batch(TOPIC_ID, 0))
+
+
+class WallThatJumps(SystemClock):
+    """The machine's clocks, of which a hand sets the wall's."""
+
+    __slots__ = ("ahead_us",)
+
+    def __init__(self) -> None:
+        self.ahead_us = 0
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_us
 
 
 @dataclass
@@ -56,6 +70,7 @@ def run(
     *,
     settings: LogSettings | None = None,
     files: FaultyFiles | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Run it on a data directory, and end as a process does that is killed."""
 
@@ -74,7 +89,7 @@ def run(
         with ThreadPoolExecutor(1) as disk:
             shell.group_commit = GroupCommit(disk, shell.flushed, failures.append)
             upkeep = Upkeep(
-                SystemClock(), hosted, shell, data, disk,
+                clock or SystemClock(), hosted, shell, data, disk,
                 UpkeepSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
             )  # fmt: skip
             try:
@@ -223,3 +238,31 @@ def test_upkeep_leaves_the_logs_of_other_directories_alone(tmp_path: Path) -> No
         other.close()
 
     run(tmp_path / "one", scenario)
+
+
+def test_a_wall_clock_eight_days_ahead_for_one_round_of_retention_deletes_nothing(tmp_path: Path) -> None:
+    clock = WallThatJumps()
+
+    async def scenario(running: Running) -> None:
+        for _ in range(5):
+            running.produce(running.replicas[0])
+        clock.ahead_us = 8 * DAY_US
+        await running.upkeep.apply_retention()
+        assert (running.replicas[0].log.log_start_offset, running.replicas[0].log.log_end_offset) == (0, 5)
+
+    run(tmp_path, scenario, settings=LogSettings(segment_bytes=2 * BATCH_BYTES), clock=clock)
+
+
+def test_a_wall_clock_that_jumps_deletes_nothing_from_the_quarantine(tmp_path: Path) -> None:
+    clock = WallThatJumps()
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        running.data.quarantine(*leader.key, running.data.now_us())
+        running.hosted.remove(leader)
+        clock.ahead_us = 8 * DAY_US
+        await running.upkeep.apply_retention()
+        assert len(list((tmp_path / "quarantine").iterdir())) == 1
+
+    run(tmp_path, scenario, clock=clock)

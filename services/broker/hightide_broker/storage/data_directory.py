@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from hightide_broker.storage.ageing import AgeingClock, KernelTime, MachineTime
 from hightide_broker.storage.checkpoint import (
     PartitionCheckpoint,
     PartitionKey,
@@ -24,7 +24,7 @@ from hightide_broker.storage.checkpoint import (
     encode_checkpoints,
 )
 from hightide_broker.storage.disk_health import DiskHealth
-from hightide_broker.storage.errors import CorruptFile, StorageError, UnknownLog
+from hightide_broker.storage.errors import CorruptFile, DiskFull, StorageError, UnknownLog
 from hightide_broker.storage.files import Files, OsFiles
 from hightide_broker.storage.identity import (
     DirectoryLock,
@@ -69,7 +69,6 @@ class DataDirectory:
         on_disk: set[PartitionKey],
         boot_id: str,
         was_closed_cleanly: bool,
-        wall_us: Callable[[], int],
         threads: Threads,
     ) -> None:
         # The id of this life of the broker, new at each open.
@@ -82,7 +81,6 @@ class DataDirectory:
         self._checkpoints = checkpoints
         # Found on disk, or made since.
         self._known = on_disk
-        self._wall_us = wall_us
         self._threads = threads
         self._quarantine = Quarantine(volume.files, path)
         self._logs: dict[PartitionKey, Log] = {}
@@ -100,19 +98,20 @@ class DataDirectory:
         broker_id: int,
         settings: DirectorySettings | None = None,
         files: Files | None = None,
-        wall_us: Callable[[], int] | None = None,
+        machine: MachineTime | None = None,
         threads: Threads | None = None,
     ) -> DataDirectory:
         """Lock the directory, creating it where it is missing, and read what it knows. Opens no log.
 
-        Called once at the start of a broker. `files`, `wall_us` (microseconds since 1970) and `threads`,
-        which close logs, are the operating system's where not given. Raises DirectoryLocked, WrongCluster,
+        Called once at the start of a broker. `files`, `machine`, which tells the time, and `threads`, which
+        close logs, are the operating system's where not given. Raises DirectoryLocked, WrongCluster,
         WrongBroker, CorruptFile, StorageFailed, DiskFull.
         """
         files = files if files is not None else OsFiles()
         root = os.path.abspath(path)
         with DiskHealth(root):
             files.make_directory(root)
+            clock = AgeingClock.open(files, root, machine if machine is not None else KernelTime())
             lock = DirectoryLock(files, root)
             try:
                 check_identity(files, root, cluster_id, broker_id)
@@ -123,7 +122,7 @@ class DataDirectory:
                 lock.release()
                 raise
         is_new = not on_disk and not checkpoints
-        volume = Volume.make(root, files, settings if settings is not None else DirectorySettings())
+        volume = Volume.make(root, files, settings if settings is not None else DirectorySettings(), clock)
         return cls(
             root,
             volume,
@@ -132,7 +131,6 @@ class DataDirectory:
             on_disk,
             boot_id,
             was_closed_cleanly=is_clean or is_new,
-            wall_us=wall_us if wall_us is not None else _system_wall_us,
             threads=threads if threads is not None else _system_threads,
         )
 
@@ -140,6 +138,20 @@ class DataDirectory:
     def path(self) -> str:
         """Where it is."""
         return self._path
+
+    def now_us(self) -> int:
+        """The time by which what is in here grows old (`ageing`), in microseconds."""
+        return self._volume.clock.now_us()
+
+    def write_time(self, *, at_once: bool = False) -> None:
+        """Write that time down, where the last time was minutes ago or `at_once`. Call it in a thread, after
+        retention. Raises StorageFailed. On a full disk a later call does it.
+        """
+        try:
+            with self._volume.disk:
+                self._volume.clock.write(at_once=at_once)
+        except DiskFull as full:
+            log.warning("the time of %s is written down later: %s", self._path, full)
 
     @property
     def failed(self) -> bool:
@@ -199,7 +211,7 @@ class DataDirectory:
             topic_name,
             settings,
             self._checkpoints.get(key, PartitionCheckpoint()),
-            self._quarantine.place_for(f"{name}.cut", self._wall_us()),
+            self._quarantine.place_for(f"{name}.cut", self.now_us()),
         )
         with self._lock:
             assert key not in self._logs, f"{made!r} was opened twice at once"
@@ -246,7 +258,8 @@ class DataDirectory:
         return data
 
     def quarantine(self, topic_id: bytes, partition: int, now_us: int) -> None:
-        """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6).
+        """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6). `now_us` is
+        of `now_us()`.
 
         Harmless where there is no such partition. It renames and syncs: call it in a thread. From its first
         moment on the old log is closed; `log` for the same partition waits until it is over, and begins
@@ -272,12 +285,10 @@ class DataDirectory:
                 self._put_aside.notify_all()
 
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
-        """Delete what was put aside longer than the grace period ago; give the names deleted. Call it in a
-        thread. Raises StorageFailed."""
+        """Delete what was put aside longer than the grace period before `now_us`; give the names deleted.
+        `now_us` is of `now_us()`. Call it in a thread. Raises StorageFailed."""
         with self._volume.disk:
-            return self._quarantine.delete_older_than(
-                now_us - self._volume.settings.quarantine_grace_ms * 1000
-            )
+            return self._quarantine.delete_expired(now_us, self._volume.settings.quarantine_grace_ms * 1000)
 
     def machine_boot(self) -> str:
         """Which boot of the machine this is; empty where it does not say."""
@@ -342,6 +353,7 @@ class DataDirectory:
         with self._checkpoint_lock, self._volume.disk:
             data = self._write_checkpoints(high_watermarks, clean=frozenset(self._logs))
             mark_clean(self._volume.files, self._path, data)
+        self.write_time(at_once=True)
 
 
 def _promised(opened: Log) -> int:
@@ -391,10 +403,6 @@ def _load_checkpoints(files: Files, root: str) -> tuple[dict[PartitionKey, Parti
         # Whoever wrote these appended more afterwards.
         checkpoints = {key: replace(entry, is_clean=False) for key, entry in checkpoints.items()}
     return checkpoints, is_clean
-
-
-def _system_wall_us() -> int:
-    return time.time_ns() // 1000
 
 
 def _system_threads(count: int, name: str) -> Executor:

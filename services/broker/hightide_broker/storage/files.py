@@ -61,6 +61,10 @@ class Files(Protocol):
         """When a file was last written to, in microseconds since 1970. Raises FileNotFoundError."""
         ...
 
+    def set_modified_us(self, path: str, modified_us: int) -> None:
+        """Let a file say that it was last written to then. Raises FileNotFoundError."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Whether there is anything of this name. Not to know is an error, and not the same as no."""
         ...
@@ -146,6 +150,11 @@ class OsFiles:
     def modified_us(self, path: str) -> int:
         """See `Files`."""
         return os.stat(path, follow_symlinks=False).st_mtime_ns // 1000
+
+    def set_modified_us(self, path: str, modified_us: int) -> None:
+        """See `Files`."""
+        at_ns = max(0, modified_us) * 1000
+        os.utime(path, ns=(at_ns, at_ns), follow_symlinks=False)
 
     def exists(self, path: str) -> bool:
         """See `Files`."""

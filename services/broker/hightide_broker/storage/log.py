@@ -441,9 +441,10 @@ class Log:
         log start. What ends at or before the log start goes in any case, and for a follower, what ends at or
         before `leaders_log_start`.
 
-        Age counts from the last append to a segment, not from the records' timestamps: old records that are
-        loaded today are kept as long as new ones. Also closes a segment that is older than segment_ms. Call
-        it in a thread. Raises DiskFull only where nothing was deleted, so that the start is told if it moves.
+        `now_us` is of the data directory's clock (`ageing`). Age counts from the last append to a segment,
+        not from the records' timestamps: old records that are loaded today are kept as long as new ones. Also
+        closes a segment that is older than segment_ms. Call it in a thread. Raises DiskFull only where
+        nothing was deleted, so that the start is told if it moves.
         """
         unwritten = self._start_unwritten()
         with self._lock:

@@ -1,6 +1,7 @@
 """Where partitions wait that are no longer assigned here, before they are deleted (DESIGN 6.6).
 
-A partition put aside is a directory `<topic id>-<partition>.<microseconds since 1970>`.
+A partition put aside is a directory `<topic id>-<partition>.<microseconds>`, of the data
+directory's clock (`ageing`).
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ class Quarantine:
         self._files.sync_directory(self._path)
         self._files.sync_directory(self._data_directory)
 
-    def delete_older_than(self, limit_us: int) -> list[str]:
-        """Delete what was put here before `limit_us`; give the names."""
+    def delete_expired(self, now_us: int, grace_us: int) -> list[str]:
+        """Delete what was put here longer than `grace_us` ago; give the names. What is named by a moment that
+        is still to come was put here while the wall clock was wrong: its grace begins now."""
         if not self._files.exists(self._path):
             return []
         deleted = []
         for name in self._files.directories(self._path):
-            since = name.rpartition(".")[2]
-            if since.isascii() and since.isdigit() and int(since) < limit_us:
+            what, _, since = name.rpartition(".")
+            if not (since.isascii() and since.isdigit()):
+                continue
+            if int(since) > now_us:
+                self._files.replace(f"{self._path}/{name}", self.place_for(what, now_us))
+            elif int(since) < now_us - grace_us:
                 for file_name in self._files.names(f"{self._path}/{name}"):
                     self._files.remove(f"{self._path}/{name}/{file_name}")
                 self._files.remove_directory(f"{self._path}/{name}")

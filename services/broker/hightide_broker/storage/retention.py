@@ -23,11 +23,16 @@ def expired_count(
     written to for as long as the retention. What the leader does not have any more goes in any case.
     """
     size_bytes = sum(segment.size_bytes for segment in segments)
+    # All are asked, also those whose turn is later: the grace of what bears a time to come begins now.
+    times_us = [segment.appended_us() if segment.size_bytes else 0 for segment in segments]
     count = 0
-    for segment in segments:
+    appended_us = 0
+    for segment, time_us in zip(segments, times_us, strict=True):
         if segment.size_bytes == 0 or segment.next_offset > high_watermark:
             break
-        too_old = settings.retention_ms >= 0 and now_us - segment.modified_us() > settings.retention_ms * 1000
+        # Appends come in order: no segment is older than the one in front of it, whatever its file says.
+        appended_us = max(appended_us, time_us)
+        too_old = settings.retention_ms >= 0 and now_us - appended_us > settings.retention_ms * 1000
         too_much = (
             not segment.is_active
             and settings.retention_bytes >= 0

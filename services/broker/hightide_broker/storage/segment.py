@@ -29,6 +29,8 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 # From an index entry to the batch that is wanted there is about one index interval.
 _LOCATE_PIECE_BYTES: Final = 8 * 1024
 _REBUILT_INTERVAL_BYTES: Final = 4096
+_WALL_TOLERANCE_US: Final = 60 * 1_000_000
+"""So far a wall clock that is right strays, or is slewed, from the directory's in the days between boots."""
 
 
 def offset_name(offset: int) -> str:
@@ -41,6 +43,7 @@ class Segment:
     """One segment. `is_active` while it is the last one, whose indexes are only in memory."""
 
     __slots__ = (
+        "_appended_us",
         "_indexed_to",
         "_offset_index",
         "_path",
@@ -75,6 +78,8 @@ class Segment:
         # Whether the .log file was made.
         self.exists = exists
         self.is_active = False
+        # When it was last appended to; None where only its file tells.
+        self._appended_us: int | None = None
         # When retention first saw a batch in it; segment_ms counts from here.
         self.opened_us: int | None = None
         empty = size_bytes == 0
@@ -93,9 +98,33 @@ class Segment:
         """The latest timestamp in the segment; -1 where it is empty. May read the time index."""
         return self._loaded()[1].latest_us
 
-    def modified_us(self) -> int:
-        """When the file was last appended to."""
-        return self._volume.files.modified_us(self.log_path)
+    # --- age -----------------------------------------------------------------------------------------------
+
+    def appended_us(self) -> int:
+        """When it was last appended to, by the directory's clock, whose past a moment always is: one of the
+        future was written while the wall was wrong, and would never end. Raises OSError."""
+        if self._appended_us is None:
+            now_us = self._volume.clock.now_us()
+            stamped_us = self._volume.files.modified_us(self.log_path)
+            self._appended_us = min(stamped_us, now_us)
+            if stamped_us > now_us:
+                self.stamp_age()
+        return self._appended_us
+
+    def was_appended_after(self, moment_us: int) -> None:
+        """Its file may have been written to under a wrong wall clock, but not before this moment. Called by
+        recovery. Raises OSError."""
+        self._appended_us = max(self.appended_us(), moment_us)
+        self.stamp_age()
+
+    def stamp_age(self) -> None:
+        """Let the file say when it was last appended to, where the wall said something else. Called before
+        what was appended counts as durable: a restart knows nothing but the files. Raises OSError."""
+        if self._appended_us is None:
+            return
+        files = self._volume.files
+        if abs(files.modified_us(self.log_path) - self._appended_us) > _WALL_TOLERANCE_US:
+            files.set_modified_us(self.log_path, self._appended_us)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -176,6 +205,7 @@ class Segment:
                 self._cut_back(fd)
                 raise
         self.size_bytes += size_bytes
+        self._appended_us = self._volume.clock.now_us()
 
     def _cut_back(self, fd: int) -> None:
         """Undo a write that failed halfway. Where even that fails, the directory takes no more writes."""
@@ -213,8 +243,10 @@ class Segment:
         assert position <= self.size_bytes
         offset_index, time_index = self._loaded()
         if self.exists:
+            self.appended_us()  # A cut is no append.
             with self._volume.open_files.lease(self.log_path) as fd:
                 self._volume.files.truncate(fd, position)
+            self.stamp_age()
         self.size_bytes = position
         self.synced_bytes = min(self.synced_bytes, position)
         self.next_offset = next_offset

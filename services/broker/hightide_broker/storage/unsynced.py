@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hightide_broker.storage.files import Files
@@ -34,7 +35,9 @@ class UnsyncedSegments:
 
     def sync(self, files: Files) -> None:
         """Bring them to disk. Raises OSError, which is final."""
-        for _, _, lease in self.leased:
+        for segment, _, lease in self.leased:
+            with suppress(FileNotFoundError):  # Retention was faster, or it is in quarantine by now.
+                segment.stamp_age()
             files.sync(lease.fd)
 
     def note_synced(self) -> None:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from hightide_broker.storage.ageing import AgeingClock
 from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.files import Files
 from hightide_broker.storage.open_files import OpenFiles
@@ -59,9 +60,10 @@ class Volume:
     tails: TailMemory
     indexes: LoadedIndexes
     settings: DirectorySettings
+    clock: AgeingClock
 
     @classmethod
-    def make(cls, path: str, files: Files, settings: DirectorySettings) -> Volume:
+    def make(cls, path: str, files: Files, settings: DirectorySettings, clock: AgeingClock) -> Volume:
         """Those of one data directory."""
         return cls(
             path=path,
@@ -71,4 +73,5 @@ class Volume:
             tails=TailMemory(settings.tail_bytes_max, settings.tail_bytes_per_log_max),
             indexes=LoadedIndexes(),
             settings=settings,
+            clock=clock,
         )
