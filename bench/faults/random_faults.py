@@ -22,12 +22,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import LocalCluster  # noqa: E402
+from hightide_local.histories.anomalies import Kind  # noqa: E402
+from hightide_local.histories.drill import Drill, replica_differences  # noqa: E402
+from hightide_local.histories.faults import Faults, start_what_gave_up  # noqa: E402
+from hightide_local.histories.waiting import wait_until  # noqa: E402
 from hightide_runtime.znodes import ADMIN  # noqa: E402
-from histories.anomalies import Kind  # noqa: E402
-from histories.drill import Drill, replica_differences  # noqa: E402
-from histories.faults import Faults, start_what_gave_up  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
-from histories.waiting import wait_until  # noqa: E402
 from integration.operators_hand import OperatorsHand  # noqa: E402
 
 HEALED_S = 40.0
@@ -49,10 +49,10 @@ def break_and_mend(
         if not calm:
             print(f"          {', '.join(walk.stir())}", flush=True)
         if chance.random() < 0.5:
-            start_what_gave_up(drill.cluster)
+            start_what_gave_up(drill.cluster, print)
             drill.wait_for_progress(20, HEALED_S)
             wait_until("all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S)
-    start_what_gave_up(drill.cluster)
+    start_what_gave_up(drill.cluster, print)
     drill.wait_for_progress(50, HEALED_S)
 
 

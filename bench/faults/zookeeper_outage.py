@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import LocalCluster  # noqa: E402
-from histories.drill import Drill  # noqa: E402
+from hightide_local.histories.drill import Drill  # noqa: E402
 from histories.zookeeper_outage import without_zookeeper  # noqa: E402
 
 

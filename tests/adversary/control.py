@@ -18,7 +18,7 @@ from hightide.v1 import (
 from hightide.v1 import (
     metadata_pb2,
 )
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 CONTROLLER = "/hightide.v1.ControllerService"
 CONTROL = "/hightide.v1.BrokerControlService"

@@ -8,7 +8,7 @@ from adversary.batches import good_batch
 from adversary.raw_client import ANSWER_S, Answer, RawClient, name_of
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import metadata_pb2
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 BROKER = "/hightide.v1.BrokerService"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from docs.markdown import fences_of
 from docs.session import BlockError, Session
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 from leftovers import is_gone
 
 Follow = Callable[[str], list[str]]

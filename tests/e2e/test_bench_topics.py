@@ -7,7 +7,7 @@ import pytest
 from e2e.command_line import command, environment, hightide
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -143,3 +143,12 @@ def test_consumers_that_are_not_groups_of_equal_size_are_refused(environment: di
     )
     assert run.returncode == 2
     assert "5 consumers are not 3 groups of equal size" in run.stderr
+
+
+def test_a_campaign_of_faults_counts_what_it_did_and_finds_nothing_lost(environment: dict[str, str]) -> None:
+    """One season is enough here: hours of it are run by hand."""
+    document = bench(environment, "faults", "--seconds", "8", "--only", "processes", "--seed", "4")
+    assert document["violations"] == 0
+    assert document["seasons"] >= 1
+    assert document["acknowledged"] > 0
+    assert sum(document["faults"].values()) > 0

@@ -17,7 +17,7 @@ from docs.markdown import fences_of
 from e2e.compose_cluster import HOST, PROFILES, ROOT, ComposeCluster, why_not
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.records import BrokerDescription
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

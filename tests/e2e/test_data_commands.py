@@ -12,7 +12,7 @@ from hightide import Admin, Producer, TopicPartition
 from hightide_cli.document_form import departures
 from hightide_cli.documents import DOCUMENTS
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ import yaml
 from e2e.command_line import as_json, command, environment, hightide, succeed
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

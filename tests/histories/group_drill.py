@@ -18,6 +18,7 @@ from typing import Any, Self
 from hightide import Admin, Consumer, GroupDescription, HightideError, Producer, TopicPartition
 from hightide.errors import UnknownPartitionError
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.group_znodes import OffsetZnode
 from histories.group_anomalies import (
     Committed,
@@ -27,7 +28,6 @@ from histories.group_anomalies import (
     OffsetSeen,
     find_group_anomalies,
 )
-from histories.waiting import wait_until
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError

@@ -12,9 +12,9 @@ from typing import Literal
 
 from hightide import Admin, TopicDescription
 from hightide.errors import HightideError
-from histories.drill import Drill
-from histories.history import Outcome
-from histories.waiting import wait_until
+from hightide_local.histories.drill import Drill
+from hightide_local.histories.history import Outcome
+from hightide_local.histories.waiting import wait_until
 
 HEALED_S = 60.0
 

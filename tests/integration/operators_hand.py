@@ -10,8 +10,8 @@ from contextlib import suppress
 from hightide import Admin, PartitionDescription, Producer, TopicPartition
 from hightide.errors import UnknownPartitionError, UnknownTopicError
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S
+from hightide_local.histories.waiting import wait_until
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 

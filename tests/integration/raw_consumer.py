@@ -20,7 +20,7 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from histories.waiting import aio_wait_until
+from hightide_local.histories.waiting import aio_wait_until
 
 SERVICE: Final = "hightide.v1.CoordinatorService"
 PATIENCE_S: Final = 60.0

@@ -22,7 +22,7 @@ from hightide.v1 import (
 )
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

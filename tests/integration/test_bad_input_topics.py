@@ -7,7 +7,7 @@ from adversary.control import CONTROLLER, ControlPlane
 from adversary.raw_client import RawClient
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

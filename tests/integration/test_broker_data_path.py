@@ -14,7 +14,7 @@ from adversary.target import BROKER, Target, fetch_result, offsets_result, produ
 from hightide.batch.header import iterate
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

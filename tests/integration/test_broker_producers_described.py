@@ -13,8 +13,8 @@ from hightide import Admin, TopicPartition
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from adversary.raw_client import name_of
 from adversary.target import Target, code_in, produce_result
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 from integration.scripted_controller import ME, Scripted, described, scripted
 from integration.test_startup_refusals import serves
 

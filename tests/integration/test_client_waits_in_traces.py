@@ -21,10 +21,10 @@ from hightide.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide_cli.main import cli
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.traces import Trace, read_spans, traces_of
 from hightide_runtime import span_kinds as kinds
 from hightide_runtime.telemetry import Telemetry
-from histories.waiting import wait_until
 from integration.otlp_collector import OtlpCollector
 from opentelemetry.sdk.trace import TracerProvider
 

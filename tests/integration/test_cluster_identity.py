@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.histories.waiting import aio_wait_until, wait_until
 from hightide_local.ports import free_port
 from hightide_runtime.group_znodes import ShardsZnode
 from hightide_runtime.znodes import ClusterIdZnode, ControllerEpochZnode
@@ -26,7 +27,6 @@ from hightide_runtime.zookeeper import (
     ZooKeeperError,
     ZooKeeperSession,
 )
-from histories.waiting import aio_wait_until, wait_until
 from integration.test_startup_refusals import Service, serves
 from integration.test_zookeeper_outage import expire
 from kazoo.client import KazooClient

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from hightide import Producer
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S, Drill
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 

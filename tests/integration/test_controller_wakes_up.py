@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes import ControllerZnode
-from histories.drill import HEALED_S, Drill
-from histories.waiting import wait_until
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of

@@ -11,8 +11,8 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1 import metadata_pb2
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.drill import HEALED_S
 from hightide_local.pytest_plugin import ClusterFactory
-from histories.drill import HEALED_S
 from integration.controller_harness import CALL_S
 
 pytestmark = pytest.mark.cluster

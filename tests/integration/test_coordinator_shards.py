@@ -18,11 +18,11 @@ from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide.v1.metadata_pb2 import Endpoint
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import HOST, free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
 from hightide_runtime.group_znodes import CoordinatorZnode, shard_of
-from histories.waiting import wait_until
 from integration.controller_harness import until
 from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import RawConsumer, ending_of

@@ -15,9 +15,9 @@ from hightide_coordinator.core.registration import OffsetReset
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.start_offsets import StartOffsets
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
-from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -12,8 +12,8 @@ import pytest
 from hightide import Consumer, Producer
 from hightide.errors import ElectionNotNeededError
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S, Drill, replica_differences
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S, Drill, replica_differences
+from hightide_local.histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 
 pytestmark = pytest.mark.cluster

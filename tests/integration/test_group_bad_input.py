@@ -14,7 +14,7 @@ from adversary.raw_client import name_of
 from hightide import Admin, Producer
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 from integration.group_process import GroupProcess
 from integration.raw_consumer import Ended, Ending, Manner, RawConsumer, RawGroups, with_groups
 

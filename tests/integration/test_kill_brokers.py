@@ -19,10 +19,10 @@ from hightide import Admin
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.anomalies import Kind
+from hightide_local.histories.drill import HEALED_S, Drill, differences_of, high_watermarks
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes import BrokerZnode, ControllerZnode
-from histories.anomalies import Kind
-from histories.drill import HEALED_S, Drill, differences_of, high_watermarks
-from histories.waiting import wait_until
 from integration.session_theft import end_session_of
 from kazoo.client import KazooClient
 

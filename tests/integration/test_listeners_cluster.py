@@ -19,7 +19,7 @@ from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 from integration import outside_client, outside_listener
 
 pytestmark = pytest.mark.cluster

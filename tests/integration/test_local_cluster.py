@@ -4,9 +4,9 @@ import time
 
 import pytest
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.pytest_plugin import ClusterFactory
 from hightide_local.traces import failovers
-from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 SESSION_S = 60

@@ -19,13 +19,13 @@ from adversary.target import Target, code_in, fetch_result, produce_result
 from hightide import PartitionDescription
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S, Drill
-from histories.replica_logs import partition_directory
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.replica_logs import partition_directory
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-PROGRAM = Path(__file__).with_name("broker_on_faulty_disks.py")
+PROGRAM = "hightide_cli.campaign.broker_on_faulty_disks"
 EIO, ENOSPC = "EIO", "ENOSPC"
 
 
@@ -36,7 +36,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
         data_directories_per_broker=2,
         session_timeout_ms=6_000,
         replica_lag_time_max_ms=3_000,
-        broker_program=(sys.executable, str(PROGRAM)),
+        broker_program=(sys.executable, "-m", PROGRAM),
     ) as cluster:
         yield cluster
 

@@ -11,8 +11,8 @@ from hightide import Consumer, Producer, Record
 from hightide.aio import Consumer as AioConsumer
 from hightide.errors import DivergingLogError
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S, replica_differences
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S, replica_differences
+from hightide_local.histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 
 pytestmark = pytest.mark.cluster

@@ -18,8 +18,8 @@ import pytest
 from hightide import Producer
 from hightide.errors import BatchTooLargeError, RecordTooLargeError
 from hightide_local.cluster import LocalCluster
-from histories.drill import HEALED_S, Drill
-from histories.waiting import wait_until
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 from kazoo.exceptions import NoNodeError
 

@@ -17,7 +17,7 @@ from hightide.errors import GroupNotEmptyError, OffsetOutOfRangeError, UnknownBr
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import coordinator_service_pb2 as coordinator_pb2
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -18,11 +18,11 @@ from hightide_broker.figures import FIGURES as BROKER
 from hightide_controller.figures import FIGURES as CONTROLLER
 from hightide_coordinator.figures import FIGURES as COORDINATOR
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.figures import Figure, Kind
 from hightide_runtime.process_environment import service_environment
 from hightide_runtime.process_figures import FIGURES as PROCESS
 from hightide_runtime.rpc_figures import FIGURES as RPC
-from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

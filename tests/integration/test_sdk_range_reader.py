@@ -14,7 +14,7 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide_local.cluster import LocalCluster
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -21,8 +21,8 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.network import CLIENTS
-from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

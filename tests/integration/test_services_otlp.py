@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime import span_kinds as kinds
-from histories.waiting import wait_until
 from integration.otlp_collector import OtlpCollector
 
 pytestmark = pytest.mark.cluster

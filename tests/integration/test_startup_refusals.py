@@ -22,9 +22,9 @@ from grpc_health.v1 import health_pb2
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import DataDirectory
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import free_port
 from hightide_runtime.process_environment import service_environment
-from histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ import pytest
 from hightide import Admin, Producer, TopicPartition
 from hightide.records import ReplicaDescription
 from hightide_local.cluster import LocalCluster
-from histories.drill import replica_differences
-from histories.waiting import wait_until
+from hightide_local.histories.drill import replica_differences
+from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

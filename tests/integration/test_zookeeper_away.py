@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.anomalies import Kind
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes import CONTROLLER_CANDIDATES
-from histories.anomalies import Kind
-from histories.drill import HEALED_S, Drill
-from histories.waiting import wait_until
 from histories.zookeeper_outage import without_zookeeper
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.zookeeper import (
     BadVersion,
     ConnectionLost,
@@ -22,7 +23,6 @@ from hightide_runtime.zookeeper import (
     ZooKeeperSession,
 )
 from hightide_runtime.zookeeper_errors import typed_error
-from histories.waiting import wait_until
 from integration.session_theft import end_session
 from kazoo.client import KazooState
 

@@ -9,8 +9,8 @@ from hightide import Admin
 from hightide.batch.checksum import crc32c
 from hightide.batch.header import CRC_COVERS_FROM, HEADER_SIZE_BYTES, BatchHeader, parse
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_spark.pipelines.audit import audit
-from histories.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from flight_topics import flights, write_rows
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_spark.pipelines.command import stream_of
 from hightide_spark.pipelines.run_progress import Shown, StreamCourse, look
-from histories.waiting import wait_until
 
 if TYPE_CHECKING:
     import pyarrow as pa

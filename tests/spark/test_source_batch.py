@@ -9,8 +9,8 @@ import pytest
 from hightide import Admin, Producer
 from hightide.records import ReplicaDescription
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_local.pytest_plugin import ClusterFactory
-from histories.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
 from hightide_spark.errors import DataLossError, PartitionsRemovedLossError, RecordsLostError
 from hightide_spark.source import group_progress, stream_reader
 from hightide_spark.source.stream_reader import StreamReader
-from histories.waiting import wait_until
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import LongType, StructField, StructType
 

@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 import click
 
+from hightide_cli.bench_faults import faults
 from hightide_cli.bench_options import (
     JSON,
     PARTITIONS_MAX,
@@ -63,7 +64,7 @@ def bench() -> None:
 
 
 common_options(bench)
-for _command in (verify, spark_read, spark_write, spark_stream):
+for _command in (verify, faults, spark_read, spark_write, spark_stream):
     bench.add_command(_command)
 
 

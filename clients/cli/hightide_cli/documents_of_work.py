@@ -170,6 +170,24 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
             "What was found.",
         ),
     ),
+    "bench faults": (
+        Document(
+            (
+                _BENCHMARK,
+                whole("seed", "what was done to whom follows from it"),
+                text("flush", "of the topics: replicated or fsync"),
+                number("seconds", "how long it took"),
+                whole("seasons", "topics that were judged, each after so many seconds of faults"),
+                mapping("faults", "how often each kind was done", "integer"),
+                whole("acknowledged", "records that must be there, once and in order"),
+                whole("read", "records that were read, by all readers together"),
+                number("slowest_ms", "the longest wait of a record for its acknowledgement"),
+                whole("violations", "0, or 1: the campaign ends with the first"),
+                text("violation", "what was wrong; null where nothing was").or_null,
+            ),
+            "What was found.",
+        ),
+    ),
     "bench failover": (
         Document(
             (

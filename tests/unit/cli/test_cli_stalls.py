@@ -4,7 +4,7 @@ import threading
 
 from hightide_cli.progress import WorkDone
 from hightide_cli.stalls import Stall, stalls_told
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 
 def test_a_wait_is_told_when_it_has_lasted_and_then_each_time_it_lasts_twice_as_long() -> None:

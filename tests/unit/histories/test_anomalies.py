@@ -2,8 +2,8 @@
 none."""
 
 import pytest
-from histories.anomalies import CHECKS, Kind, find_anomalies, summary
-from histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.anomalies import CHECKS, Kind, find_anomalies, summary
+from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 TOPIC = "t"
 

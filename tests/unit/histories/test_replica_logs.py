@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hightide.batch.body import SCHEMA, encode
 from hightide.batch.header import stamp
-from histories.replica_logs import differences
+from hightide_local.histories.replica_logs import differences
 
 TOPIC_ID = bytes(range(16))
 

@@ -1,7 +1,7 @@
 """The bound on waiting holds, and says what was waited for."""
 
 import pytest
-from histories.waiting import wait_until
+from hightide_local.histories.waiting import wait_until
 
 
 def test_the_answer_comes_back_once_it_is_true() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hightide_local.histories.waiting import wait_until
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
@@ -22,7 +23,6 @@ from hightide_runtime.metrics import Metrics
 from hightide_runtime.prometheus import PrometheusEndpoint
 from hightide_runtime.rpc_figures import FIGURES as RPC_FIGURES
 from hightide_runtime.rpc_figures import rpc_readings
-from histories.waiting import wait_until
 from prometheus_client import CollectorRegistry
 
 ANY_PORT = HostPort("127.0.0.1", 0)

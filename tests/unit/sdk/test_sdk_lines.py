@@ -17,7 +17,7 @@ from hightide.errors import AddressUnreachableError, HightideError
 from hightide.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.coordinator_service_pb2 import RegisterConsumerRequest, RegisterConsumerResponse
-from histories.waiting import aio_wait_until, wait_until
+from hightide_local.histories.waiting import aio_wait_until, wait_until
 
 PATIENCE_S = 30.0
 RECONNECTING_S = 1.0

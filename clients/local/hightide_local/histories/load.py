@@ -14,7 +14,8 @@ from hightide.errors import (
     RecordTooLargeError,
 )
 from hightide.producer_settings import Acks
-from histories.history import EndSeen, History, Outcome, Place, Read, Send
+
+from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 _KEYS = 31
 _WINDOW = 400

@@ -5,12 +5,13 @@ from types import TracebackType
 from typing import Self
 
 from hightide import Admin, Consumer, PartitionDescription, TopicPartition
+
 from hightide_local.cluster import LocalCluster
-from histories.anomalies import Kind, find_anomalies, summary
-from histories.history import History, Outcome, Send
-from histories.load import EndWatch, Load, Tail, read_everything
-from histories.replica_logs import differences, partition_directory
-from histories.waiting import wait_until
+from hightide_local.histories.anomalies import Kind, find_anomalies, summary
+from hightide_local.histories.history import History, Outcome, Send
+from hightide_local.histories.load import EndWatch, Load, Tail, read_everything
+from hightide_local.histories.replica_logs import differences, partition_directory
+from hightide_local.histories.waiting import wait_until
 
 #: How long anything may take to heal: a session's expiry, a process's start on a busy machine, and then some.
 HEALED_S = 60.0
@@ -32,18 +33,22 @@ class Drill:
         *,
         flush: str = "replicated",
         request_timeout_ms: int = 5_000,
+        delivery_timeout_ms: int = 60_000,
+        configs: Mapping[str, str] | None = None,
         allowed: frozenset[Kind] = frozenset(),
     ) -> None:
-        """`allowed` are kinds of anomalies that the fault brings by design; the test says why."""
+        """`allowed` are kinds of anomalies that the fault brings by design; the test says why. `configs` are
+        settings of the topic beside those that every drill has."""
         self._allowed = allowed
         self.cluster, self.topic = cluster, topic
         self.history = History()
         self.admin = Admin(cluster.bootstrap)
-        self._configs = {"min.insync.replicas": "2", "flush": flush}
+        self._configs = {"min.insync.replicas": "2", "flush": flush, **(configs or {})}
         self._assignment = [[1, 2, 3], [1, 3, 2], [1, 2, 3]]
         self.partitions = [TopicPartition(topic, number) for number in range(len(self._assignment))]
         self._asides: list[Send] = []
         self._request_timeout_ms = request_timeout_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
 
     def describe(self) -> tuple[PartitionDescription, ...]:
         """The partitions as the controller sees them."""
@@ -87,6 +92,11 @@ class Drill:
         """Start a broker again; returns at once."""
         self.cluster.restart(f"broker-{broker_id}", wait=False)
 
+    def drop(self) -> None:
+        """Delete the topic, after it was judged."""
+        with Admin(self.cluster.bootstrap) as admin:
+            admin.delete_topic(self.topic)
+
     def note_aside(self, value: bytes) -> None:
         """A record that was sent beside the load under the key b"key", and that may be there or not."""
         unknown = Send("aside", len(self.history.sends), b"key", value, Outcome.UNKNOWN, None, 0)
@@ -96,7 +106,12 @@ class Drill:
         self.admin.create_topic(self.topic, assignment=self._assignment, configs=self._configs)
         bootstrap = self.cluster.bootstrap
         self.load = Load(
-            bootstrap, self.topic, self.history, name=self.topic, request_timeout_ms=self._request_timeout_ms
+            bootstrap,
+            self.topic,
+            self.history,
+            name=self.topic,
+            delivery_timeout_ms=self._delivery_timeout_ms,
+            request_timeout_ms=self._request_timeout_ms,
         )
         self._watch = EndWatch(bootstrap, self.partitions, self.history)
         self._tail = Tail(bootstrap, self.topic, self.history)

@@ -75,11 +75,12 @@ class Faults:
         self._cluster.restart(name, wait=False)
 
 
-def start_what_gave_up(cluster: LocalCluster) -> None:
-    """A service that loses ZooKeeper while it starts ends, and asks whoever runs it to start it again."""
+def start_what_gave_up(cluster: LocalCluster, say: Callable[[str], None]) -> None:
+    """A service that loses ZooKeeper while it starts ends, and asks whoever runs it to start it again; `say`
+    is told of each."""
     for _ in range(5):
         for name in sorted(set(cluster.names) - cluster.running().keys()):
-            print(f"          {name} is started again: {cluster.log_tail(name, 1).strip()}", flush=True)
+            say(f"{name} is started again: {cluster.log_tail(name, 1).strip()}")
             cluster.restart(name, wait=False)
         with contextlib.suppress(ClusterError):
             cluster.wait_ready(_READY_S)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 
 class Kind(Enum):

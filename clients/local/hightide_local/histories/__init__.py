@@ -1,0 +1,1 @@
+"""What clients saw of a cluster under faults, and the judgement of it: for tests and bench faults."""
