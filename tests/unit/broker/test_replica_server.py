@@ -9,7 +9,6 @@ from pathlib import Path
 from adversary.batches import good_batch
 from hand_clock import HandClock
 from held_threads import HeldThreads
-from hightide.batch.errors import UnsupportedMagic
 from hightide.batch.header import iterate
 from hightide_broker.cold_reads import READS_MAX
 from hightide_broker.core.effects import StoreIsr
@@ -20,7 +19,7 @@ from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import Follower, ReplicaFetchCall
 from hightide_broker.replica_server import ReplicaServer
 from hightide_broker.shell import Payload, ReplicaShell
-from hightide_broker.storage import DataDirectory, DirectorySettings
+from hightide_broker.storage import DamagedLog, DataDirectory, DirectorySettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -326,7 +325,7 @@ def test_a_log_that_cannot_be_read_refuses_its_partition_alone(tmp_path: Path) -
         await turns_of_the_loop()
         call = ReplicaFetchCall(FOLLOWER, SessionRequest(answer.session_id, 1, (), ()), 0, 1_000_000)
         (damaged,) = (await broker.server.fetch(call)).partitions
-        assert (damaged.partition, damaged.error_code) == (0, UnsupportedMagic.code)
+        assert (damaged.partition, damaged.error_code) == (0, DamagedLog.code)
         damage(tmp_path)
 
     lead(tmp_path, story)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hightide.batch.header import BatchHeader
 
 from hightide_broker.storage.leader_epochs import LeaderEpochs
+from hightide_broker.storage.log_files import LogFiles
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.start_file import StartFile
 
@@ -38,6 +39,7 @@ class TimestampFound:
 class OpenedLog:
     """What `log_opening` found on disk."""
 
+    files: LogFiles
     segments: list[Segment]
     epochs: LeaderEpochs
     has_directory: bool

@@ -24,7 +24,7 @@ from hightide_broker.storage.checkpoint import (
     encode_checkpoints,
 )
 from hightide_broker.storage.disk_health import DiskHealth
-from hightide_broker.storage.errors import CorruptFile, DiskFull, StorageError, UnknownLog
+from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
 from hightide_broker.storage.files import Files, OsFiles
 from hightide_broker.storage.identity import (
     DirectoryLock,
@@ -166,6 +166,10 @@ class DataDirectory:
     def tell_of_failure(self, on_failure: Callable[[], None]) -> None:
         """Have this called when the directory goes offline, on the thread that met the error, once."""
         self._volume.disk.tell(on_failure)
+
+    def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:
+        """Have this called whenever damage to a log is met, on the thread that met it."""
+        self._volume.damage.tell(on_damage)
 
     @property
     def partition_count(self) -> int:

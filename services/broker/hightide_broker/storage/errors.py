@@ -1,9 +1,9 @@
 """What can go wrong in storage, each with the ErrorCode that a server answers with.
 
 Strategy: `StorageFailed` and `DiskFull` come from the operating system and are raised in `files` and `log`
-only; `OffsetOutOfRange` and `AppendOutOfOrder` come from what was asked; the others stop a broker from
-starting. What is wrong with a batch is a `hightide.batch.errors.BatchError`. No OSError leaves this
-package.
+only; `DamagedLog` is about one log, and leaves the others alone; `OffsetOutOfRange` and `AppendOutOfOrder`
+come from what was asked; the others stop a broker from starting. What is wrong with a batch that comes from
+outside is a `hightide.batch.errors.BatchError`. No OSError leaves this package.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 __all__ = [
     "AppendOutOfOrder",
     "CorruptFile",
+    "DamagedLog",
     "DirectoryLocked",
     "DiskFull",
     "LogClosed",
@@ -80,6 +81,29 @@ class UnknownLog(StorageError):
 class CorruptFile(StorageError):
     """A file that cannot be rebuilt from the log is damaged, or of a version that this broker does not
     know."""
+
+
+class DamagedLog(StorageError):
+    """What lies on disk of one log is not what was written: a batch fails its check, or a file is missing or
+    too short. The rest of the log serves on, and so does the data directory. Clients take it for a failed
+    disk: they try again, and ask who leads by then."""
+
+    def __init__(
+        self, topic: str, topic_id: bytes, partition: int, reason: str, segment: int = -1, offset: int = -1
+    ) -> None:
+        """`segment` is the base offset of the one that is damaged, `offset` that of the first batch that
+        cannot be used; -1 where that is not known."""
+        where = f" at offset {offset}" if offset >= 0 else ""
+        super().__init__(
+            f"{topic}-{partition} is damaged{where}: {reason}; the replica mends itself from its peers, see "
+            "`hightide cluster health`"
+        )
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.reason = reason
+        self.segment = segment
+        self.offset = offset
 
 
 class DirectoryLocked(StorageError):

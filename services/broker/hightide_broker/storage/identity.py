@@ -52,6 +52,11 @@ class DirectoryLock:
         self._files.unlock(self._fd)
 
 
+def is_there(files: Files, directory: str) -> bool:
+    """Whether the data directory is still where it was. Called when a file in it is not. Raises OSError."""
+    return files.exists(f"{directory}/{_META_NAME}")
+
+
 def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> None:
     """Check that the directory is this broker's, or nobody's yet. Changes nothing, so that it can be asked of
     all directories before any is written to.

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from hightide.batch.checksum import crc32c
 
-from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.errors import CorruptFile, DiskFull
 from hightide_broker.storage.files import Files
+from hightide_broker.storage.log_files import LogFiles
 from hightide_broker.storage.sealed_file import read_file, write_new, write_whole
 
 __all__ = ["EpochEnd", "EpochStart", "LeaderEpochs", "decode"]
@@ -48,7 +48,7 @@ class LeaderEpochs:
 
     __slots__ = ("_damaged", "_disk", "_entries", "_files", "_path", "_unsynced", "_written")
 
-    def __init__(self, files: Files, disk: DiskHealth, path: str, on_disk: bool) -> None:
+    def __init__(self, files: Files, disk: LogFiles, path: str, on_disk: bool) -> None:
         self._files = files
         self._disk = disk
         self._path = path

@@ -17,11 +17,14 @@ from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
-from hightide_broker.storage.errors import DiskFull, LogClosed, OffsetOutOfRange
+from hightide_broker.storage.batches_at_rest import BatchesAtRest
+from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
+from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
-from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in
+from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in, segment_with
 from hightide_broker.storage.replicated_batches import ExpectedBatches
 from hightide_broker.storage.retention import expired_count
+from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.segment_row import SegmentRow
 from hightide_broker.storage.settings import LogSettings
 from hightide_broker.storage.snapshots import ProducerSnapshots
@@ -39,8 +42,8 @@ class Log:
     Any thread may call any method; a lock inside keeps them apart, and is never held over an fsync or a
     deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read) but for
     `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Raises StorageFailed
-    after the data directory's first I/O error, and LogClosed once closed, from every method that reads or
-    writes.
+    after the data directory's first I/O error, LogClosed once closed, and DamagedLog where what is on disk is
+    not what was written, from every method that reads or writes.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Log:
         self.lost_data = opened.lost_data  # recovery cut off more than a torn write
         self.epochs = opened.epochs
         self._volume = volume
+        self._files = opened.files
         self._directory = directory
         self._row = SegmentRow(volume, directory, opened.segments, has_directory=opened.has_directory)
         self._lock = threading.RLock()
@@ -120,9 +124,14 @@ class Log:
         return self._closed
 
     @property
+    def batches_at_rest(self) -> BatchesAtRest:
+        """What its batches are checked against."""
+        return BatchesAtRest(self.topic_id, self.partition, self.epochs.entries)
+
+    @property
     def producers(self) -> ProducerStates:
         """The producers' states; read from disk on first use, and after a truncation."""
-        with self._lock, self._volume.disk:
+        with self._lock, self._files:
             if self._producers is None:
                 self._producers = self._restore_producers()
             return self._producers
@@ -191,7 +200,7 @@ class Log:
         size_bytes: int,
     ) -> AppendInfo:
         """Write batches that are stamped and checked; then, when that worked, let the log end move."""
-        with self._volume.disk:
+        with self._files:
             rolled = self._make_ready(size_bytes, headers[-1].next_offset)
             states = self._producers if self._producers is not None else self._restore_producers()
             self._producers = states
@@ -246,14 +255,14 @@ class Log:
         At most `max_bytes`, but always one batch where there is one; may end sooner, at the end of a
         segment. Pieces of batches in order, to be joined; a piece need not be a batch. Empty where `offset`
         is at or above `end_offset`. Raises OffsetOutOfRange below the log start offset or above the log end
-        offset, and CorruptBatch where the file is damaged.
+        offset, and DamagedLog where the batch at `offset` is not what was written.
         """
         in_memory = self.read_memory(offset, max_bytes, end_offset)
         return self.read_file(offset, max_bytes, end_offset) if in_memory is None else in_memory
 
     def read_memory(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer] | None:
         """As `read`, but None where that takes a file: then `read_file` is to be called, in a thread."""
-        self._volume.disk.check_usable()
+        self._files.check_usable()
         if not self._start_offset <= offset:
             return None
         in_memory = self._tail.read(offset, max_bytes, end_offset)
@@ -271,16 +280,17 @@ class Log:
             end_offset = min(end_offset, self._end_offset)
             if offset >= end_offset:
                 return []
-            with self._volume.disk:
-                segment, position = self._reads.find(self._row.segments, offset)
-                lease = self._volume.open_files.lease(segment.log_path)
+            segment, position, lease = self._find(offset)
             truncations, forgotten = self._truncations, self._reads.forgotten
+            expected = self.batches_at_rest
         try:
             with self._volume.disk:
-                batches, next_offset = segment.read(lease.fd, position, max_bytes, end_offset)
-        except BatchError:
+                batches, next_offset = segment.read(
+                    lease.fd, position, offset, max_bytes, end_offset, expected
+                )
+        except BatchError as error:
             if truncations == self._truncations:
-                raise
+                raise self._files.damaged(error, segment.base_offset, offset) from error
             return []
         finally:
             lease.release()
@@ -291,17 +301,29 @@ class Log:
                 self._reads.note(next_offset, segment, position + len(batches))
         return [batches]
 
+    def _find(self, offset: int) -> tuple[Segment, int, Lease]:
+        """The segment with an offset, the position of the batch that holds it, and the file, kept open."""
+        with self._volume.disk:
+            try:
+                segment, position = self._reads.find(self._row.segments, offset)
+                return segment, position, self._volume.open_files.lease(segment.log_path)
+            except (BatchError, CorruptFile, FileNotFoundError) as error:
+                if not self._files.is_damage(error):
+                    raise
+                base_offset = segment_with(self._row.segments, offset).base_offset
+                raise self._files.damaged(error, base_offset, offset) from error
+
     def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
         """The first record at or after a timestamp, below `end_offset`; None where there is none.
 
-        Opens one batch by pyarrow, which is imported then. Call it in a thread. Raises BatchError where the
-        file is damaged.
+        Opens one batch by pyarrow, which is imported then. Call it in a thread. Raises DamagedLog, and
+        BatchError where the batch is damaged.
         """
         offset = self.log_start_offset
         while True:
             with self._lock:
                 self._check_open()
-                with self._volume.disk:
+                with self._files:
                     candidate = first_candidate(
                         self._row.segments, timestamp_us, max(offset, self.log_start_offset), end_offset
                     )
@@ -328,10 +350,10 @@ class Log:
                 self.truncate_and_start_at(self._start_offset)
                 return self._end_offset
             if offset >= self._end_offset:
-                with self._volume.disk:
+                with self._files:
                     self.epochs.truncate_to(offset)
                 return self._end_offset
-            with self._volume.disk:
+            with self._files:
                 self._note_cut()
                 self._end_offset = self._row.truncate_to(offset)
                 self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
@@ -346,7 +368,7 @@ class Log:
         assert offset >= 0
         with self._lock, self._start_file.lock:
             self._check_writable()
-            with self._volume.disk:
+            with self._files:
                 self._note_cut()
                 self._start_file.forget_above(offset)
                 self._make_directory()
@@ -369,7 +391,7 @@ class Log:
         """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
         StorageFailed, DiskFull."""
         self._check_writable()
-        with self._volume.disk:
+        with self._files:
             try:
                 self._start_file.write()
             except FileNotFoundError:
@@ -411,7 +433,7 @@ class Log:
                 if self._durable_end_offset == self._end_offset and not self._row.names_unsynced:
                     return self._durable_end_offset
                 end_offset, truncations = self._end_offset, self._truncations
-                with self._volume.disk:
+                with self._files:
                     unsynced = UnsyncedSegments.of(self._row.segments, self._volume.open_files)
                 names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
             self._sync(unsynced, names_unsynced)
@@ -432,6 +454,8 @@ class Log:
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
+                if self._files.is_damage(error):
+                    raise self._files.damaged(error) from error
             raise self._volume.disk.fail(error) from error
         finally:
             unsynced.release()
@@ -449,7 +473,7 @@ class Log:
         unwritten = self._start_unwritten()
         with self._lock:
             self._check_writable()
-            with self._volume.disk:
+            with self._files:
                 active = self._row.active
                 if active.opened_us is None and active.size_bytes:
                     active.opened_us = now_us
@@ -475,11 +499,11 @@ class Log:
                 self._reads.forget()
                 self._snapshots.prune(self._row.base_offsets(), self._end_offset)
         for segment in expired:
-            with self._volume.disk, suppress(FileNotFoundError):  # It may be in quarantine by now.
+            with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
         # These need room, which may have come with the segments only. A log can do without: epochs that begin
         # before it are true, and the start is written by a later round.
-        with self._lock, suppress(DiskFull), self._volume.disk:
+        with self._lock, suppress(DiskFull), self._files:
             if not self._closed:  # It may be in quarantine by now.
                 self.epochs.begin_at(self._row.base_offset)
         if unwritten is not None:
@@ -497,7 +521,7 @@ class Log:
     def _could_not_roll(self, expired: int) -> bool:
         """Close the active segment, so that all may go. On a full disk it stays if others make room."""
         try:
-            with self._volume.disk:
+            with self._files:
                 self._roll()
         except DiskFull:
             if expired == 1:
@@ -509,7 +533,7 @@ class Log:
         """Close the active segment; the next append starts a new one. Does nothing where it is empty."""
         with self._lock:
             self._check_writable()
-            with self._volume.disk:
+            with self._files:
                 self._roll()
 
     def _roll(self) -> None:
@@ -535,7 +559,7 @@ class Log:
             self.flush()
             # Nobody was told that a start is durable which had no room; the records above it matter.
             self._start_unwritten()
-            with self._lock, self._volume.disk:
+            with self._lock, self._files:
                 self.epochs.sync()
                 if self._changed:
                     self._row.active.write_indexes()
@@ -547,7 +571,7 @@ class Log:
         """Let go of files and memory without writing anything; called where the disk failed or data is to
         go."""
         with self._lock:
-            self._closed = True
+            self._closed = self._files.is_closed = True
             self._tail.clear()
             self._row.close()
 
@@ -566,4 +590,4 @@ class Log:
 
     def _check_writable(self) -> None:
         self._check_open()
-        self._volume.disk.check_usable()
+        self._files.check_usable()

@@ -10,6 +10,7 @@ from hightide_broker.storage.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.leader_epochs import EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
+from hightide_broker.storage.log_files import LogFiles
 from hightide_broker.storage.recovery import open_clean, recover
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.settings import LogSettings
@@ -36,11 +37,14 @@ def open_log(
     """The log in `directory`, or a new one where that is not there. Called by the data directory, once a log.
 
     `checkpoint` is what the last process left, `kept_at` where recovery puts what it cuts off. Raises
-    StorageFailed, DiskFull.
+    StorageFailed, DiskFull, DamagedLog.
     """
-    with volume.disk:
+    files = LogFiles(
+        volume.files, volume.disk, volume.path, topic_name, topic_id, partition, volume.damage.ring
+    )
+    with files:
         has_directory = volume.files.exists(directory)
-        epochs = LeaderEpochs(volume.files, volume.disk, f"{directory}/{_EPOCHS_NAME}", has_directory)
+        epochs = LeaderEpochs(volume.files, files, f"{directory}/{_EPOCHS_NAME}", has_directory)
         segments = open_clean(volume, directory, checkpoint) if has_directory else None
         is_recovered = has_directory and segments is None
         lost_data = False
@@ -58,6 +62,7 @@ def open_log(
             start_file.load()
         end_offset = segments[-1].next_offset
         opened = OpenedLog(
+            files,
             segments,
             epochs,
             has_directory,

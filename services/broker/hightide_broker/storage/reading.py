@@ -11,7 +11,7 @@ from hightide.batch.header import BatchHeader
 from hightide_broker.storage.answers import TimestampFound
 from hightide_broker.storage.segment import Segment
 
-__all__ = ["SequentialReads", "first_candidate"]
+__all__ = ["SequentialReads", "first_candidate", "found_in", "segment_with"]
 
 _POSITIONS_REMEMBERED: Final = 32
 
@@ -29,7 +29,7 @@ class SequentialReads:
         CorruptBatch."""
         segment, position = self._positions.pop(offset, (None, 0))
         if segment is None:
-            segment = _segment_with(segments, offset)
+            segment = segment_with(segments, offset)
             position, _ = segment.locate(offset)
         return segment, position
 
@@ -45,7 +45,8 @@ class SequentialReads:
         self.forgotten += 1
 
 
-def _segment_with(segments: Sequence[Segment], offset: int) -> Segment:
+def segment_with(segments: Sequence[Segment], offset: int) -> Segment:
+    """The one that holds an offset, which is in the log."""
     place = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     assert place >= 0
     return segments[place]

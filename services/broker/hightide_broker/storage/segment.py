@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hightide.batch.errors import BatchError
+from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, Buffer, parse
 
 from hightide_broker.storage.batch_scan import scan
+from hightide_broker.storage.batches_at_rest import BatchesAtRest
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.offset_index import OffsetIndex
 from hightide_broker.storage.sealed_file import read_file, write_whole
@@ -133,27 +134,40 @@ class Segment:
         with self._volume.open_files.lease(self.log_path) as fd:
             return self._volume.files.read_at(fd, size, position)
 
-    def read(self, fd: int, position: int, max_bytes: int, end_offset: int) -> tuple[memoryview, int]:
-        """Whole batches from `position` on, as `Log.read` says, and the offset after them; `fd` is leased.
+    def read(
+        self, fd: int, position: int, offset: int, max_bytes: int, end_offset: int, expected: BatchesAtRest
+    ) -> tuple[memoryview, int]:
+        """Whole batches from the one at `position` on, which contains `offset`, as `Log.read` says, and the
+        offset after them; `fd` is leased. Ends in front of a batch that is damaged.
 
-        May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError,
-        OSError.
+        May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError where
+        the first one is damaged, OSError.
         """
-        size = min(max(max_bytes, _LOCATE_PIECE_BYTES), max(0, self.size_bytes - position))
-        data = self._volume.files.read_at(fd, size, position)
+        left = max(0, self.size_bytes - position)
+        data = self._volume.files.read_at(fd, min(max(max_bytes, _LOCATE_PIECE_BYTES), left), position)
         header = parse(data)
         if header.size_bytes > len(data):
-            data = self._volume.files.read_at(fd, header.size_bytes, position)
+            # More than there is would be read in vain, and may be any number.
+            data = self._volume.files.read_at(fd, min(header.size_bytes, left), position)
+        expected.check(data, 0, header)
+        if not header.base_offset <= offset < header.next_offset:
+            raise CorruptBatch(f"the batch has offset {header.base_offset} where {offset} should be")
         at = 0
         next_offset = header.base_offset
         # The first batch is given however large it is.
         limit = max(header.size_bytes, min(max_bytes, len(data)))
-        while header.next_offset <= end_offset and at + header.size_bytes <= limit:
+        while header.next_offset <= end_offset:
             at += header.size_bytes
             next_offset = header.next_offset
-            if len(data) - at < HEADER_SIZE_BYTES:
+            if limit - at < HEADER_SIZE_BYTES:
                 break
-            header = parse(data, at)
+            try:
+                header = parse(data, at)
+                if at + header.size_bytes > limit:
+                    break
+                expected.check_next(data, at, next_offset)
+            except BatchError:
+                break  # Whoever reads on from there hears of it.
         return memoryview(data)[:at], next_offset
 
     def batches(self, position: int = 0, *, verify: bool = False) -> Iterator[tuple[int, BatchHeader]]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from hightide_broker.storage.ageing import AgeingClock
 from hightide_broker.storage.disk_health import DiskHealth
+from hightide_broker.storage.errors import DamagedLog
 from hightide_broker.storage.files import Files
 from hightide_broker.storage.open_files import OpenFiles
 from hightide_broker.storage.settings import DirectorySettings
 from hightide_broker.storage.tail import TailMemory
 
-__all__ = ["LoadedIndexes", "Volume"]
+__all__ = ["DamageBell", "LoadedIndexes", "Volume"]
 
 _INDEXES_MAX: Final = 64
 
@@ -49,6 +51,22 @@ class LoadedIndexes:
             self._loaded.pop(id(segment), None)
 
 
+class DamageBell:
+    """Who is told of damage to a log. Any thread."""
+
+    def __init__(self) -> None:
+        self._on_damage: Callable[[DamagedLog], None] | None = None
+
+    def tell(self, on_damage: Callable[[DamagedLog], None]) -> None:
+        """Have this called at each damage that is met, on the thread that met it."""
+        self._on_damage = on_damage
+
+    def ring(self, damage: DamagedLog) -> None:
+        """Somebody has met damage."""
+        if self._on_damage is not None:
+            self._on_damage(damage)
+
+
 @dataclass(frozen=True, slots=True)
 class Volume:
     """The shared things, made once by the data directory."""
@@ -56,6 +74,7 @@ class Volume:
     path: str
     files: Files
     disk: DiskHealth
+    damage: DamageBell
     open_files: OpenFiles
     tails: TailMemory
     indexes: LoadedIndexes
@@ -69,6 +88,7 @@ class Volume:
             path=path,
             files=files,
             disk=DiskHealth(path),
+            damage=DamageBell(),
             open_files=OpenFiles(files, settings.open_files_max),
             tails=TailMemory(settings.tail_bytes_max, settings.tail_bytes_per_log_max),
             indexes=LoadedIndexes(),
