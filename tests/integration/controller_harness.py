@@ -57,21 +57,27 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
         self.broker_epoch = 0
         self.newest_controller_epoch = 0
         self.failures_to_come = 0
+        self.refused = 0
+        """Messages that were addressed to another life."""
         self.port = free_port()
         self._session: ZooKeeperSession | None = None
         self._server: Server | None = None
 
     async def start(self, zookeeper: str) -> None:
-        self._server = await serve(
-            HostPort("127.0.0.1", self.port),
-            [Service(BROKER_SERVICE, self, control_grpc.add_BrokerControlServiceServicer_to_server)],
-        )
-        await self._server.set_serving(True)
+        await self.listen()
         self._session = await ZooKeeperSession.connect(zookeeper, session_timeout_ms=SESSION_TIMEOUT_MS)
         await self._session.ensure_cluster_id()
         znode = BrokerZnode("127.0.0.1", self.port, started_at_ms=1)
         path = BrokerZnode.path(self.broker_id)
         self.broker_epoch = (await self._session.create(path, znode.encode(), ephemeral=True)).czxid
+
+    async def listen(self) -> None:
+        """Begin to answer; again, after `die`, as the same life."""
+        self._server = await serve(
+            HostPort("127.0.0.1", self.port),
+            [Service(BROKER_SERVICE, self, control_grpc.add_BrokerControlServiceServicer_to_server)],
+        )
+        await self._server.set_serving(True)
 
     async def die(self) -> None:
         """What a SIGKILL looks like from outside: streams break, the port refuses, the session lives on."""
@@ -115,6 +121,7 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
 
     def _fence(self, stamp: control_pb2.ControllerStamp) -> None:
         if stamp.broker_epoch != self.broker_epoch:
+            self.refused += 1
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH, "another life of this broker is meant"
             )

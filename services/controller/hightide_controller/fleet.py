@@ -1,4 +1,5 @@
-"""The live brokers, as the active controller holds on to them: a link to tell each, a watcher of its life."""
+"""The brokers as the active controller holds on to them: a link to tell each live one and a watcher of its
+life, and a knock at each that was declared dead while its registration stands."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from hightide_runtime.telemetry import Telemetry
 from hightide_controller.broker_link import BrokerLink, LinkDuties
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from hightide_controller.core.events import Broker
+from hightide_controller.core.outbox import Delivery
+from hightide_controller.knock import Knock, pause_after
 
 __all__ = ["Fleet"]
 
@@ -19,27 +22,34 @@ BROKER_SERVICE = "hightide.v1.BrokerControlService"
 
 
 class Fleet:
-    """Kept equal to the live brokers of the core after each event; empty while standing by."""
+    """Kept equal to the brokers of the core after each event; empty while standing by."""
 
     def __init__(
         self,
         duties: LinkDuties,
         on_death: Callable[[Broker, int], None],
+        on_revival: Callable[[Broker], None],
         telemetry: Telemetry,
         clock: Clock,
         rpc_timeout_ms: int,
     ) -> None:
-        """`on_death`: a broker, and the wall-clock time in us at which its stream broke."""
+        """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
+        broker that was declared dead answers as the same life."""
         self._duties = duties
         self._on_death = on_death
+        self._on_revival = on_revival
         self._telemetry = telemetry
         self._clock = clock
         self._rpc_timeout_ms = rpc_timeout_ms
         self._links: dict[int, BrokerLink] = {}
         self._watchers: dict[int, ProcessWatcher] = {}
+        self._knocks: dict[int, Knock] = {}
+        self._revivals: dict[int, tuple[int, int]] = {}
+        """By id: a broker epoch, and how often that life was dead and alive again."""
 
-    def reconcile(self, live: tuple[Broker, ...]) -> list[int]:
-        """Open and close links and watchers; the ids of brokers whose link was closed."""
+    def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> list[int]:
+        """Open and close links, watchers and knocks; the ids of brokers whose link was closed."""
+        self._knock_at(dead)
         wanted = {broker.broker_id: broker for broker in live}
         gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
         for broker_id in gone:
@@ -61,6 +71,32 @@ class Fleet:
             lambda broke_at_us: self._on_death(broker, broke_at_us),
         )
 
+    def _knock_at(self, dead: tuple[Broker, ...]) -> None:
+        wanted = {broker.broker_id: broker for broker in dead}
+        for broker_id, knock in tuple(self._knocks.items()):
+            if wanted.get(broker_id) != knock.broker:
+                self._knocks.pop(broker_id).close()
+        for broker_id, broker in wanted.items():
+            if broker_id not in self._knocks:
+                self._knocks[broker_id] = self._knock(broker)
+
+    def _knock(self, broker: Broker) -> Knock:
+        epoch, revivals = self._revivals.get(broker.broker_id, (broker.broker_epoch, 0))
+        if epoch != broker.broker_epoch:
+            revivals = 0
+
+        def answered() -> None:
+            self._revivals[broker.broker_id] = (broker.broker_epoch, revivals + 1)
+            self._on_revival(broker)
+
+        return Knock(
+            broker,
+            lambda: self._duties.update_metadata(broker.broker_epoch, Delivery.bare_list()),
+            answered,
+            pause_after(revivals),
+            self._rpc_timeout_ms,
+        )
+
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
         receivers = (
@@ -76,8 +112,11 @@ class Fleet:
     async def close(self) -> None:
         """Let go of all of them."""
         links, watchers = list(self._links.values()), list(self._watchers.values())
-        self.reconcile(())
+        knocks = list(self._knocks.values())
+        self.reconcile((), ())
         for link in links:
             await link.closed()
         for watcher in watchers:
             await watcher.closed()
+        for knock in knocks:
+            await knock.closed()

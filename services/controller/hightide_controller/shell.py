@@ -109,6 +109,7 @@ class Shell:
                 traceparent_of=self._traces.traceparent_of,
             ),
             self._broker_died,
+            self._broker_answered_again,
             telemetry,
             clock,
             settings.broker_rpc_timeout_ms,
@@ -170,7 +171,7 @@ class Shell:
         self.tallies.before(self.state, event)
         self.state, effects = step(self.state, event)
         self._traces.decided(event)
-        for broker_id in self._fleet.reconcile(self.state.live_brokers()):
+        for broker_id in self._fleet.reconcile(self.state.live_brokers(), self.state.dead_brokers()):
             self._traces.broker_gone(broker_id)
         if self.state.role is Role.ACTIVE and not was_active:
             _log.info(
@@ -237,6 +238,10 @@ class Shell:
     def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
         cause = self._traces.failovers.expect("process_died", broke_at_us)
         self.inbox.put(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
+
+    def _broker_answered_again(self, broker: ev.Broker) -> None:
+        cause = self._traces.causes.new("process_answers")
+        self.inbox.put(ev.BrokerProcessAlive(broker.broker_id, broker.broker_epoch, cause))
 
     async def _controller_read(self, active: ActiveController | None) -> None:
         """The /controller watch. A standby also watches the process of whoever is active."""

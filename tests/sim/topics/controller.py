@@ -104,13 +104,16 @@ class _NoWatcher:
 
 class _Fleet(Fleet):
     def __init__(self, real: Fleet, channel_to: Callable[[int], _Channel]) -> None:
-        super().__init__(real._duties, real._on_death, real._telemetry, real._clock, 5_000)
+        super().__init__(real._duties, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000)
         self._channel_to = channel_to
 
     def _open(self, broker: ev.Broker) -> None:
         channel: Any = self._channel_to(broker.broker_id)
         self._links[broker.broker_id] = BrokerLink(broker, self._duties, Telemetry.off(), 5_000, channel)
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
+
+    def _knock_at(self, dead: tuple[ev.Broker, ...]) -> None:
+        """Whom the world declares dead is dead."""
 
 
 class _Shell(Shell):

@@ -219,6 +219,12 @@ class ClusterState:
         """The live brokers by id."""
         return tuple(self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.is_live(broker_id))
 
+    def dead_brokers(self) -> tuple[Broker, ...]:
+        """Those that are registered, and whose process is known to be dead, by id."""
+        return tuple(
+            self.brokers[broker_id] for broker_id in sorted(self.dead) if not self.is_live(broker_id)
+        )
+
     def take_sequence(self) -> int:
         """The sequence of the next send effect."""
         sequence = self.next_sequence

@@ -27,6 +27,7 @@ __all__ = [
     "BalanceDue",
     "Broker",
     "BrokerAcknowledged",
+    "BrokerProcessAlive",
     "BrokerProcessDied",
     "BrokersChanged",
     "CampaignLost",
@@ -307,8 +308,18 @@ class BrokersChanged:
 class BrokerProcessDied:
     """The detector saw the stream to a broker reset and the reconnect refused.
 
-    The broker counts as dead until its broker epoch changes.
+    The broker counts as dead until its broker epoch changes, or the same life of it answers again.
     """
+
+    broker_id: int
+    broker_epoch: int
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProcessAlive:
+    """A broker that was declared dead has accepted what was addressed to the life with this epoch: its port
+    refused connections for a while, and it lived on."""
 
     broker_id: int
     broker_epoch: int
@@ -445,6 +456,7 @@ Event = (
     | SteppedDown
     | Rested
     | BrokersChanged
+    | BrokerProcessAlive
     | BrokerProcessDied
     | TopicsChanged
     | TopicsRead

@@ -24,6 +24,7 @@ from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
 from hightide_controller.core.failed_replicas import on_replicas_failed
 from hightide_controller.core.leader_elections import on_balance_due, on_elect_leaders
 from hightide_controller.core.membership import (
+    on_broker_process_alive,
     on_broker_process_died,
     on_brokers_changed,
     on_leadership_declined,
@@ -155,6 +156,10 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             state.mark_all_due(event.cause)
             look_at_moves_again(state, event.cause)
             return on_broker_process_died(state, event)
+        case ev.BrokerProcessAlive():
+            state.mark_all_due(event.cause)
+            look_at_moves_again(state, event.cause)
+            return on_broker_process_alive(state, event)
         case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown():
             return _on_store_answered(state, event)
         case ev.BrokerAcknowledged():

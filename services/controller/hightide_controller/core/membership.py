@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Effect, SendUpdateMetadata
-from hightide_controller.core.events import Broker, BrokerProcessDied, BrokersChanged, LeadershipDeclined
+from hightide_controller.core.events import (
+    Broker,
+    BrokerProcessAlive,
+    BrokerProcessDied,
+    BrokersChanged,
+    LeadershipDeclined,
+)
 from hightide_controller.core.failed_replicas import forget_failures
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import read_again, reconsider, send_decisions
 
-__all__ = ["on_broker_process_died", "on_brokers_changed", "on_leadership_declined", "tell_everything"]
+__all__ = [
+    "on_broker_process_alive",
+    "on_broker_process_died",
+    "on_brokers_changed",
+    "on_leadership_declined",
+    "tell_everything",
+]
 
 
 def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> list[Effect]:
@@ -19,6 +31,16 @@ def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> lis
         return []
     state.dead[event.broker_id] = event.broker_epoch
     return _lost(state, [event.broker_id], event.cause)
+
+
+def on_broker_process_alive(state: ClusterState, event: BrokerProcessAlive) -> list[Effect]:
+    """A life that was declared dead answers: it is treated as one that arrives. What it led is led in a later
+    epoch by now; what waited for it as the last in-sync replica is led by it again, in another one."""
+    broker = state.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch or state.is_live(event.broker_id):
+        return []
+    del state.dead[event.broker_id]
+    return _arrived(state, broker, event.cause) + _tell_brokers_list(state, event.cause)
 
 
 def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effect]:

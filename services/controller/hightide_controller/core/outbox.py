@@ -43,6 +43,11 @@ class Delivery:
     """Up to where the broker knows everything when it has this; 0 where more waits that is older."""
     cause: str
 
+    @classmethod
+    def bare_list(cls) -> Delivery:
+        """One that tells nothing but which brokers live, as every UpdateMetadata does."""
+        return cls({}, {}, {}, (), has_metadata=True, full=False, sequence=0, cause="")
+
 
 @dataclass(slots=True)
 class Outbox:
