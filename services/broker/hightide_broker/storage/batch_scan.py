@@ -8,7 +8,7 @@ from typing import Final
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, parse, verify_crc
 
-__all__ = ["TornBatch", "scan"]
+__all__ = ["TornBatch", "check_order", "scan"]
 
 _PIECE_BYTES: Final = 256 * 1024
 
@@ -17,18 +17,30 @@ class TornBatch(CorruptBatch):
     """The file ends within the batch, or holds zeros where it should start: its write was not finished."""
 
 
+def check_order(header: BatchHeader, next_offset: int, leader_epoch: int) -> None:
+    """What a leader stamps is outside of the CRC, and told by what stands in front. Raises CorruptBatch."""
+    if header.base_offset != next_offset:
+        raise CorruptBatch(f"the batch has offset {header.base_offset}, the next is {next_offset}")
+    if header.leader_epoch < leader_epoch:
+        raise CorruptBatch(f"leader epoch {header.leader_epoch} comes after {leader_epoch}")
+
+
 def scan(
     read: Callable[[int, int], bytes],
     position: int,
     end: int,
     verify: bool,
     piece_bytes: int = _PIECE_BYTES,
+    next_offset: int | None = None,
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch from `position` to `end`; `read(size, position)` reads the file.
 
-    With `verify`, each batch's CRC is checked before it is given. Raises TornBatch or another BatchError at
-    the first batch that cannot be used; those in front of it were given by then.
+    With `verify`, each batch's CRC is checked before it is given. What the CRC does not cover is checked
+    where `next_offset`, that of the first batch, is known: offsets follow on, and leader epochs never fall.
+    Raises TornBatch or another BatchError at the first batch that cannot be used; those in front of it were
+    given by then.
     """
+    leader_epoch = -1
     piece = b""
     piece_at = position
     while position < end:
@@ -48,6 +60,9 @@ def scan(
             if len(piece) - at < header.size_bytes:
                 piece, piece_at, at = read(max(piece_bytes, header.size_bytes), position), position, 0
             verify_crc(piece, at, header)
+        if next_offset is not None:
+            check_order(header, next_offset, leader_epoch)
+            next_offset, leader_epoch = header.next_offset, header.leader_epoch
         yield position, header
         position += header.size_bytes
         if position - piece_at > len(piece):

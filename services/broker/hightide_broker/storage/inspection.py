@@ -38,7 +38,8 @@ class InspectedDamage:
 
 
 def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
-    """Every batch of a segment file, or of all segments under a directory, with its CRC checked.
+    """Every batch of a segment file, or of all segments under a directory, with its CRC checked, and that its
+    offset follows on the one in front, its leader epoch does not go back, and no segment lies between two.
 
     A file that is damaged ends with one InspectedDamage. Raises OSError, also where there is none: a mistyped
     directory is not one without damage.
@@ -46,11 +47,25 @@ def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
     paths = sorted(path.rglob(f"*{LOG_SUFFIX}")) if path.is_dir() else [path]
     if not paths:
         raise FileNotFoundError(errno.ENOENT, f"no segment (*{LOG_SUFFIX}) is here or below", str(path))
+    before: tuple[Path, int] | None = None
     for segment_path in paths:
-        yield from _inspect_file(segment_path)
+        base_offset = int(segment_path.stem) if segment_path.stem.isdigit() else None
+        if base_offset is not None and before is not None and before[0] == segment_path.parent:
+            end_offset = before[1]
+            if end_offset != base_offset:
+                yield InspectedDamage(
+                    segment_path, 0, f"the segment in front of it ends at offset {end_offset}"
+                )
+        before = None
+        for found in _inspect_file(segment_path, base_offset):
+            yield found
+            if isinstance(found, InspectedBatch):
+                before = (segment_path.parent, found.header.next_offset)
+            else:
+                before = None
 
 
-def _inspect_file(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
+def _inspect_file(path: Path, base_offset: int | None) -> Iterator[InspectedBatch | InspectedDamage]:
     with path.open("rb") as file:
         size = file.seek(0, 2)
 
@@ -60,7 +75,7 @@ def _inspect_file(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
 
         end = 0
         try:
-            for position, header in scan(read, 0, size, verify=True):
+            for position, header in scan(read, 0, size, verify=True, next_offset=base_offset):
                 yield InspectedBatch(path, position, header)
                 end = position + header.size_bytes
         except BatchError as error:

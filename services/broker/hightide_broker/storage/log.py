@@ -280,13 +280,13 @@ class Log:
             end_offset = min(end_offset, self._end_offset)
             if offset >= end_offset:
                 return []
-            segment, position, lease = self._find(offset)
+            segment, position, base_offset, lease = self._find(offset)
             truncations, forgotten = self._truncations, self._reads.forgotten
             expected = self.batches_at_rest
         try:
             with self._volume.disk:
                 batches, next_offset = segment.read(
-                    lease.fd, position, offset, max_bytes, end_offset, expected
+                    lease.fd, position, base_offset, max_bytes, end_offset, expected
                 )
         except BatchError as error:
             if truncations == self._truncations:
@@ -301,12 +301,13 @@ class Log:
                 self._reads.note(next_offset, segment, position + len(batches))
         return [batches]
 
-    def _find(self, offset: int) -> tuple[Segment, int, Lease]:
-        """The segment with an offset, the position of the batch that holds it, and the file, kept open."""
+    def _find(self, offset: int) -> tuple[Segment, int, int, Lease]:
+        """The segment with an offset, position and base offset of the batch that holds it, and the file, kept
+        open."""
         with self._volume.disk:
             try:
-                segment, position = self._reads.find(self._row.segments, offset)
-                return segment, position, self._volume.open_files.lease(segment.log_path)
+                segment, position, base_offset = self._reads.find(self._row.segments, offset)
+                return segment, position, base_offset, self._volume.open_files.lease(segment.log_path)
             except (BatchError, CorruptFile, FileNotFoundError) as error:
                 if not self._files.is_damage(error):
                     raise

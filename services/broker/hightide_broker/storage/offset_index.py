@@ -46,10 +46,16 @@ class OffsetIndex:
         self._offsets.append(relative_offset)
         self._positions.append(position)
 
-    def position_before(self, relative_offset: int) -> int:
-        """The position of a batch that starts at or before the offset; 0 where none is noted."""
+    def entry_before(self, relative_offset: int) -> tuple[int, int]:
+        """Relative offset and position of a batch that starts at or before the offset; the first one's where
+        none is noted."""
         place = bisect_right(self._offsets, relative_offset) - 1
-        return self._positions[place] if place >= 0 else 0
+        return (self._offsets[place], self._positions[place]) if place >= 0 else (0, 0)
+
+    def entry_at(self, position: int) -> tuple[int, int]:
+        """The same by position."""
+        place = bisect_right(self._positions, position) - 1
+        return (self._offsets[place], self._positions[place]) if place >= 0 else (0, 0)
 
     def truncate(self, position: int) -> None:
         """Drop what is noted at or after `position`."""

@@ -24,14 +24,15 @@ class SequentialReads:
         self.forgotten = 0
         """How often all was forgotten."""
 
-    def find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int]:
-        """The segment with an offset, and the position of the batch that contains it. Raises OSError,
-        CorruptBatch."""
+    def find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int, int]:
+        """The segment with an offset, the position of the batch that contains it, and its base offset. Raises
+        OSError, BatchError."""
         segment, position = self._positions.pop(offset, (None, 0))
-        if segment is None:
-            segment = segment_with(segments, offset)
-            position, _ = segment.locate(offset)
-        return segment, position
+        if segment is not None:
+            return segment, position, offset
+        segment = segment_with(segments, offset)
+        position, header = segment.locate(offset)
+        return segment, position, header.base_offset
 
     def note(self, offset: int, segment: Segment, position: int) -> None:
         """A reader will go on at this offset, which is at this position."""
@@ -46,10 +47,9 @@ class SequentialReads:
 
 
 def segment_with(segments: Sequence[Segment], offset: int) -> Segment:
-    """The one that holds an offset, which is in the log."""
+    """The segment that an offset is in; the first where it is before that."""
     place = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-    assert place >= 0
-    return segments[place]
+    return segments[max(0, place)]
 
 
 def found_in(

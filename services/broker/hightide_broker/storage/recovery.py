@@ -17,7 +17,7 @@ from typing import Final
 from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import BatchHeader
 
-from hightide_broker.storage.batch_scan import TornBatch, scan
+from hightide_broker.storage.batch_scan import TornBatch, check_order, scan
 from hightide_broker.storage.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.files import Files
 from hightide_broker.storage.leader_epochs import EpochStart
@@ -58,10 +58,7 @@ class Recovered:
         """A batch must be this partition's and the next one. Raises CorruptBatch."""
         if (header.topic_id, header.partition) != (self.topic_id, self.partition):
             raise CorruptBatch(f"the batch belongs to {header.topic_id.hex()}-{header.partition}")
-        if header.base_offset != expected_offset:
-            raise CorruptBatch(f"the batch has offset {header.base_offset}, the next is {expected_offset}")
-        if self.epochs and header.leader_epoch < self.epochs[-1].epoch:
-            raise CorruptBatch(f"leader epoch {header.leader_epoch} comes after {self.epochs[-1].epoch}")
+        check_order(header, expected_offset, self.epochs[-1].epoch if self.epochs else -1)
         if not self.epochs or header.leader_epoch > self.epochs[-1].epoch:
             self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
 

@@ -137,7 +137,7 @@ class Segment:
     def read(
         self, fd: int, position: int, offset: int, max_bytes: int, end_offset: int, expected: BatchesAtRest
     ) -> tuple[memoryview, int]:
-        """Whole batches from the one at `position` on, which contains `offset`, as `Log.read` says, and the
+        """Whole batches from the one at `position` on, which begins at `offset`, as `Log.read` says, and the
         offset after them; `fd` is leased. Ends in front of a batch that is damaged.
 
         May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError where
@@ -149,11 +149,9 @@ class Segment:
         if header.size_bytes > len(data):
             # More than there is would be read in vain, and may be any number.
             data = self._volume.files.read_at(fd, min(header.size_bytes, left), position)
-        expected.check(data, 0, header)
-        if not header.base_offset <= offset < header.next_offset:
-            raise CorruptBatch(f"the batch has offset {header.base_offset} where {offset} should be")
+        header = expected.check_next(data, 0, offset)
         at = 0
-        next_offset = header.base_offset
+        next_offset = offset
         # The first batch is given however large it is.
         limit = max(header.size_bytes, min(max_bytes, len(data)))
         while header.next_offset <= end_offset:
@@ -170,35 +168,41 @@ class Segment:
                 break  # Whoever reads on from there hears of it.
         return memoryview(data)[:at], next_offset
 
-    def batches(self, position: int = 0, *, verify: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` on. Raises BatchError, OSError."""
-        return scan(self.read_at, position, self.size_bytes, verify)
+    def batches(self, position: int = 0, base_offset: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` on, where the batch with `base_offset` begins, or
+        from the first on. Raises BatchError, OSError."""
+        assert (position == 0) == (base_offset is None)
+        first_offset = self.base_offset if base_offset is None else base_offset
+        return scan(self.read_at, position, self.size_bytes, False, next_offset=first_offset)
 
     def locate(self, offset: int) -> tuple[int, BatchHeader]:
         """Position and header of the batch that contains `offset`. Raises BatchError where the file is
         damaged."""
         assert self.base_offset <= offset < self.next_offset, offset
         try:
-            return self._locate_from(self._loaded()[0].position_before(offset - self.base_offset), offset)
-        except (BatchError, LookupError):
+            return self._located(offset)
+        except BatchError:
             # The index may be wrong although its seal is whole, for instance restored from a backup.
             self._rebuild_indexes()
-            try:
-                return self._locate_from(self._loaded()[0].position_before(offset - self.base_offset), offset)
-            except LookupError as error:
-                raise CorruptFile(f"{self.log_path} has no batch with offset {offset}") from error
+            return self._located(offset)
 
-    def _locate_from(self, start: int, offset: int) -> tuple[int, BatchHeader]:
-        for position, header in scan(self.read_at, start, self.size_bytes, False, _LOCATE_PIECE_BYTES):
+    def _located(self, offset: int) -> tuple[int, BatchHeader]:
+        """Raises BatchError, also where what the index or the name says is not in the file."""
+        relative_offset, start = self._loaded()[0].entry_before(offset - self.base_offset)
+        batches = scan(
+            self.read_at, start, self.size_bytes, False, _LOCATE_PIECE_BYTES,
+            next_offset=self.base_offset + relative_offset,
+        )  # fmt: skip
+        for position, header in batches:
             if header.next_offset > offset:
-                if header.base_offset > offset:
-                    break
                 return position, header
-        raise LookupError(offset)
+        raise CorruptBatch(f"{self.log_path} has no batch with offset {offset}")
 
     def batches_from(self, timestamp_us: int) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from the first that can have this timestamp or a later one."""
-        return self.batches(self._loaded()[1].position_from(timestamp_us))
+        """The batches from the first that can have this timestamp or a later one, or from before it."""
+        offset_index, time_index = self._loaded()
+        relative_offset, position = offset_index.entry_at(time_index.position_from(timestamp_us))
+        return self.batches(position, self.base_offset + relative_offset if position else None)
 
     # --- writing -------------------------------------------------------------------------------------------
 
@@ -326,8 +330,12 @@ class Segment:
         """Read every header of the segment."""
         self.forget_indexes()
         try:
+            end_offset = self.base_offset
             for position, header in self.batches():
                 self._index(position, header, _REBUILT_INTERVAL_BYTES)
+                end_offset = header.next_offset
+            if end_offset != self.next_offset:
+                raise CorruptBatch(f"{self.log_path} ends at offset {end_offset}, not {self.next_offset}")
         except BatchError:
             self._offset_index = self._time_index = None
             raise

@@ -103,16 +103,20 @@ class SegmentRow:
 
     def truncate_to(self, offset: int) -> int:
         """Cut off everything from `offset` on, and the whole batch that it is inside of; give the end. The
-        oldest segment stays, if only as an empty one."""
-        while len(self.segments) > 1 and self.active.base_offset >= offset:
+        oldest segment stays, if only as an empty one. Where it is damaged nothing is cut."""
+        last = max(
+            (place for place, each in enumerate(self.segments) if each.base_offset < offset), default=0
+        )
+        at = max(offset, self.segments[last].base_offset)
+        found = self.segments[last].locate(at) if at < self.segments[last].next_offset else None
+        while len(self.segments) > last + 1:
             self.segments.pop().remove()
             # A power cut could bring the file back; the next flush makes sure that it does not.
             self.names_unsynced = True
         active = self.active
         active.activate()
-        at = max(offset, active.base_offset)
-        if at < active.next_offset:
-            position, header = active.locate(at)
+        if found is not None:
+            position, header = found
             active.truncate(position, header.base_offset)
         self.size_bytes = sum(segment.size_bytes for segment in self.segments)
         return active.next_offset

@@ -41,8 +41,11 @@ class ProducerSnapshots:
         for segment in segments:
             if segment.next_offset <= start:
                 continue
-            position = segment.locate(start)[0] if start > segment.base_offset else 0
-            for _, header in segment.batches(position):
+            position, base_offset = 0, None
+            if start > segment.base_offset:
+                position, header = segment.locate(start)
+                base_offset = header.base_offset if position else None
+            for _, header in segment.batches(position, base_offset):
                 states.update(header)
 
     def _restore_latest(self, states: ProducerStates, offset_max: int) -> int:
