@@ -120,6 +120,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The broker knows nothing of this producer id, though its sequence is not the first."""
     ERROR_CODE_SEQUENCE_CONFLICT: _ErrorCode.ValueType  # 88
     """The log holds other records under these sequences of this producer: two writers share its id and epoch."""
+    ERROR_CODE_TOO_MANY_PRODUCERS: _ErrorCode.ValueType  # 89
+    """The log remembers as many producers as it may, and all of them may still try again: no new one is taken yet."""
     ERROR_CODE_STORAGE_FAILED: _ErrorCode.ValueType  # 100
     """The log directory failed (an I/O error); what it holds is offline on this broker."""
     ERROR_CODE_DISK_FULL: _ErrorCode.ValueType  # 101
@@ -258,6 +260,8 @@ ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 87
 """The broker knows nothing of this producer id, though its sequence is not the first."""
 ERROR_CODE_SEQUENCE_CONFLICT: ErrorCode.ValueType  # 88
 """The log holds other records under these sequences of this producer: two writers share its id and epoch."""
+ERROR_CODE_TOO_MANY_PRODUCERS: ErrorCode.ValueType  # 89
+"""The log remembers as many producers as it may, and all of them may still try again: no new one is taken yet."""
 ERROR_CODE_STORAGE_FAILED: ErrorCode.ValueType  # 100
 """The log directory failed (an I/O error); what it holds is offline on this broker."""
 ERROR_CODE_DISK_FULL: ErrorCode.ValueType  # 101
