@@ -365,6 +365,15 @@ class SequenceConflictError(ServerError):
     next_step = "Ask describe_producers what was written under this id, and go on behind it."
 
 
+class TooManyProducersError(ServerError):
+    """The log remembers as many producers as it may, and all of them may still try again: no new one is taken
+    yet."""
+
+    code = errors_pb2.ERROR_CODE_TOO_MANY_PRODUCERS
+    retriable = True
+    next_step = "Try again when some have been silent, or let fewer producers write for longer."
+
+
 class StorageFailedError(ServerError):
     """The log directory failed (an I/O error); what it holds is offline on this broker."""
 

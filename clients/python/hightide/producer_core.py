@@ -57,6 +57,9 @@ REQUEST_BYTES_MAX: Final = 8 << 20
 SLOW_CALL_MS: Final = 500
 # A topic that brokers do not know is given up after this; its metadata may still be on its way to them.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
+# What may have been appended is not sent again after this: a log remembers who wrote for an hour at the least
+# (`RETRY_MS` of its producer states), and takes what it has forgotten for new.
+DOUBT_MAX_MS: Final = 30 * 60 * 1000
 
 
 def _given_identity(settings: ProducerSettings) -> Identity | None:
@@ -154,11 +157,25 @@ class ProducerCore(Accumulator, TracedCore):
             last = self.seeker.unavailable(self.settings.delivery_timeout_ms)
         why = f"the last error was: {last}" if last is not None else "no leader was found for the partition"
         return DeliveryTimeoutError(
-            f"not acknowledged within {self.settings.delivery_timeout_ms} ms, "
+            f"not acknowledged within {batch.deadline_ms - batch.created_ms:.0f} ms, "
             f"in {batch.attempts} attempts; {why}",
             topic=batch.topic,
             partition=batch.partition,
             maybe_appended=batch.maybe_appended,
+            address=None if last is None else last.address,
+        )
+
+    def _left_in_doubt(self, batch: PendingBatch) -> DeliveryTimeoutError:
+        """Of a batch whose partition goes on under another producer id, which nothing would tell from a
+        repeated one."""
+        assert batch.maybe_appended, "what was never appended goes on under another id"
+        last = batch.last_error
+        return DeliveryTimeoutError(
+            f"an earlier one of {batch.attempts} attempts may have been appended, and another one could "
+            f"not be told from it: read the partition to find out; the last error was: {last}",
+            topic=batch.topic,
+            partition=batch.partition,
+            maybe_appended=True,
             address=None if last is None else last.address,
         )
 
@@ -173,7 +190,7 @@ class ProducerCore(Accumulator, TracedCore):
                 continue
             if lane.ready_to_reset():
                 for lost in lane.reset():
-                    self.end(lost, -1, self._delivery_timeout(lost))
+                    self.end(lost, -1, self._left_in_doubt(lost))
             if lane.is_empty:
                 del self.active[lane]
                 continue
@@ -326,6 +343,7 @@ class ProducerCore(Accumulator, TracedCore):
         batch.attempts += 1
         if not isinstance(error, REFUSALS):
             batch.maybe_appended = True
+            batch.deadline_ms = min(batch.deadline_ms, batch.created_ms + DOUBT_MAX_MS)
         verdict = verdict_on(
             error,
             was_first=batch.was_sent_first,
@@ -345,9 +363,6 @@ class ProducerCore(Accumulator, TracedCore):
                 log.warning(
                     "%s-%d: %s; going on under a new producer id", lane.topic, lane.partition, error.message
                 )
-                # The broker that leads has nothing from this batch on, so sending it again cannot duplicate
-                # it.
-                batch.maybe_appended = False
                 self._start_reset(lane, error)
                 self._retry(lane, batch, error, now_ms)
             case Verdict.SPLIT:

@@ -16,6 +16,7 @@ from hightide.errors import (
     OverloadedError,
     RequestTimeoutError,
     SequenceConflictError,
+    TooManyProducersError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
     UnknownProducerIdError,
@@ -31,7 +32,8 @@ class Verdict(Enum):
     RETRY = auto()
     """Send it again, as it is."""
     RENUMBER = auto()
-    """Send it again under a new producer id, from sequence 0."""
+    """Go on under a new producer id, from sequence 0: with this batch, unless an earlier attempt may have
+    appended it. A log that does not know the producer any more can not tell, so that one fails."""
     SPLIT = auto()
     """Send it again in two halves."""
     FAIL = auto()
@@ -52,6 +54,7 @@ REFUSALS: Final[tuple[type[HightideError], ...]] = (
     OutOfOrderSequenceError,
     OverloadedError,
     SequenceConflictError,
+    TooManyProducersError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
     UnknownProducerIdError,

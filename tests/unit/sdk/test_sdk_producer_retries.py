@@ -148,6 +148,55 @@ def test_an_unknown_producer_id_starts_again_under_a_new_one() -> None:
     assert (header.producer_id, header.base_sequence, header.record_count) == (101, 0, 2)
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID, ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE]
+)
+def test_what_may_have_been_appended_is_not_sent_anew_to_a_log_that_forgot_its_producer(
+    code: ErrorCode.ValueType,
+) -> None:
+    """Its answer was lost, 100,000 others wrote, and the log can not tell any more."""
+    bench = ProducerBench()
+    bench.send()
+    bench.ok(bench.call())
+    (doubtful,) = bench.send()
+    bench.fail(bench.call(), UNREACHABLE)
+    bench.pass_ms(100)
+    bench.refuse(bench.call(), code)
+    assert bench.calls() == []
+    error = doubtful.exception()
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.maybe_appended
+    assert "read the partition" in str(error)
+    bench.send()
+    (header,) = headers_of(bench.call())
+    assert (header.producer_id, header.base_sequence) == (101, 0)
+
+
+def test_what_may_have_been_appended_is_tried_for_no_longer_than_a_log_remembers_it() -> None:
+    bench = ProducerBench(leaders=(1, 2), delivery_timeout_ms=2**31 - 1)
+    (doubtful,) = bench.send(partition=0)
+    (certain,) = bench.send(partition=1)
+    for call in bench.calls():
+        if call.entries[0].batch.partition == 0:
+            bench.fail(call, UNREACHABLE)
+        else:
+            bench.refuse(call, ErrorCode.ERROR_CODE_NOT_ENOUGH_REPLICAS)
+    bench.pass_ms(30 * 60 * 1000)
+    bench.calls()
+    assert isinstance(error := doubtful.exception(), DeliveryTimeoutError)
+    assert error.maybe_appended
+    assert not certain.done()
+
+
+def test_a_log_that_takes_no_new_producer_is_asked_again() -> None:
+    bench = ProducerBench()
+    (sent,) = bench.send()
+    bench.refuse(bench.call(), ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS)
+    bench.pass_ms(1_000)
+    bench.ok(bench.call())
+    assert sent.exception() is None
+
+
 def test_other_partitions_keep_their_producer_id() -> None:
     bench = ProducerBench(leaders=(1, 2))
     bench.send(partition=0)

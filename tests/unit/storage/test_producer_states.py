@@ -10,6 +10,7 @@ import pytest
 from hightide.batch.header import BatchHeader
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import (
+    CorruptFile,
     DuplicateOf,
     Fresh,
     LogSettings,
@@ -18,6 +19,7 @@ from hightide_broker.storage import (
     Rejected,
     Verdict,
 )
+from hightide_broker.storage.producer_states import RETRY_MS
 from hightide_broker.storage.sealed_file import seal
 from log_rig import LogRig
 from stored_batches import headers_of, make_batch
@@ -160,13 +162,78 @@ def test_a_producer_that_the_leader_had_forgotten_begins_anew(states: ProducerSt
     assert code_of(states.check(batch(20))) == OUT_OF_ORDER
 
 
-def test_the_producer_heard_of_longest_ago_makes_place() -> None:
-    states = ProducerStates(producers_max=2)
-    for producer_id in (1, 2, 1, 3):
+def full_of(producers: int) -> ProducerStates:
+    """A log that remembers as many as it may; each wrote at the time of its number."""
+    states = ProducerStates(producers_max=producers)
+    for producer_id in range(producers):
         states.update(batch(0, producer_id=producer_id))
-    assert len(states) == 2
-    assert code_of(states.check(batch(10, producer_id=2))) == ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID
-    assert states.check(batch(10, producer_id=1)) == Fresh()
+        states.expire(now_ms=producer_id, expiry_ms=2 * RETRY_MS)
+    return states
+
+
+def test_no_number_of_other_producers_makes_a_repeated_append_a_fresh_one() -> None:
+    states = ProducerStates()
+    states.update(batch(0, offset=100))
+    for other in range(10, 6_010):
+        assert states.check(batch(0, producer_id=other)) == Fresh()
+        states.update(batch(0, producer_id=other))
+    assert states.check(batch(0)) == DuplicateOf(100, 110)
+
+
+def test_a_new_producer_is_refused_before_one_is_forgotten_that_may_try_again() -> None:
+    states = full_of(10)
+    states.expire(now_ms=RETRY_MS - 1, expiry_ms=2 * RETRY_MS)
+    refused = states.check(batch(0, producer_id=77))
+    assert code_of(refused) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
+    assert isinstance(refused, Rejected)
+    assert "producer 77 is new here" in refused.message
+    assert "10 producers, of 10 at most" in refused.message
+    assert "try again" in refused.message
+    assert all(isinstance(states.check(batch(0, producer_id=each)), DuplicateOf) for each in range(10))
+    assert states.check(batch(10, producer_id=0)) == Fresh()
+
+
+def test_who_has_been_silent_for_longer_than_anybody_tries_again_makes_place() -> None:
+    states = full_of(10)
+    states.expire(now_ms=RETRY_MS + 1, expiry_ms=2 * RETRY_MS)
+    assert states.check_all([batch(0, producer_id=each) for each in (77, 78)]) == Fresh()
+    three = states.check_all([batch(0, producer_id=each) for each in (77, 78, 79)])
+    assert code_of(three) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
+    beside_one_that_leaves = states.check_all([batch(10, producer_id=0), batch(0, producer_id=77)])
+    assert beside_one_that_leaves == Fresh()
+    states.update(batch(0, producer_id=77))
+    states.update(batch(0, producer_id=78))
+    assert code_of(states.check(batch(0, producer_id=79))) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
+    assert [each.producer_id for each in states.describe(())] == [*range(2, 10), 77, 78]
+
+
+def test_a_log_that_was_just_opened_forgets_nobody_for_number() -> None:
+    states = full_of(10)
+    opened = ProducerStates(producers_max=10)
+    opened.restore(states.encode())
+    assert opened.describe(()) == states.describe(())
+    opened.expire(now_ms=10 * RETRY_MS, expiry_ms=2 * RETRY_MS)
+    assert code_of(opened.check(batch(0, producer_id=77))) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
+
+
+def test_followers_and_recovery_forget_whom_the_leader_forgot() -> None:
+    leader, follower = full_of(10), full_of(10)
+    leader.expire(now_ms=2 * RETRY_MS, expiry_ms=4 * RETRY_MS)
+    for new in (77, 3, 78):
+        assert leader.check(batch(0, producer_id=new)) != DuplicateOf(0, 0)
+        for states in (leader, follower):
+            states.update(batch(0, producer_id=new))
+    assert follower.describe(()) == leader.describe(())
+    assert len(follower) == 10
+
+
+@pytest.mark.parametrize("count", [0, 6, -1])
+def test_a_snapshot_with_another_number_of_batches_is_damaged(count: int) -> None:
+    states = ProducerStates()
+    contents = struct.pack("<qiiqi", 5, 0, 1, 20, count) + 6 * struct.pack("<iiqI", 0, 1, 20, 7)
+    with pytest.raises(CorruptFile):
+        states.restore(seal(b"HTPS", 2, contents))
+    assert len(states) == 0
 
 
 def test_producers_not_heard_of_are_forgotten(states: ProducerStates) -> None:

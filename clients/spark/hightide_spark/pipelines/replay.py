@@ -127,7 +127,7 @@ def command(
     """Write what is archived in DIRECTORY back into a topic, per key in its order.
 
     The same command again, after a crash or not, writes only what is missing, if it comes within a day and
-    no 5,000 other producers wrote to a partition of the topic since; later it writes everything again.
+    no 100,000 other producers wrote to a partition of the topic since; later it writes everything again.
 
     Keys lose their order where partitions were added to the archived topic while it was in use: what came
     before and after is written at the same time.

@@ -9,6 +9,12 @@ and it is answered with the offset that it has. Other records under sequences th
 second writer with the same id and epoch: SEQUENCE_CONFLICT, never DUPLICATE_SEQUENCE, which producers take
 for success. Anything else is refused, since appending it would hide a loss or make a duplicate. All of it can
 be rebuilt from the headers in the log.
+
+Who is forgotten. A producer of which nothing is remembered is taken for a new one at sequence 0, so that the
+retry of an append that was forgotten would be appended again. So nobody is forgotten within `RETRY_MS` of its
+last append, which is longer than any producer tries; the memory is bounded by `PRODUCERS_MAX`, beyond which a
+leader refuses a *new* producer until one has been silent for so long. Followers and recovery refuse nothing:
+they forget whoever wrote longest ago, in the order of the log, and that is whom the leader let go.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, TypeAlias
 
 from hightide.batch.header import NO_PRODUCER, BatchHeader, next_sequence
@@ -26,10 +32,25 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.sealed_file import seal, unseal
 
-__all__ = ["DuplicateOf", "Fresh", "ProducerState", "ProducerStates", "Rejected", "Verdict"]
+__all__ = [
+    "PRODUCERS_MAX",
+    "RETRY_MS",
+    "DuplicateOf",
+    "Fresh",
+    "ProducerState",
+    "ProducerStates",
+    "Rejected",
+    "Verdict",
+]
 
 _BATCHES_REMEMBERED: Final = 5
 _SEQUENCE_MODULUS: Final = 2**31
+PRODUCERS_MAX: Final = 100_000
+"""Of one log. A producer takes 200 bytes of memory and 48 of a snapshot, one that wrote five batches or more
+280 and 128: 28 MB, and 50 ms to write a snapshot."""
+RETRY_MS: Final = 60 * 60 * 1000
+"""Producers of this SDK send nothing again that may have been appended 30 minutes ago
+(`hightide.producer_core`), and of what was under way then the network keeps nothing for as long again."""
 _SNAPSHOT_MAGIC: Final = b"HTPS"
 _SNAPSHOT_VERSION: Final = 2
 """Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""
@@ -54,7 +75,7 @@ class DuplicateOf:
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """Not to be appended: OUT_OF_ORDER_SEQUENCE, DUPLICATE_SEQUENCE, SEQUENCE_CONFLICT,
-    FENCED_PRODUCER_EPOCH or UNKNOWN_PRODUCER_ID."""
+    FENCED_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID or TOO_MANY_PRODUCERS."""
 
     code: ErrorCode.ValueType
     message: str
@@ -102,41 +123,57 @@ class _Appended:
 
 class _Producer:
     """What is remembered of one producer. `seen_ms` is None while it was heard of since the last expiry
-    round. The remembered batches follow on each other."""
+    round. The remembered batches follow on each other, and are packed as in a snapshot: there may be many
+    producers."""
 
-    __slots__ = ("appended", "epoch", "first_offset", "first_sequence", "seen_ms")
+    __slots__ = ("epoch", "first_offset", "first_sequence", "packed", "seen_ms")
 
-    def __init__(self, epoch: int, first_sequence: int, first_offset: int) -> None:
+    def __init__(self, epoch: int, first_sequence: int, first_offset: int, packed: bytes = b"") -> None:
         self.epoch = epoch
         self.first_sequence = first_sequence
         self.first_offset = first_offset
-        self.appended: tuple[_Appended, ...] = ()
+        self.packed = packed
         self.seen_ms: int | None = None
 
     @property
-    def next_sequence(self) -> int:
-        last = self.appended[-1]
-        return next_sequence(last.base_sequence, last.record_count)
+    def appended(self) -> list[_Appended]:
+        """The remembered batches, oldest first."""
+        return [_Appended(*fields) for fields in _SNAPSHOT_BATCH.iter_unpack(self.packed)]
 
     @property
-    def remembered_count(self) -> int:
-        """How many records the remembered batches hold."""
-        return sum(batch.record_count for batch in self.appended)
+    def next_sequence(self) -> int:
+        base_sequence, record_count, _, _ = _SNAPSHOT_BATCH.unpack_from(self.packed, self._last)
+        return next_sequence(base_sequence, record_count)
 
-    def remember(self, batch: _Appended) -> None:
-        self.appended = (*self.appended[1 - _BATCHES_REMEMBERED :], batch)
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last batch."""
+        _, record_count, base_offset, _ = _SNAPSHOT_BATCH.unpack_from(self.packed, self._last)
+        return int(base_offset + record_count)
+
+    @property
+    def _last(self) -> int:
+        return len(self.packed) - _SNAPSHOT_BATCH.size
+
+    def remember(self, header: BatchHeader) -> None:
+        batch = _SNAPSHOT_BATCH.pack(
+            header.base_sequence, header.record_count, header.base_offset, header.crc
+        )
+        self.packed = self.packed[-_SNAPSHOT_BATCH.size * (_BATCHES_REMEMBERED - 1) :] + batch
         self.seen_ms = None
-        assert len(self.appended) <= _BATCHES_REMEMBERED
 
 
 class ProducerStates:
     """The producers of one log. Not thread-safe: the log that owns it calls it under its own lock."""
 
-    __slots__ = ("_producers", "_producers_max")
+    __slots__ = ("_producers", "_producers_max", "_silent_since_ms")
 
-    def __init__(self, producers_max: int = 5_000) -> None:
+    def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         assert producers_max > 0
         self._producers_max = producers_max
+        # Who was last heard of then or before is past all retries; None before the first expiry round.
+        self._silent_since_ms: int | None = None
+        # In the order of their last appends.
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
 
     def __len__(self) -> int:
@@ -173,7 +210,7 @@ class ProducerStates:
                 return verdict
         repeated_count = len(duplicates) + len(older)
         if repeated_count == 0:
-            return Fresh()
+            return self._no_room_for(ahead) or Fresh()
         # Producers take DUPLICATE_SEQUENCE for the success of all that the request holds, and count the
         # offsets of all batches from the first one's.
         if repeated_count < len(headers) or not (older or _follow_on_each_other(duplicates)):
@@ -185,6 +222,31 @@ class ProducerStates:
         if older:
             return older[0]
         return DuplicateOf(duplicates[0].base_offset, duplicates[-1].end_offset)
+
+    def _no_room_for(self, fresh: Collection[int]) -> Rejected | None:
+        """Why these producers may not append: some are new, and as many would have to be forgotten that may
+        still try again. None where they may."""
+        new = [producer_id for producer_id in fresh if producer_id not in self._producers]
+        missing = len(self._producers) + len(new) - self._producers_max
+        if not new or missing <= 0:
+            return None
+        staying = (each for producer_id, each in self._producers.items() if producer_id not in fresh)
+        leaving = list(islice(staying, missing))
+        if len(leaving) == missing and all(self._is_past_retries(each) for each in leaving):
+            return None
+        return Rejected(
+            ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS,
+            f"producer {new[0]} is new here, and the partition remembers {len(self._producers)} producers, "
+            f"of {self._producers_max} at most, that all wrote within the last {RETRY_MS // 60_000} minutes "
+            "and may try again; try again when some have been silent, or let fewer ones write for longer",
+        )
+
+    def _is_past_retries(self, producer: _Producer) -> bool:
+        return (
+            producer.seen_ms is not None
+            and self._silent_since_ms is not None
+            and producer.seen_ms <= self._silent_since_ms
+        )
 
     def _check_one(self, header: BatchHeader, ahead: _Position | None) -> _Appended | Rejected | None:
         """One batch: the remembered one that it repeats, why it is refused, or None where it is fresh.
@@ -213,19 +275,23 @@ class ProducerStates:
             if header.base_sequence == 0:
                 return None
             return _out_of_order(header, 0)
-        in_log = producer if producer is not None and producer.epoch == epoch else None
-        if in_log is not None:
-            for batch in in_log.appended:
-                if batch.is_repeated_by(header):
-                    return batch
         behind = (expected - header.base_sequence) % _SEQUENCE_MODULUS
         if behind == 0:
             return None
+        in_log = producer if producer is not None and producer.epoch == epoch else None
+        remembered = in_log.appended if in_log is not None else []
+        for batch in remembered:
+            if batch.is_repeated_by(header):
+                return batch
         # Of a circle of sequences, the half behind the expected one is the past.
         if behind >= _SEQUENCE_MODULUS // 2:
             return _out_of_order(header, expected)
         end_behind = behind - header.record_count
-        if in_log is None or ahead is not None or end_behind < in_log.remembered_count:
+        if (
+            in_log is None
+            or ahead is not None
+            or end_behind < sum(batch.record_count for batch in remembered)
+        ):
             return Rejected(
                 ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT,
                 f"producer {header.producer_id} sent {header.record_count} records from sequence "
@@ -246,7 +312,7 @@ class ProducerStates:
         return [
             ProducerState(
                 producer_id, found.epoch, found.first_sequence, found.first_offset, found.next_sequence,
-                found.appended[-1].end_offset,
+                found.end_offset,
             )
             for producer_id in sorted(known)
             for found in (self._producers[producer_id],)
@@ -269,9 +335,7 @@ class ProducerStates:
             producer = self._producers[header.producer_id] = _Producer(
                 header.producer_epoch, header.base_sequence, header.base_offset
             )
-        producer.remember(
-            _Appended(header.base_sequence, header.record_count, header.base_offset, header.crc)
-        )
+        producer.remember(header)
         self._producers.move_to_end(header.producer_id)
         if len(self._producers) > self._producers_max:
             self._producers.popitem(last=False)
@@ -279,13 +343,20 @@ class ProducerStates:
     def expire(self, now_ms: int, expiry_ms: int) -> None:
         """Forget producers not heard of for `expiry_ms`; called by the log with a clock that cannot jump.
 
-        Times are of these calls, not of the batches: a producer of old records is as alive as any.
+        Times are of these calls, not of the batches: a producer of old records is as alive as any. It costs
+        what was appended since the last time.
         """
-        for producer_id, producer in list(self._producers.items()):
-            if producer.seen_ms is None:
-                producer.seen_ms = now_ms
-            elif now_ms - producer.seen_ms > expiry_ms:
-                del self._producers[producer_id]
+        assert expiry_ms > 0
+        self._silent_since_ms = now_ms - RETRY_MS
+        for producer in reversed(self._producers.values()):
+            if producer.seen_ms is not None:
+                break
+            producer.seen_ms = now_ms
+        while self._producers:
+            producer_id, producer = next(iter(self._producers.items()))
+            if producer.seen_ms is None or now_ms - producer.seen_ms <= expiry_ms:
+                break
+            del self._producers[producer_id]
 
     def clear(self) -> None:
         """Forget everything; called by the log before it rebuilds the states."""
@@ -298,13 +369,10 @@ class ProducerStates:
             pieces.append(
                 _SNAPSHOT_PRODUCER.pack(
                     producer_id, producer.epoch, producer.first_sequence, producer.first_offset,
-                    len(producer.appended),
+                    len(producer.packed) // _SNAPSHOT_BATCH.size,
                 )
             )  # fmt: skip
-            pieces.extend(
-                _SNAPSHOT_BATCH.pack(batch.base_sequence, batch.record_count, batch.base_offset, batch.crc)
-                for batch in producer.appended
-            )
+            pieces.append(producer.packed)
         return seal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, b"".join(pieces))
 
     def restore(self, snapshot: bytes) -> None:
@@ -318,13 +386,16 @@ class ProducerStates:
                     contents, at
                 )
                 at += _SNAPSHOT_PRODUCER.size
-                producer = self._producers[producer_id] = _Producer(epoch, first_sequence, first_offset)
-                for _ in range(count):
-                    producer.remember(_Appended(*_SNAPSHOT_BATCH.unpack_from(contents, at)))
-                    at += _SNAPSHOT_BATCH.size
-        except struct.error as error:
+                packed = bytes(contents[at : at + count * _SNAPSHOT_BATCH.size])
+                if not 0 < count <= _BATCHES_REMEMBERED or len(packed) != count * _SNAPSHOT_BATCH.size:
+                    raise CorruptFile(
+                        f"the producer snapshot has no {count} batches of producer {producer_id}"
+                    )
+                self._producers[producer_id] = _Producer(epoch, first_sequence, first_offset, packed)
+                at += len(packed)
+        except (struct.error, CorruptFile) as error:
             self._producers.clear()
-            raise CorruptFile("the producer snapshot ends within an entry") from error
+            raise CorruptFile(f"the producer snapshot ends within an entry: {error}") from error
 
 
 def _follow_on_each_other(duplicates: Sequence[_Appended]) -> bool:

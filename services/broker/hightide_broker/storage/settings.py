@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from hightide_broker.storage.producer_states import PRODUCERS_MAX, RETRY_MS
+
 __all__ = ["DirectorySettings", "Flush", "LogSettings"]
 
 _MIB = 1024 * 1024
@@ -50,7 +52,7 @@ class DirectorySettings:
     open_files_max: int = 512
     tail_bytes_max: int = 64 * _MIB
     tail_bytes_per_log_max: int = 8 * _MIB
-    producers_per_log_max: int = 5_000
+    producers_per_log_max: int = PRODUCERS_MAX
     producer_expiry_ms: int = _DAY_MS
     quarantine_grace_ms: int = _DAY_MS
 
@@ -58,6 +60,7 @@ class DirectorySettings:
         assert self.open_files_max > 0, self.open_files_max
         assert 0 <= self.tail_bytes_per_log_max <= self.tail_bytes_max, self.tail_bytes_max
         assert self.producers_per_log_max > 0, self.producers_per_log_max
+        assert self.producer_expiry_ms >= RETRY_MS, self.producer_expiry_ms
 
     def share(self, directories: int) -> DirectorySettings:
         """What each of so many directories may take, so that together they take no more than one would."""
