@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e slow clean
+.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e slow mutants clean
 
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
@@ -70,6 +70,11 @@ e2e: setup
 T ?= tests/integration
 slow: setup
 	PYTHONPATH=tests/slow_machine STALLS=$(or $(STALLS),400:1) $(BIN)/pytest -q -n 4 --dist loadfile -p late_lines $(T)
+
+# One-line bugs in lines that keep records, each of which a test must see. Not in `make test`: it takes half an hour.
+# make mutants M=storage, M=flush-syncs-nothing, M='election-*'; LIST=1 tells them.
+mutants: setup
+	PYTHONPATH=tests $(BIN)/python -m mutants.run $(if $(LIST),--list) --workers $(or $(WORKERS),2) $(M)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
