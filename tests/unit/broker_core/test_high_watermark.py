@@ -55,6 +55,15 @@ def test_the_high_watermark_never_falls(pair: ReplicaPair) -> None:
     assert pair[1].state.high_watermark == 2
 
 
+def test_a_follower_counts_for_min_insync_replicas_when_its_joining_is_stored(pair: ReplicaPair) -> None:
+    pair = ReplicaPair(ReplicaSettings(0, min_insync_replicas=2))
+    pair.decide(1, 1, isr=(1,))
+    assert StoreIsr((1, 2), 1, 1, 1, ((2, 0),)) in pair.fetch(2)
+    assert pair[1].produces("a") == (Refuse(Refusal.NOT_ENOUGH_REPLICAS),)
+    pair[1].happens(IsrStored(2))
+    assert pair[1].produces("a") == (Append(0, 1, 1),)
+
+
 def test_acks_all_is_refused_before_the_append_when_too_few_are_in_sync(pair: ReplicaPair) -> None:
     pair = ReplicaPair(ReplicaSettings(0, min_insync_replicas=2))
     pair.decide(1, 1, isr=(1,))

@@ -47,11 +47,12 @@ def test_kafka7128_a_follower_joins_not_before_the_start_of_the_leaders_epoch(pa
     pair.decide(1, 1)
     pair[1].produces("a", "b")
     pair.fetch(2)
-    pair.decide(2, 2, isr=(2,), to=(2,))
+    pair.decide(2, 2, isr=(1, 2), to=(2,))
     assert pair[2].state.leading is not None
     assert pair[2].state.leading.epoch_start_offset == 2
+    assert pair[2].state.high_watermark == 0, "broker 1 has not fetched yet"
     assert pair[2].happens(FollowerFetched(3, 2, 1, 0)) == ()
-    assert StoreIsr((2, 3), 2, 2, 1, ((3, 0),)) in pair[2].happens(FollowerFetched(3, 2, 2, 0))
+    assert StoreIsr((1, 2, 3), 2, 2, 1, ((3, 0),)) in pair[2].happens(FollowerFetched(3, 2, 2, 0))
 
 
 def test_a_silent_follower_leaves_after_its_time_and_the_rest_commits(pair: ReplicaPair) -> None:
@@ -157,6 +158,20 @@ def test_an_answer_to_a_write_that_a_decision_overtook_is_dropped(pair: ReplicaP
     pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1,), partition_epoch=2))
     assert pair[1].happens(IsrStored(2)) == ()
     assert pair[1].happens(IsrStoreRefused(1)) == ()
+
+
+def test_an_answer_that_comes_after_a_decision_on_top_of_it_is_not_that_to_the_next_write(
+    pair: ReplicaPair,
+) -> None:
+    pair.decide(1, 1, isr=(1,))
+    pair.fetch(2)
+    # The write was stored as version 2, then the controller decided; its word was quicker than the answer.
+    effects = pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1,), partition_epoch=3))
+    assert effects == (StoreIsr((1, 2), 3, 1, 1, ((2, 0),)),)
+    assert pair[1].happens(IsrStored(2)) == ()
+    assert isinstance(isr_of(pair), PendingExpand)
+    pair[1].happens(IsrStored(4))
+    assert isr_of(pair) == Committed((1, 2), 4)
 
 
 def test_a_follower_that_catches_up_while_it_is_being_taken_out_joins_again(pair: ReplicaPair) -> None:

@@ -157,6 +157,16 @@ def test_it_declines_though_its_log_does_not_know_the_epoch_any_more(pair: Repli
     assert pair[1].state.is_leader
 
 
+def test_it_declines_an_epoch_that_its_log_names_also_where_an_older_decision_came_first(
+    pair: ReplicaPair,
+) -> None:
+    pair.decide(1, 3)
+    pair[1].produces("a", "b")
+    pair[1].restarts(lost_records=1)
+    assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 2)) == (Refuse(Refusal.INVALID_DECISION),)
+    assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 3)) == (Refuse(Refusal.FENCED_LEADER_EPOCH),)
+
+
 def test_after_a_restart_a_replica_that_followed_first_leads_when_it_is_elected(
     pair: ReplicaPair,
 ) -> None:
