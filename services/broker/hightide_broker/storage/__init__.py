@@ -19,6 +19,7 @@ from hightide_broker.storage.errors import (
 from hightide_broker.storage.identity import check_identities, cluster_ids_on_disk
 from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
+from hightide_broker.storage.log_at_rest import Mend, Place
 from hightide_broker.storage.producer_states import (
     DuplicateOf,
     Fresh,
@@ -47,8 +48,10 @@ __all__ = [
     "Log",
     "LogClosed",
     "LogSettings",
+    "Mend",
     "OffsetOutOfRange",
     "PartitionKey",
+    "Place",
     "ProducerState",
     "ProducerStates",
     "Rejected",

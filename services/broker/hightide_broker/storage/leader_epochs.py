@@ -135,6 +135,11 @@ class LeaderEpochs:
             self._written = whole + 1
             self._change_end(self._entries, ())
 
+    def restore_file(self) -> None:
+        """Write the file anew where it is gone. Raises StorageFailed, DiskFull."""
+        if self._written >= 0 and not self._files.exists(self._path):
+            self._replace(self._entries)
+
     def directory_made(self) -> None:
         """The log has a directory now: write what was kept in memory. Raises StorageFailed, DiskFull."""
         if self._written < 0:

@@ -17,8 +17,8 @@ from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
-from hightide_broker.storage.batches_at_rest import BatchesAtRest
 from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
+from hightide_broker.storage.log_at_rest import LogAtRest
 from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in, segment_with
@@ -82,6 +82,10 @@ class Log:
         self._closed = False
         self._tail = Tail(volume.tails)
         self._reads = SequentialReads()
+        self.at_rest = LogAtRest(
+            volume, directory, self._files, self._row, self.epochs, self._reads,
+            (self._lock, self._flush_lock), (topic_name, topic_id, partition),
+        )  # fmt: skip
         self._snapshots = ProducerSnapshots(volume.files, directory)
         self._producers: ProducerStates | None = None
 
@@ -122,11 +126,6 @@ class Log:
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
-
-    @property
-    def batches_at_rest(self) -> BatchesAtRest:
-        """What its batches are checked against."""
-        return BatchesAtRest(self.topic_id, self.partition, self.epochs.entries)
 
     @property
     def producers(self) -> ProducerStates:
@@ -282,7 +281,7 @@ class Log:
                 return []
             segment, position, base_offset, lease = self._find(offset)
             truncations, forgotten = self._truncations, self._reads.forgotten
-            expected = self.batches_at_rest
+            expected = self.at_rest.expected
         try:
             with self._volume.disk:
                 batches, next_offset = segment.read(

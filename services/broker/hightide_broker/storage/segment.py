@@ -273,6 +273,18 @@ class Segment:
         time_index.truncate(position)
         self._indexed_to = offset_index.last_position
 
+    def mended(self, size_bytes: int) -> None:
+        """The file was written anew, with the same batches; it is on disk. Raises OSError."""
+        is_as_before = size_bytes == self.size_bytes
+        self.exists = True
+        self.size_bytes = self.synced_bytes = size_bytes
+        self._remove_indexes()
+        if not self.is_active:
+            self._volume.indexes.forget(self)
+            self.unload_indexes()
+        elif not is_as_before:
+            self._rebuild_indexes()
+
     def remove(self) -> None:
         """Remove the files. Raises OSError."""
         self._volume.indexes.forget(self)

@@ -1,0 +1,225 @@
+"""Damage is found by checking a log, and mended segment by segment with what peers have."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from damages import DAMAGES
+from faulty_files import Fault
+from hightide_broker.storage import DamagedLog, DirectorySettings, DiskFull, Log, LogSettings, Mend, Place
+from log_rig import LogRig, offsets
+from stored_batches import make_batch
+
+SIZE = len(make_batch(1))
+END = 14
+SETTINGS = LogSettings(segment_bytes=4 * SIZE)
+
+
+def filled(path: Path) -> LogRig:
+    """A log of fourteen batches in segments of four, none of them in memory."""
+    rig = LogRig(path, SETTINGS, DirectorySettings(open_files_max=1))
+    rig.fill(9)
+    rig.fill(END - 9, epoch=2)
+    rig.restart()
+    return rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[LogRig]:
+    rig = filled(tmp_path / "ours")
+    yield rig
+    rig.close(clean=False)
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[LogRig]:
+    """Another replica with the same batches."""
+    rig = filled(tmp_path / "theirs")
+    yield rig
+    rig.close(clean=False)
+
+
+def segment(rig: LogRig, base: int) -> Path:
+    return rig.log_directory / f"{base:020d}.log"
+
+
+def checked(log: Log, max_bytes: int = 1) -> int:
+    """Check all of a log; how many bytes."""
+    place: Place | None = None
+    total = 0
+    while True:
+        place, size_bytes = log.at_rest.check(place, max_bytes)
+        total += size_bytes
+        if place is None:
+            return total
+
+
+def mended(log: Log, base: int, fetch: Callable[[int], bytes]) -> Mend:
+    """Write a segment anew, with what `fetch` gives for an offset."""
+    mend = log.at_rest.mend(base)
+    assert mend is not None
+    try:
+        while (offset := mend.go_on()) is not None:
+            assert mend.take(fetch(offset)) > 0
+        assert mend.finish()
+    finally:
+        mend.close()
+    return mend
+
+
+def fetch_from(rig: LogRig) -> Callable[[int], bytes]:
+    return lambda offset: b"".join(map(bytes, rig.log.read_file(offset, 2 * SIZE, END)))
+
+
+def no_peer(offset: int) -> bytes:
+    raise AssertionError(f"offset {offset} is here and whole")
+
+
+@pytest.mark.parametrize("max_bytes", [1, 2 * SIZE, 1 << 20])
+def test_a_whole_log_is_checked_to_its_end_in_pieces(rig: LogRig, max_bytes: int) -> None:
+    assert checked(rig.log, max_bytes) == END * SIZE
+
+
+@pytest.mark.parametrize("base", [4, 12])
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("damage", sorted(set(DAMAGES) - {"two batches swapped"}))
+def test_a_check_finds_damage_in_closed_segments_and_in_the_active_one(
+    rig: LogRig, damage: str, max_bytes: int, base: int
+) -> None:
+    DAMAGES[damage](segment(rig, base))
+    with pytest.raises(DamagedLog) as caught:
+        checked(rig.log, max_bytes)
+    assert caught.value.segment == base
+    assert caught.value.offset in (base, base + 1)
+
+
+def test_a_check_finds_batches_that_were_swapped(rig: LogRig) -> None:
+    DAMAGES["two batches swapped"](segment(rig, 4))
+    with pytest.raises(DamagedLog, match="at offset 5: the batch has offset 6, the next is 5"):
+        checked(rig.log)
+
+
+def test_a_file_that_is_gone_is_found_although_it_is_still_open(rig: LogRig) -> None:
+    rig.log.read_file(4, 1, END)
+    segment(rig, 4).unlink()
+    with pytest.raises(DamagedLog) as caught:
+        checked(rig.log)
+    assert caught.value.segment == 4
+
+
+@pytest.mark.parametrize("base", [4, 12])
+@pytest.mark.parametrize("damage", sorted(set(DAMAGES) - {"two batches swapped"}))
+def test_a_mended_segment_is_byte_for_byte_what_it_was(
+    rig: LogRig, peer: LogRig, damage: str, base: int
+) -> None:
+    before = segment(rig, base).read_bytes()
+    DAMAGES[damage](segment(rig, base))
+    mended(rig.log, base, fetch_from(peer))
+    assert segment(rig, base).read_bytes() == before
+    assert offsets(rig.log) == list(range(END))
+    assert checked(rig.log) == END * SIZE
+    assert offsets(rig.crash()) == list(range(END))
+
+
+def test_swapped_batches_are_put_right(rig: LogRig, peer: LogRig) -> None:
+    before = segment(rig, 4).read_bytes()
+    DAMAGES["two batches swapped"](segment(rig, 4))
+    mended(rig.log, 4, fetch_from(peer))
+    assert segment(rig, 4).read_bytes() == before
+
+
+def test_only_what_is_damaged_is_asked_of_peers(rig: LogRig, peer: LogRig) -> None:
+    # So two replicas mend each other that are damaged at different places of one segment.
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    contents = bytearray(segment(peer, 4).read_bytes())
+    contents[3 * SIZE - 1] ^= 1
+    segment(peer, 4).write_bytes(contents)
+    asked: list[int] = []
+
+    def from_peer(offset: int) -> bytes:
+        asked.append(offset)
+        return b"".join(map(bytes, peer.log.read_file(offset, 1, END)))
+
+    assert mended(rig.log, 4, from_peer).taken == 1
+    assert asked == [5]
+    assert mended(peer.log, 4, fetch_from(rig)).taken > 0
+    assert segment(rig, 4).read_bytes() == segment(peer, 4).read_bytes()
+
+
+def test_nothing_that_a_peer_sends_is_taken_unless_it_fits(rig: LogRig, peer: LogRig) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    mend = rig.log.at_rest.mend(4)
+    assert mend is not None
+    assert mend.go_on() == 5
+    whole = fetch_from(peer)(5)
+    for wrong in (b"", whole[:-1][: SIZE - 1], fetch_from(peer)(6), bytes(SIZE), whole[:-SIZE][:90]):
+        assert mend.take(wrong) == 0
+    damaged = bytearray(whole[:SIZE])
+    damaged[-1] ^= 1
+    assert mend.take(bytes(damaged)) == 0
+    assert mend.go_on() == 5
+    mend.close()
+    assert not list(rig.log_directory.glob("*.tmp"))
+
+
+def test_appends_go_on_while_the_active_segment_is_mended(rig: LogRig, peer: LogRig) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 12))
+    mend = rig.log.at_rest.mend(12)
+    assert mend is not None
+    assert mend.go_on() == 13
+    mend.take(fetch_from(peer)(13))
+    assert mend.go_on() is None
+    rig.append(1, epoch=2)
+    assert mend.finish()
+    mend.close()
+    rig.append(1, epoch=2)
+    assert rig.log.flush() == END + 2
+    assert offsets(rig.log) == list(range(END + 2))
+    assert offsets(rig.crash()) == list(range(END + 2))
+
+
+def test_a_log_that_was_cut_meanwhile_is_left_as_it_is(rig: LogRig) -> None:
+    mend = rig.log.at_rest.mend(4)
+    assert mend is not None
+    assert mend.go_on() is None
+    rig.log.truncate_to(6)
+    assert not mend.finish()
+    mend.close()
+    assert offsets(rig.log) == list(range(6))
+    assert rig.log.at_rest.mend(8) is None
+
+
+def test_a_partition_directory_that_is_gone_is_written_anew(rig: LogRig, peer: LogRig) -> None:
+    shutil.rmtree(rig.log_directory)
+    for base in rig.log.at_rest.segments():
+        mended(rig.log, base, fetch_from(peer))
+    rig.append(1, epoch=2)
+    rig.log.flush()
+    assert checked(rig.log) == (END + 1) * SIZE
+    again = rig.crash()
+    assert offsets(again) == list(range(END + 1))
+    assert [entry.epoch for entry in again.epochs.entries] == [1, 2]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(rig: LogRig, peer: LogRig) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    before = segment(rig, 4).read_bytes()
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, ".log.tmp"))
+    with pytest.raises(DiskFull):
+        mended(rig.log, 4, fetch_from(peer))
+    assert segment(rig, 4).read_bytes() == before
+    assert not list(rig.log_directory.glob("*.tmp"))
+    mended(rig.log, 4, fetch_from(peer))
+    assert checked(rig.log) == END * SIZE
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_power_cut_leaves_the_old_segment_or_the_mended_one(rig: LogRig, peer: LogRig, steps: int) -> None:
+    rig.log.flush()
+    mended(rig.log, 4, no_peer)
+    rig.cut_power(steps)
+    assert offsets(rig.log) == list(range(END))
