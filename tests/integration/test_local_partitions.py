@@ -135,6 +135,24 @@ def test_where_nobody_listens_any_more_a_connection_is_refused_as_soon_as_the_la
             connected(listener.port)
 
 
+def test_a_port_that_refuses_ends_what_was_connected_and_is_open_again_once_it_is_mended(
+    network: Network, listener: Listener
+) -> None:
+    with connected(listener.port) as client:
+        client.sendall(b"1")
+        with listener.accept() as server:
+            assert server.recv(1) == b"1"
+            network.refuse(["server"])
+            assert client.recv(1) == b""
+            with pytest.raises(ConnectionRefusedError):
+                connected(listener.port)
+    network.heal()
+    with connected(listener.port) as client:
+        client.sendall(b"2")
+        with listener.accept() as server:
+            assert server.recv(1) == b"2"
+
+
 def test_a_leader_that_is_cut_off_from_everybody_is_replaced_and_comes_back_as_a_follower(
     hightide_cluster: LocalCluster, hightide_topic: str
 ) -> None:

@@ -332,8 +332,17 @@ class LocalCluster:
             raise ClusterError("the links of this cluster cannot be cut; start it with partitionable=True")
         self._network.cut(sources, targets, one_way=one_way)
 
+    def refuse_connections(self, *names: str) -> None:
+        """Have the ports of these processes refuse connections until `heal`, and end those that there are,
+        as a firewall does that is loaded anew. The processes live on. Needs `partitionable=True`."""
+        for name in names:
+            self._check_name(name, self.names)
+        if self._network is None:
+            raise ClusterError("no port of this cluster can refuse; start it with partitionable=True")
+        self._network.refuse(names)
+
     def heal(self) -> None:
-        """End all partitions: what waited in the links arrives."""
+        """End all partitions: what waited in the links arrives. Ports that refused are open."""
         if self._network is not None:
             self._network.heal()
 

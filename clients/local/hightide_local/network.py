@@ -32,11 +32,12 @@ class Network:
         self._log_path = log_path
         self._process: subprocess.Popen[str] | None = None
         self._cuts: set[tuple[str, str]] = set()
+        self._refusing: set[str] = set()
 
     @property
     def is_whole(self) -> bool:
-        """Whether no link is cut."""
-        return not self._cuts
+        """Whether no link is cut, and no port refuses."""
+        return not self._cuts and not self._refusing
 
     def target_port(self, name: str) -> int:
         """The port on which a process itself listens."""
@@ -70,16 +71,26 @@ class Network:
         self._cuts |= cuts if one_way else cuts | {(target, source) for source, target in cuts}
         self._order(cuts=sorted(self._cuts))
 
+    def refuse(self, names: Iterable[str]) -> None:
+        """Let the ports of these processes refuse connections, and end those that there are; in force on
+        return."""
+        self._refusing |= set(names)
+        self._order(refusing=sorted(self._refusing))
+
     def heal(self) -> None:
-        """Mend all links; what waited in them arrives."""
+        """Mend all links, what waited in them arrives; and let all ports be open."""
         if self._cuts:
             self._cuts.clear()
             self._order(cuts=[])
+        if self._refusing:
+            self._refusing.clear()
+            self._order(refusing=[])
 
     def stop(self) -> None:
         """End the process of the network, and all connections with it."""
         process, self._process = self._process, None
         self._cuts.clear()
+        self._refusing.clear()
         if process is None:
             return
         with process:

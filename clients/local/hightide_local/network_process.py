@@ -7,7 +7,8 @@ goes on to reach everybody else. Who connected is found out when a link is cut, 
 A cut link is silent, as a broken cable is: what is sent waits in the buffers of the sockets, nothing is
 refused or reset, and a connection made meanwhile is answered by nobody. After `heal` what waited arrives.
 Where nobody listens behind a port, this process does not listen on it either: a reset, and then a refused
-connection, mean here what they mean without it.
+connection, mean here what they mean without it. A port that is to refuse ends what was connected, and is not
+listened on until it is to be open again: a firewall that is loaded anew looks so.
 
 `hightide_local.network` starts it and speaks to it by lines of JSON on its standard input; it ends with them.
 """
@@ -51,6 +52,8 @@ class _Network:
     members: dict[str, _Member] = field(default_factory=dict)
     cuts: frozenset[tuple[str, str]] = frozenset()
     """(from, to): nothing that the first one sends reaches the second one."""
+    refusing: frozenset[str] = frozenset()
+    """Members whose ports refuse connections, though they listen."""
     connections: set[_Connection] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced by another one, when links are cut or mended."""
@@ -69,6 +72,16 @@ class _Network:
         self.changed = asyncio.Event()
         for connection in tuple(self.connections):
             connection.obey_cuts()
+
+    async def refuse(self, names: Iterable[str]) -> None:
+        """Let the ports of exactly these members refuse connections from now on."""
+        before, self.refusing = self.refusing, frozenset(names)
+        for connection in tuple(self.connections):
+            if connection.member.name in self.refusing:
+                connection.near.abort()
+                connection.far.abort()
+        for name in before ^ self.refusing:
+            await self.look(self.members[name])
 
     async def identify(self, connections: Sequence[_Connection]) -> None:
         """Find out from whom connections come."""
@@ -95,18 +108,21 @@ class _Network:
 
     async def look(self, member: _Member) -> None:
         """Listen before a member as long as somebody listens behind it; else wait until somebody does."""
-        if await _is_listening(member.target_port):
+        is_refusing = member.name in self.refusing
+        if not is_refusing and await _is_listening(member.target_port):
             await self.listen(member)
             return
         if member.listener is not None:
             member.listener.close()
             member.listener = None
-        if member.awaiting is None or member.awaiting.done():
+        if not is_refusing and (member.awaiting is None or member.awaiting.done()):
             member.awaiting = self.start(self._await(member))
 
     async def _await(self, member: _Member) -> None:
         while True:
             await asyncio.sleep(_LOOK_AGAIN_S)
+            if member.name in self.refusing:
+                return
             if await _is_listening(member.target_port):
                 await self.listen(member)
                 return
@@ -270,7 +286,7 @@ async def _is_listening(port: int) -> bool:
 
 
 async def _obey(network: _Network, order: dict[str, Any]) -> None:
-    """Carry out one line: members and their ports, a pid, or the links that are cut."""
+    """Carry out one line: members and their ports, a pid, links that are cut, or ports that refuse."""
     for name, (port, target_port) in order.get("members", {}).items():
         network.members[name] = _Member(name, port, target_port)
         await network.look(network.members[name])
@@ -278,6 +294,8 @@ async def _obey(network: _Network, order: dict[str, Any]) -> None:
         network.members[name].pid = pid
     if "cuts" in order:
         await network.cut((source, target) for source, target in order["cuts"])
+    if "refusing" in order:
+        await network.refuse(order["refusing"])
 
 
 async def _run() -> None:

@@ -137,6 +137,15 @@ def cut(site: Site) -> Done | None:
     return Done("links cut", what, site.cluster.heal)
 
 
+def refuse(site: Site) -> Done | None:
+    """Have the port of one service refuse connections for a while, though it lives."""
+    name = _pick(site, SERVICES[:3])
+    if name is None:
+        return None
+    site.cluster.refuse_connections(name)
+    return Done("port refused", f"the port of {name} refuses", site.cluster.heal)
+
+
 def switch(kind: str, site: Site) -> Done | None:
     """Have the disk of a broker be full, read-only, slow, hung or broken for a while."""
     name = _pick(site, SERVICES[:1])
@@ -223,7 +232,7 @@ def strikes() -> Mapping[str, tuple[Strike, ...]]:
     """All that can be done, by the group of it that `--only` names."""
     return {
         "processes": (kill, kill, kill_all_brokers, terminate, pause, pause),
-        "links": (cut, cut, cut),
+        "links": (cut, cut, refuse),
         "disks": tuple(partial(switch, kind) for kind in SWITCHES),
         "files": (
             *(partial(damage_live, kind) for kind in damage.LIVE),
