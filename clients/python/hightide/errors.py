@@ -326,7 +326,7 @@ class UnsupportedMagicError(ServerError):
 
 
 class BatchTooLargeError(ServerError):
-    """The batch is larger than max.message.bytes."""
+    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
 
     code = errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
     next_step = "Send smaller records, or raise the topic's max.message.bytes."

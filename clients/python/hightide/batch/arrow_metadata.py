@@ -1,41 +1,73 @@
 """Reads the metadata of an Arrow IPC record batch message by hand, bounds-checked, without pyarrow.
 
 Rules of this file: every read is checked against the end of the metadata, since the bytes come from
-outside. Whatever they are, only an `InvalidBatch` comes out.
+outside. Whatever they are, only an `InvalidBatch` comes out. Nothing is decompressed, and nothing is done per
+record.
 
 Theory of operation. A message is a continuation marker, the size of the metadata, the metadata, then the
 body. The metadata is a flatbuffer: a table is a position from which a signed distance back leads to its
 vtable, and the vtable holds the distance of each field from the table, or 0 where the field is left out. A
 vector is a count and its items in line. Format: arrow's format/Message.fbs; the slots below are that file's
-fields in order.
+fields in order. What an array of a type is made of: arrow's docs/format/Columnar.rst.
+
+What is checked here, no reader stumbles over. What is not, since it takes a look at each record or into
+compressed bytes: whether those are what they claim to be, whether the offsets between the first and the last
+of a column rise, whether as many values are null as is said, whether names of headers are UTF-8, and whether
+each timestamp is of the years 1970 to 9999. `hightide.batch.body.decode` sees these.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from hightide.batch.errors import InvalidBatch
 
-__all__ = ["BatchLayout", "read_layout"]
+__all__ = ["DECODED_SIZE_BYTES_MAX", "BatchLayout", "read_layout"]
+
+# What the buffers of one batch may take when decompressed; leaders and readers hold to the same.
+DECODED_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _CONTINUATION: Final = 0xFFFFFFFF
 _PREFIX: Final = struct.Struct("<Ii")
+_ALIGNMENT_BYTES: Final = 8
+# Arrow's MetadataVersion: V4 (0.8) and V5 (1.0) are what readers of today read.
+_VERSIONS: Final = (3, 4)
 _RECORD_BATCH: Final = 3
 _CODEC_LZ4_FRAME: Final = 0
 _CODEC_ZSTD: Final = 1
 # Slots of Message, RecordBatch and BodyCompression that are read here.
-_MESSAGE_HEADER_TYPE, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 1, 2, 3
+_MESSAGE_VERSION, _MESSAGE_HEADER_TYPE, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 0, 1, 2, 3
+_MESSAGE_CUSTOM_METADATA: Final = 4
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC_COUNTS = 0, 1, 2, 3, 4
 _COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
-# key and value are (validity, offsets, data), timestamp is (validity, data). Headers are a list (validity,
-# offsets) of structs (validity) of a string and a binary (validity, offsets, data each).
-_PLAIN_NODES, _PLAIN_BUFFERS = 3, 8
-_HEADERS_NODES, _HEADERS_BUFFERS = 7, 17
 _METADATA_SIZE_BYTES_MAX: Final = 64 * 1024
 # A compressed buffer starts with its size when decompressed; -1 says that it was left as it is.
 _UNCOMPRESSED_SIZE: Final = struct.Struct("<q")
+_LEFT_AS_IT_IS: Final = -1
+_UINT8, _UINT16, _UINT32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I")
+_INT16, _INT32, _INT64 = struct.Struct("<h"), struct.Struct("<i"), struct.Struct("<q")
+
+
+class _Array(Enum):
+    """The kinds of arrays in a batch, by what they are made of."""
+
+    BINARY = auto()
+    """Validity, int32 offsets, data."""
+    TIMESTAMP = auto()
+    """Validity, int64 values."""
+    LIST = auto()
+    """Validity, int32 offsets into the array that follows."""
+    STRUCT = auto()
+    """Validity; its fields follow."""
+
+
+# Depth first: key, value, timestamp; then headers, a list of structs of a string and a binary.
+_PLAIN: Final[tuple[_Array, ...]] = (_Array.BINARY, _Array.BINARY, _Array.TIMESTAMP)
+_WITH_HEADERS: Final[tuple[_Array, ...]] = (*_PLAIN, _Array.LIST, _Array.STRUCT, _Array.BINARY, _Array.BINARY)
+_PLAIN_BUFFERS, _BUFFERS_WITH_HEADERS = 8, 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,46 +94,46 @@ def read_layout(message: memoryview) -> BatchLayout:
     body_at = _PREFIX.size + metadata_size
     metadata = _Flatbuffer(bytes(message[_PREFIX.size : body_at]))
     table = metadata.root()
-    if metadata.uint8(table, _MESSAGE_HEADER_TYPE) != _RECORD_BATCH:
-        raise InvalidBatch("the body is an Arrow message of another kind than record batch")
+    version = metadata.int16(table, _MESSAGE_VERSION)
+    if version not in _VERSIONS or metadata.uint8(table, _MESSAGE_HEADER_TYPE) != _RECORD_BATCH:
+        raise InvalidBatch("the body is an Arrow message of another version or kind than a record batch")
     body_size = metadata.int64(table, _MESSAGE_BODY_LENGTH)
     if body_size != len(message) - body_at:
         raise InvalidBatch(
             f"the Arrow message says {body_size} bytes of body, it has {len(message) - body_at}"
         )
     batch = metadata.table(table, _MESSAGE_HEADER)
-    if metadata.has(batch, _BATCH_VARIADIC_COUNTS):
-        raise InvalidBatch("the Arrow record batch has columns of variadic buffers")
+    if metadata.has(batch, _BATCH_VARIADIC_COUNTS) or metadata.has(table, _MESSAGE_CUSTOM_METADATA):
+        raise InvalidBatch("the Arrow record batch has columns of variadic buffers, or metadata of its own")
     row_count = metadata.int64(batch, _BATCH_LENGTH)
     nodes = metadata.pairs(batch, _BATCH_NODES)
-    buffers = metadata.pairs(batch, _BATCH_BUFFERS)
-    has_headers = _check_shape(row_count, nodes, buffers)
+    places = metadata.pairs(batch, _BATCH_BUFFERS)
+    arrays = _check_shape(row_count, nodes, len(places) // 2)
     compression = _read_compression(metadata, batch)
-    return BatchLayout(
-        row_count, compression, has_headers, _decoded_size(message[body_at:], buffers, compression != 0)
-    )
+    buffers = _Buffers(message[body_at:], places, compression != 0)
+    _check_arrays(arrays, nodes, buffers)
+    return BatchLayout(row_count, compression, arrays is _WITH_HEADERS, sum(buffers.sizes))
 
 
-def _check_shape(row_count: int, nodes: tuple[int, ...], buffers: tuple[int, ...]) -> bool:
-    """Check that there are as many columns as a batch has, each with every row; tell whether headers are
-    there."""
-    shape = (len(nodes) // 2, len(buffers) // 2)
-    if shape not in ((_PLAIN_NODES, _PLAIN_BUFFERS), (_HEADERS_NODES, _HEADERS_BUFFERS)):
+def _check_shape(row_count: int, nodes: tuple[int, ...], buffer_count: int) -> tuple[_Array, ...]:
+    """Check that there are as many columns as a batch has, each with every row; tell of which arrays it
+    is."""
+    if (len(nodes), buffer_count) == (2 * len(_PLAIN), _PLAIN_BUFFERS):
+        arrays = _PLAIN
+    elif (len(nodes), buffer_count) == (2 * len(_WITH_HEADERS), _BUFFERS_WITH_HEADERS):
+        arrays = _WITH_HEADERS
+    else:
         raise InvalidBatch(
-            f"the Arrow record batch has {shape[0]} nodes and {shape[1]} buffers, no batch has those"
+            f"the Arrow record batch has {len(nodes) // 2} nodes and {buffer_count} buffers, no batch has "
+            "those"
         )
-    has_headers = shape[0] == _HEADERS_NODES
-    # Nodes are in depth-first order, so the first four are the columns; what a list holds may be longer.
-    columns = nodes[: 8 if has_headers else 6]
-    for at in range(0, len(columns), 2):
-        if columns[at] != row_count or not 0 <= columns[at + 1] <= row_count:
-            raise InvalidBatch(
-                f"a column of the Arrow record batch has {columns[at]} rows and {columns[at + 1]} nulls "
-                f"of {row_count} rows"
-            )
+    # The first four are the columns; what a list holds may be longer.
+    for at in range(0, min(8, len(nodes)), 2):
+        if nodes[at] != row_count:
+            raise InvalidBatch(f"a column of the Arrow record batch has {nodes[at]} rows of {row_count} rows")
     if nodes[5] != 0:
         raise InvalidBatch(f"{nodes[5]} timestamps are null")
-    return has_headers
+    return arrays
 
 
 def _read_compression(metadata: _Flatbuffer, batch: int) -> int:
@@ -115,51 +147,113 @@ def _read_compression(metadata: _Flatbuffer, batch: int) -> int:
     return codec + 1
 
 
-def _decoded_size(body: memoryview, buffers: tuple[int, ...], compressed: bool) -> int:
-    """Check that each buffer lies within the body; add up what they take when decompressed."""
-    decoded_size = 0
-    for at in range(0, len(buffers), 2):
-        offset, size = buffers[at], buffers[at + 1]
-        if offset < 0 or size < 0 or offset + size > len(body):
-            raise InvalidBatch(
-                f"a buffer of {size} bytes at {offset} is outside of the body's {len(body)} bytes"
-            )
-        if not compressed or size == 0:
-            decoded_size += size
-            continue
+class _Buffers:
+    """The buffers of a body, each within it. `sizes` is what they take when decompressed, as they claim."""
+
+    __slots__ = ("_body", "_starts", "sizes")
+
+    def __init__(self, body: memoryview, places: tuple[int, ...], compressed: bool) -> None:
+        self._body = body
+        self._starts: list[int] = []
+        self.sizes: list[int] = []
+        for at in range(0, len(places), 2):
+            offset, size = places[at], places[at + 1]
+            if offset < 0 or size < 0 or offset + size > len(body) or offset % _ALIGNMENT_BYTES:
+                raise InvalidBatch(
+                    f"a buffer of {size} bytes at {offset} is outside of the body's {len(body)} bytes, "
+                    f"or not at a multiple of {_ALIGNMENT_BYTES}"
+                )
+            if compressed and size:
+                offset, size = self._claimed(offset, size)
+            self._starts.append(offset)
+            self.sizes.append(size)
+
+    def _claimed(self, offset: int, size: int) -> tuple[int, int]:
+        """Where a buffer lies open, -1 where it is compressed, and its size when decompressed."""
         if size < _UNCOMPRESSED_SIZE.size:
             raise InvalidBatch(f"a compressed buffer of {size} bytes has no room for its size")
-        claimed = int(_UNCOMPRESSED_SIZE.unpack_from(body, offset)[0])
-        if claimed < -1:
+        (claimed,) = _UNCOMPRESSED_SIZE.unpack_from(self._body, offset)
+        if claimed == _LEFT_AS_IT_IS:
+            return offset + _UNCOMPRESSED_SIZE.size, size - _UNCOMPRESSED_SIZE.size
+        if claimed < 0:
             raise InvalidBatch(f"a compressed buffer claims {claimed} bytes")
-        decoded_size += claimed if claimed >= 0 else size - _UNCOMPRESSED_SIZE.size
-    return decoded_size
+        return -1, claimed
+
+    def check_offsets(self, at: int, length: int, end: int) -> None:
+        """The buffer holds the offsets of `length` values, which lie within `end`: as far as the first and
+        the last can tell, where they are not compressed."""
+        if self.sizes[at] < 4 * (length + 1):
+            if length == self.sizes[at] == 0:
+                return
+            raise InvalidBatch(f"{self.sizes[at]} bytes cannot be the offsets of {length} values")
+        start = self._starts[at]
+        if start < 0:
+            return
+        (first,) = _INT32.unpack_from(self._body, start)
+        (last,) = _INT32.unpack_from(self._body, start + 4 * length)
+        if not 0 <= first <= last <= end:
+            raise InvalidBatch(f"the values of a column lie from {first} to {last}, of {end}")
+
+
+def _check_arrays(arrays: tuple[_Array, ...], nodes: tuple[int, ...], buffers: _Buffers) -> None:
+    """The buffers of each array must be large enough for its values."""
+    sizes = buffers.sizes
+    at = 0
+    for place, kind in enumerate(arrays):
+        length, null_count = nodes[2 * place], nodes[2 * place + 1]
+        if not 0 <= null_count <= length or (null_count and 8 * sizes[at] < length):
+            raise InvalidBatch(
+                f"a column of the Arrow record batch has {null_count} nulls of {length} values, and "
+                f"{sizes[at]} bytes that tell which"
+            )
+        match kind:
+            case _Array.BINARY:
+                buffers.check_offsets(at + 1, length, sizes[at + 2])
+                at += 3
+            case _Array.TIMESTAMP:
+                if sizes[at + 1] < 8 * length:
+                    raise InvalidBatch(f"{sizes[at + 1]} bytes cannot be {length} timestamps")
+                at += 2
+            case _Array.LIST:
+                buffers.check_offsets(at + 1, length, nodes[2 * place + 2])
+                at += 2
+            case _Array.STRUCT:
+                if min(nodes[2 * place + 2], nodes[2 * place + 4]) < length:
+                    raise InvalidBatch(f"{length} headers have fewer names or values")
+                at += 1
+    assert at == len(sizes), "every buffer is an array's"
 
 
 class _Flatbuffer:
-    """Reads of one flatbuffer, each checked against its end. Positions are from the start of the metadata."""
+    """Reads of one flatbuffer, each checked against its end and, as Arrow's own reader does, for alignment.
+    Positions are from the start of the metadata."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("_data", "_size")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self._size = len(data)
 
-    def _read(self, size: int, at: int, signed: bool) -> int:
-        if at < 0 or at + size > len(self._data):
+    def _read(self, form: struct.Struct, at: int) -> int:
+        size = form.size
+        if at < 0 or at + size > self._size or at % size:
             raise InvalidBatch("the metadata of the Arrow message points outside of itself")
-        return int.from_bytes(self._data[at : at + size], "little", signed=signed)
+        found: int = form.unpack_from(self._data, at)[0]
+        return found
 
     def root(self) -> int:
         """Position of the root table."""
-        return self._read(4, 0, signed=False)
+        return self._read(_UINT32, 0)
 
     def _field(self, table: int, slot: int) -> int:
         """Position of a field, or -1 where the table leaves it out."""
-        vtable = table - self._read(4, table, signed=True)
-        vtable_size = self._read(2, vtable, signed=False)
+        vtable = table - self._read(_INT32, table)
+        vtable_size = self._read(_UINT16, vtable)
+        if vtable_size % 2 or vtable + vtable_size > self._size:
+            raise InvalidBatch("the metadata of the Arrow message points outside of itself")
         if 4 + 2 * slot + 2 > vtable_size:
             return -1
-        distance = self._read(2, vtable + 4 + 2 * slot, signed=False)
+        distance = self._read(_UINT16, vtable + 4 + 2 * slot)
         return table + distance if distance else -1
 
     def has(self, table: int, slot: int) -> bool:
@@ -169,27 +263,32 @@ class _Flatbuffer:
     def uint8(self, table: int, slot: int) -> int:
         """A one-byte field, 0 where it is left out."""
         at = self._field(table, slot)
-        return 0 if at < 0 else self._read(1, at, signed=False)
+        return 0 if at < 0 else self._read(_UINT8, at)
+
+    def int16(self, table: int, slot: int) -> int:
+        """A two-byte field, 0 where it is left out."""
+        at = self._field(table, slot)
+        return 0 if at < 0 else self._read(_INT16, at)
 
     def int64(self, table: int, slot: int) -> int:
         """An eight-byte field, 0 where it is left out."""
         at = self._field(table, slot)
-        return 0 if at < 0 else self._read(8, at, signed=True)
+        return 0 if at < 0 else self._read(_INT64, at)
 
     def table(self, table: int, slot: int) -> int:
         """Position of a table that a field points to."""
         at = self._field(table, slot)
         if at < 0:
             raise InvalidBatch("the metadata of the Arrow message leaves out a part that it needs")
-        return at + self._read(4, at, signed=False)
+        return at + self._read(_UINT32, at)
 
     def pairs(self, table: int, slot: int) -> tuple[int, ...]:
         """The int64 pairs (FieldNode or Buffer) of a vector, in line; none where it is left out."""
         at = self._field(table, slot)
         if at < 0:
             return ()
-        start = at + self._read(4, at, signed=False)
-        count = self._read(4, start, signed=False)
-        if start + 4 + count * 16 > len(self._data):
+        start = at + self._read(_UINT32, at)
+        count = self._read(_UINT32, start)
+        if start + 4 + count * 16 > self._size or (start + 4) % 8:
             raise InvalidBatch("the metadata of the Arrow message points outside of itself")
         return struct.unpack_from(f"<{2 * count}q", self._data, start + 4)

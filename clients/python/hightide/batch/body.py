@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hightide.batch.arrow_metadata import read_layout
+from hightide.batch.arrow_metadata import DECODED_SIZE_BYTES_MAX, read_layout
 from hightide.batch.checksum import crc32c
 from hightide.batch.errors import BatchTooLarge, CorruptBatch, InvalidBatch
 from hightide.batch.header import (
@@ -22,6 +22,7 @@ from hightide.batch.header import (
     NO_EPOCH,
     NO_PRODUCER,
     NO_SEQUENCE,
+    TIMESTAMP_US_MAX,
     BatchHeader,
     Buffer,
     Compression,
@@ -44,7 +45,6 @@ TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", TIMESTAMP_TYPE)])
 SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
-DECODED_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _CODEC_NAMES: Final = {Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
 _MESSAGE_PREFIX: Final = struct.Struct("<Ii")
@@ -143,8 +143,10 @@ def decode(
     """The columns of one whole batch, as a `pyarrow.RecordBatch` over the batch's own bytes where not
     compressed.
 
-    Called by consumers once a batch. `batch` must outlive the result. Raises CorruptBatch, InvalidBatch,
-    UnsupportedMagic, and BatchTooLarge where decompressing would take more than `decoded_size_bytes_max`.
+    Called by consumers once a batch. `batch` must outlive the result. Timestamps are the records' own: where
+    the header has others, brokers find the batch under a wrong time, and nobody is kept from reading it.
+    Raises CorruptBatch, InvalidBatch, UnsupportedMagic, and BatchTooLarge where decompressing would take more
+    than `decoded_size_bytes_max`.
     """
     view = memoryview(batch)
     header = parse(view)
@@ -169,8 +171,11 @@ def decode(
     except (pa.ArrowException, OSError) as error:
         raise InvalidBatch(f"the body of the batch is no Arrow record batch: {error}") from error
     times = pc.min_max(columns.column(2).view(pa.int64())).as_py()
-    if times["min"] < 0 or times["max"] != header.max_timestamp_us:
-        raise InvalidBatch(f"the records have timestamps {times}, the header says {header.max_timestamp_us}")
+    if not 0 <= times["min"] <= times["max"] <= TIMESTAMP_US_MAX:
+        raise InvalidBatch(
+            f"the records have timestamps from {times['min']} to {times['max']} us; they may be from 0 to "
+            f"{TIMESTAMP_US_MAX}"
+        )
     return columns
 
 

@@ -41,7 +41,7 @@ class UnsupportedMagic(BatchError):
 
 
 class BatchTooLarge(BatchError):
-    """The batch is larger than the topic's max.message.bytes."""
+    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
 
     code = ErrorCode.ERROR_CODE_BATCH_TOO_LARGE
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from hightide.batch.arrow_metadata import read_layout
+from hightide.batch.arrow_metadata import DECODED_SIZE_BYTES_MAX, read_layout
 from hightide.batch.checksum import crc32c
 from hightide.batch.errors import BatchError, BatchTooLarge, CorruptBatch, InvalidBatch, UnsupportedMagic
 
@@ -28,6 +28,7 @@ __all__ = [
     "NO_PRODUCER",
     "NO_SEQUENCE",
     "STAMP_SIZE_BYTES",
+    "TIMESTAMP_US_MAX",
     "BatchError",
     "BatchHeader",
     "BatchTooLarge",
@@ -60,7 +61,7 @@ NO_SEQUENCE: Final = -1
 _UNCOUNTED_BYTES: Final = 12
 SEQUENCES: Final = 2**31
 # The last microsecond of the year 9999, the latest that a datetime can say.
-_TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
+TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
 _HAS_HEADERS: Final = 0b100
 _COMPRESSION_MASK: Final = 0b011
 _ATTRIBUTES_KNOWN: Final = _HAS_HEADERS | _COMPRESSION_MASK
@@ -250,10 +251,10 @@ def _check_fields(header: BatchHeader, topic_id: bytes, partition: int) -> None:
             f"the batch is meant for topic id {header.topic_id.hex()} partition {header.partition}, "
             f"the request for topic id {topic_id.hex()} partition {partition}"
         )
-    if not 0 <= header.first_timestamp_us <= header.max_timestamp_us <= _TIMESTAMP_US_MAX:
+    if not 0 <= header.first_timestamp_us <= header.max_timestamp_us <= TIMESTAMP_US_MAX:
         raise InvalidBatch(
             f"first timestamp {header.first_timestamp_us} us and max timestamp {header.max_timestamp_us} us "
-            f"are not in order between 0 and {_TIMESTAMP_US_MAX}"
+            f"are not in order between 0 and {TIMESTAMP_US_MAX}"
         )
     producer = (header.producer_id, header.producer_epoch, header.base_sequence)
     if producer != (NO_PRODUCER, NO_EPOCH, NO_SEQUENCE) and min(producer) < 0:
@@ -266,6 +267,11 @@ def _check_fields(header: BatchHeader, topic_id: bytes, partition: int) -> None:
 def _check_body(body: memoryview, header: BatchHeader) -> None:
     """The body must be one Arrow record batch of the shape and row count that the header says."""
     layout = read_layout(body)
+    if layout.decoded_size_bytes > DECODED_SIZE_BYTES_MAX:
+        raise BatchTooLarge(
+            f"a batch of {header.size_bytes} bytes takes {layout.decoded_size_bytes} bytes decompressed; "
+            f"readers take {DECODED_SIZE_BYTES_MAX}, send smaller batches"
+        )
     if layout.row_count != header.record_count:
         raise InvalidBatch(f"the header says {header.record_count} records, the body has {layout.row_count}")
     if layout.compression != header.compression:
