@@ -109,7 +109,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_UNSUPPORTED_MAGIC: _ErrorCode.ValueType  # 82
     """The batch has a magic that this version does not know."""
     ERROR_CODE_BATCH_TOO_LARGE: _ErrorCode.ValueType  # 83
-    """The batch is larger than max.message.bytes."""
+    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 84
     """The producer's sequence does not follow on the last one appended."""
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 85
@@ -249,7 +249,7 @@ ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 81
 ERROR_CODE_UNSUPPORTED_MAGIC: ErrorCode.ValueType  # 82
 """The batch has a magic that this version does not know."""
 ERROR_CODE_BATCH_TOO_LARGE: ErrorCode.ValueType  # 83
-"""The batch is larger than max.message.bytes."""
+"""The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 84
 """The producer's sequence does not follow on the last one appended."""
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 85
