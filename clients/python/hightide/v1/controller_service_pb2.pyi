@@ -45,6 +45,30 @@ ELECTION_KIND_UNCLEAN: ElectionKind.ValueType  # 2
 """Any live replica, where no in-sync one is alive. Records that only the others hold are lost."""
 Global___ElectionKind: _TypeAlias = ElectionKind  # noqa: Y015
 
+class _ReplicaCondition:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplicaCondition.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REPLICA_CONDITION_UNSPECIFIED: _ReplicaCondition.ValueType  # 0
+    """The log directory that it lives in failed."""
+    REPLICA_CONDITION_DAMAGED: _ReplicaCondition.ValueType  # 1
+    """Batches at rest are not what was written. It serves what is whole, and is being mended."""
+    REPLICA_CONDITION_WHOLE: _ReplicaCondition.ValueType  # 2
+    """It was damaged, and is not any more."""
+
+class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
+    """ReplicaCondition says what is the case with a replica."""
+
+REPLICA_CONDITION_UNSPECIFIED: ReplicaCondition.ValueType  # 0
+"""The log directory that it lives in failed."""
+REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 1
+"""Batches at rest are not what was written. It serves what is whole, and is being mended."""
+REPLICA_CONDITION_WHOLE: ReplicaCondition.ValueType  # 2
+"""It was damaged, and is not any more."""
+Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
+
 @_typing.final
 class ReplicaAssignment(_message.Message):
     """ReplicaAssignment is the brokers that hold one partition."""
@@ -1157,7 +1181,7 @@ Global___Election: _TypeAlias = Election  # noqa: Y015
 
 @_typing.final
 class ReportFailedReplicasRequest(_message.Message):
-    """ReportFailedReplicasRequest names replicas whose log directory failed."""
+    """ReportFailedReplicasRequest names replicas whose log directory failed, or that are damaged or whole again."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1195,19 +1219,27 @@ class FailedReplica(_message.Message):
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
+    DAMAGED_OFFSET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
     """The partition."""
+    condition: Global___ReplicaCondition.ValueType
+    """What is the case with it."""
+    damaged_offset: _builtins.int
+    """Of one that is damaged, the offset of the first batch that cannot be used; -1 where that is not known."""
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
+        condition: Global___ReplicaCondition.ValueType = ...,
+        damaged_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "damaged_offset", b"damaged_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -195,7 +195,7 @@ class ControllerServiceServicer(object):
 
     def ReportFailedReplicas(self, request, context):
         """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
-        because the log directory that they live in failed. Brokers call it.
+        because the log directory that they live in failed, or are damaged, or whole again. Brokers call it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

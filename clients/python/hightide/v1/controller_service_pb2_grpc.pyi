@@ -66,7 +66,7 @@ class ControllerServiceStub:
     """
     ReportFailedReplicas: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ReportFailedReplicasRequest, _controller_service_pb2.ReportFailedReplicasResponse]
     """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
-    because the log directory that they live in failed. Brokers call it.
+    because the log directory that they live in failed, or are damaged, or whole again. Brokers call it.
     """
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeTopicsRequest, _controller_service_pb2.DescribeTopicsResponse]
     """DescribeTopics reads topics from the source of truth, ZooKeeper."""
@@ -119,7 +119,7 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """
     ReportFailedReplicas: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ReportFailedReplicasRequest, _controller_service_pb2.ReportFailedReplicasResponse]  # type: ignore[assignment]
     """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
-    because the log directory that they live in failed. Brokers call it.
+    because the log directory that they live in failed, or are damaged, or whole again. Brokers call it.
     """
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeTopicsRequest, _controller_service_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     """DescribeTopics reads topics from the source of truth, ZooKeeper."""
@@ -235,7 +235,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.ReportFailedReplicasResponse, _abc.Awaitable[_controller_service_pb2.ReportFailedReplicasResponse]]:
         """ReportFailedReplicas tells that replicas of a broker cannot be used until it starts again,
-        because the log directory that they live in failed. Brokers call it.
+        because the log directory that they live in failed, or are damaged, or whole again. Brokers call it.
         """
 
     @_abc_1.abstractmethod
