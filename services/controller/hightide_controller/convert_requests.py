@@ -12,7 +12,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_controller.convert import ERROR_CODES, topic_metadata_out
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
-from hightide_controller.core.events import ReplicasFailed, Topic
+from hightide_controller.core.events import ReplicasDamaged, ReplicasFailed, Topic
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.requests import (
     AddPartitionsRequested,
@@ -123,10 +123,34 @@ def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> El
     return ElectLeadersRequested(request_id, kind, names_in(request.partitions), request.validate_only)
 
 
-def failed_replicas_in(request: controller_pb2.ReportFailedReplicasRequest) -> ReplicasFailed:
-    """ReportFailedReplicas."""
-    replicas = tuple((replica.topic_id.hex(), replica.partition) for replica in request.replicas)
-    return ReplicasFailed(request.broker_id, request.broker_epoch, replicas)
+def failed_replicas_in(
+    request: controller_pb2.ReportFailedReplicasRequest,
+) -> list[ReplicasFailed | ReplicasDamaged]:
+    """ReportFailedReplicas. Raises ServiceError where it says something that this version does not know."""
+    failed: list[tuple[str, int]] = []
+    damaged: list[tuple[str, int, int]] = []
+    whole: list[tuple[str, int]] = []
+    for replica in request.replicas:
+        name = replica.topic_id.hex(), replica.partition
+        match replica.condition:
+            case controller_pb2.REPLICA_CONDITION_UNSPECIFIED:
+                failed.append(name)
+            case controller_pb2.REPLICA_CONDITION_DAMAGED:
+                damaged.append((*name, max(-1, replica.damaged_offset)))
+            case controller_pb2.REPLICA_CONDITION_WHOLE:
+                whole.append(name)
+            case unknown:
+                raise ServiceError(
+                    ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                    f"replica condition {unknown} is not known; it is 0 (its log directory failed), DAMAGED "
+                    "(1) or WHOLE (2)",
+                )
+    events: list[ReplicasFailed | ReplicasDamaged] = []
+    if failed:
+        events.append(ReplicasFailed(request.broker_id, request.broker_epoch, tuple(failed)))
+    if damaged or whole:
+        events.append(ReplicasDamaged(request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole)))
+    return events
 
 
 def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:

@@ -156,6 +156,9 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def ReportFailedReplicas(
         self, request: controller_pb2.ReportFailedReplicasRequest, context: Any
     ) -> controller_pb2.ReportFailedReplicasResponse:
-        """Hear that replicas of a broker cannot be used any more in this life of it."""
-        self._shell.replicas_failed(convert_requests.failed_replicas_in(request))
+        """Hear that replicas of a broker cannot be used any more in this life of it, are damaged, or whole
+        again."""
+        self._shell.require_active()
+        for event in convert_requests.failed_replicas_in(request):
+            self._shell.replicas_failed(event)
         return controller_pb2.ReportFailedReplicasResponse()

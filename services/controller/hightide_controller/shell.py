@@ -516,8 +516,8 @@ class Shell:
                 "ms; describe the cluster to see who is elected",
             ) from None
 
-    def replicas_failed(self, event: ev.ReplicasFailed) -> None:
-        """ReportFailedReplicas, and what brokers answer to LeaderAndISR. Raises ServiceError."""
+    def replicas_failed(self, event: ev.ReplicasFailed | ev.ReplicasDamaged) -> None:
+        """ReportFailedReplicas. Raises ServiceError."""
         self.require_active()
         cause = self._traces.causes.new("replicas_failed")
         self.inbox.put(replace(event, cause=cause))

@@ -185,6 +185,8 @@ class ClusterState:
     """Brokers that cannot use their replica of a partition in this life: they are not alive for it."""
     failed_on: dict[int, set[TopicPartition]] = field(default_factory=dict)
     """The same by broker."""
+    damaged_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """Brokers whose replica of a partition is damaged, and being mended; each has a complaint."""
     elections: dict[TopicPartition, HandElection] = field(default_factory=dict)
     """Elections by hand that are not done yet."""
     leader_imbalance_percent: int = 10
@@ -320,7 +322,18 @@ class ClusterState:
         self.elections.pop(name, None)
         for broker_id in self.failed_replicas.pop(name, ()):
             self.failed_on[broker_id].discard(name)
+        for broker_id in self.damaged_replicas.get(name, ()):
+            self.forget_damage(name, broker_id)
         return partition
+
+    def forget_damage(self, name: TopicPartition, broker_id: int) -> None:
+        """A replica is whole again, or none any more."""
+        left = self.damaged_replicas[name] - {broker_id}
+        if left:
+            self.damaged_replicas[name] = left
+        else:
+            del self.damaged_replicas[name]
+        self.complaints.pop(damage_subject(name, broker_id), None)
 
     def _replace_replicas(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
         partition = self.partitions[name]
@@ -328,6 +341,8 @@ class ClusterState:
             self.replicas_on[broker_id].discard(name)
         for broker_id in replicas:
             self.replicas_on.setdefault(broker_id, set()).add(name)
+        for broker_id in self.damaged_replicas.get(name, frozenset()) - set(replicas):
+            self.forget_damage(name, broker_id)
         known = partition.leader_and_isr
         self.partitions[name] = replace(partition, replicas=replicas)
         if known is not None and len(known.isr) < len(replicas):
@@ -390,3 +405,8 @@ class ClusterState:
         for broker_id in known.isr:
             self.in_sync_on[broker_id].discard(partition.name)
         self.under_replicated.pop(partition.name, None)
+
+
+def damage_subject(name: TopicPartition, broker_id: int) -> str:
+    """What a complaint about a damaged replica is about."""
+    return f"replica of {name.topic}-{name.partition} on broker {broker_id}"

@@ -21,13 +21,15 @@ __all__ = ["Candidates", "decide", "isr_that_stays"]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Which brokers can lead: `leaving` shut down, `bounced` died and came back since the last decision."""
+    """Which brokers can lead: `leaving` shut down, `bounced` died and came back since the last decision,
+    `damaged` have batches of the partition at rest that are not what was written."""
 
     live: frozenset[int]
     leaving: frozenset[int] = frozenset()
     bounced: frozenset[int] = frozenset()
     leaving_may_follow: bool = False
     """Those that leave stay in an ISR whose leader stays: it let them in again, and would do so for ever."""
+    damaged: frozenset[int] = frozenset()
 
 
 def decide(
@@ -84,14 +86,16 @@ def _initialise(
 def isr_that_stays(
     replicas: tuple[int, ...], isr: tuple[int, ...], candidates: Candidates
 ) -> tuple[int, ...]:
-    """The live part of the ISR, without those that leave or bounced as long as anyone else is left.
+    """The live part of the ISR, without those that leave, bounced or are damaged as long as anyone else is
+    left. One that is damaged has all but little, and will have that again: it is the last to leave.
 
     Nobody stays who is not in AR any more, as after a hand has written the topic znode (KAFKA-9672).
     """
     live = tuple(broker_id for broker_id in isr if broker_id in candidates.live and broker_id in replicas)
     staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
     steady = tuple(broker_id for broker_id in staying if broker_id not in candidates.bounced)
-    return steady or staying or live
+    whole = tuple(broker_id for broker_id in steady if broker_id not in candidates.damaged)
+    return whole or steady or staying or live
 
 
 def _preferred(replicas: tuple[int, ...], isr: tuple[int, ...]) -> int:

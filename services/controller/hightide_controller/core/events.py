@@ -42,6 +42,7 @@ __all__ = [
     "LeadershipDeclined",
     "ReassignmentZnode",
     "RemovalZnode",
+    "ReplicasDamaged",
     "ReplicasFailed",
     "ResignationRequested",
     "Rested",
@@ -209,6 +210,20 @@ class ReplicasFailed:
     broker_id: int
     broker_epoch: int
     replicas: tuple[tuple[str, int], ...]
+    """(topic id, partition)."""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasDamaged:
+    """Replicas of a broker in this life of it whose batches at rest are not what was written, and such that
+    were mended."""
+
+    broker_id: int
+    broker_epoch: int
+    damaged: tuple[tuple[str, int, int], ...]
+    """(topic id, partition, offset of the first batch that cannot be used or -1)."""
+    whole: tuple[tuple[str, int], ...] = ()
     """(topic id, partition)."""
     cause: str = ""
 
@@ -477,6 +492,7 @@ Event = (
     | CancelReassignmentsRequested
     | ReassignmentThrottleRequested
     | ElectLeadersRequested
+    | ReplicasDamaged
     | ReplicasFailed
     | BalanceDue
     | TopicStored

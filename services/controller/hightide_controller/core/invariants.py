@@ -121,6 +121,8 @@ def _check_work(state: ClusterState) -> None:
     for name, failed in state.failed_replicas.items():
         assert name in state.partitions
         assert failed == {broker_id for broker_id, names in state.failed_on.items() if name in names}
+    for name, damaged in state.damaged_replicas.items():
+        assert damaged <= set(state.partitions[name].replicas), f"{name} is damaged where there is no replica"
     assert set(state.elections) <= state.storing | state.rereading, "an election waits for nothing"
 
 

@@ -19,6 +19,7 @@ from hightide_controller.core.cluster_state import (
     ThrottleStoreInFlight,
     TopicStoreInFlight,
 )
+from hightide_controller.core.damaged_replicas import on_replicas_damaged
 from hightide_controller.core.deletion import on_delete_topic
 from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
 from hightide_controller.core.failed_replicas import on_replicas_failed
@@ -173,6 +174,8 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
         case ev.ReplicasFailed():
             look_at_moves_again(state, event.cause)
             return on_replicas_failed(state, event)
+        case ev.ReplicasDamaged():
+            return on_replicas_damaged(state, event)
         case ev.BalanceDue():
             return on_balance_due(state, event)
         case rq.ReassignmentsRequested():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hightide_controller.core.cluster_state import ClusterState
+from hightide_controller.core.damaged_replicas import forget_damage
 from hightide_controller.core.effects import Effect, SendUpdateMetadata
 from hightide_controller.core.events import (
     Broker,
@@ -56,6 +57,7 @@ def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effec
         if state.is_live(broker_id):
             (lost if now is None else bounced).append(broker_id)
         forget_failures(state, broker_id)
+        forget_damage(state, broker_id)
         state.dead.pop(broker_id, None)
         state.shutting_down.pop(broker_id, None)
     for broker_id, now in sorted(registered.items()):

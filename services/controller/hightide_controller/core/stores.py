@@ -63,9 +63,12 @@ def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) ->
 
 
 def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
-    """Without those who cannot use their replica of this partition (failed_replicas.py)."""
-    failed = state.failed_replicas.get(name)
-    return candidates if not failed else replace(candidates, live=candidates.live - failed)
+    """Without those who cannot use their replica of this partition (failed_replicas.py), and with those whose
+    replica is damaged (damaged_replicas.py)."""
+    failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
+    if not failed and not damaged:
+        return candidates
+    return replace(candidates, live=candidates.live - (failed or frozenset()), damaged=damaged or frozenset())
 
 
 def reconsider(

@@ -180,6 +180,7 @@ _FORGOTTEN: Final = (
     "moving",
     "failed_replicas",
     "failed_on",
+    "damaged_replicas",
     "elections",
     "complaints",
     "stores",

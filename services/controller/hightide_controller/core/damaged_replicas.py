@@ -1,0 +1,71 @@
+"""Replicas with batches at rest that are not what was written: they serve the rest, and are being mended.
+
+Such a replica leaves the ISR where one that is whole is in it, and leads no more; where there is none it
+stays, since it may be the last copy of all the rest. It is mended in place, from its peers, and says so: then
+it may join again as any other. Meanwhile the controller complains. It is kept in memory alone: brokers tell a
+new controller what is damaged, and tell again while it lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hightide_controller.core.cluster_state import ClusterState, damage_subject
+from hightide_controller.core.complaints import complain
+from hightide_controller.core.effects import Effect
+from hightide_controller.core.events import ReplicasDamaged
+from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.stores import read_again, reconsider
+
+__all__ = ["forget_damage", "on_replicas_damaged"]
+
+
+def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
+    """A broker tells which of its replicas are damaged, and which are whole again; of an earlier life it is
+    an echo."""
+    broker = state.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return []
+    effects: list[Effect] = []
+    changed: dict[TopicPartition, None] = {}
+    unsure: list[TopicPartition] = []
+    topics = _names_of(state, (topic_id for topic_id, _, _ in event.damaged))
+    for topic_id, number, offset in event.damaged:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        partition = state.partitions.get(name)
+        if partition is None or event.broker_id not in partition.replicas:
+            continue
+        if event.broker_id not in state.damaged_replicas.get(name, ()):
+            changed[name] = None
+            if name not in state.in_sync_on.get(event.broker_id, ()):
+                unsure.append(name)  # Its leader may have let it in, and told nobody.
+            state.damaged_replicas[name] = state.damaged_replicas.get(name, frozenset()) | {event.broker_id}
+        effects += complain(state, damage_subject(name, event.broker_id), _message(offset))
+    topics = _names_of(state, (topic_id for topic_id, _ in event.whole))
+    for topic_id, number in event.whole:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        if event.broker_id in state.damaged_replicas.get(name, ()):
+            state.forget_damage(name, event.broker_id)
+            changed[name] = None
+    for name in changed:
+        state.note_progress(name)
+    return effects + reconsider(state, changed, event.cause) + read_again(unsure, event.cause)
+
+
+def forget_damage(state: ClusterState, broker_id: int) -> None:
+    """That life of the broker is over; the next one tells anew what is damaged."""
+    for name in [name for name, ids in state.damaged_replicas.items() if broker_id in ids]:
+        state.forget_damage(name, broker_id)
+
+
+def _names_of(state: ClusterState, topic_ids: Iterable[str]) -> dict[str, str]:
+    wanted = set(topic_ids)
+    return {topic.topic_id: topic.name for topic in state.topics.values() if topic.topic_id in wanted}
+
+
+def _message(offset: int) -> str:
+    where = f" at offset {offset}" if offset >= 0 else ""
+    return (
+        f"is damaged{where}: it serves what is whole, and is being mended from the other replicas; if that "
+        "lasts, see that they are up and reachable, and look into the broker's log and at its disk"
+    )
