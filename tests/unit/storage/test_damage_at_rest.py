@@ -12,7 +12,7 @@ from damages import DAMAGES
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import DamagedLog, DirectorySettings, LogClosed, LogSettings, StorageFailed
-from log_rig import LogRig
+from log_rig import LogRig, offsets
 from stored_batches import PARTITION, TOPIC_ID, make_batch
 
 SIZE = len(make_batch(1))
@@ -85,6 +85,13 @@ def test_an_active_segment_that_is_gone_takes_no_append_and_counts_as_not_durabl
         rig.log.flush()
     assert rig.log.durable_end_offset == END
     assert not rig.directory.failed
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_append_goes_on_where_an_index_of_the_active_segment_is_gone(rig: LogRig, suffix: str) -> None:
+    segment(rig, 12).with_suffix(suffix).unlink()
+    assert rig.append(1) == END + 1
+    assert offsets(rig.log) == list(range(END + 1))
 
 
 def test_a_data_directory_that_is_gone_with_all_its_files_has_failed(rig: LogRig) -> None:

@@ -209,6 +209,8 @@ class Segment:
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> None:
         """Append bytes to the file; all or, with an OSError, none. One call of the operating system, as a
         rule."""
+        # Now, since they may have to be rebuilt from the file, which is to hold no more than is noted.
+        self._loaded()
         files = self._volume.files
         with self._volume.open_files.lease(self.log_path, create=not self.exists) as fd:
             self.exists = True
