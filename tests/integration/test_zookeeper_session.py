@@ -17,6 +17,7 @@ from hightide_runtime.zookeeper import (
     NoNode,
     NotEmpty,
     Operation,
+    SessionState,
     SessionStateChanged,
     SetData,
     TreeChanged,
@@ -321,6 +322,29 @@ def test_services_that_start_together_agree_on_one_cluster_id(zookeeper_hosts: s
             first, second = await asyncio.gather(session.ensure_cluster_id(), other.ensure_cluster_id())
         assert first == second == await session.ensure_cluster_id()
         assert len(await session.multi_read(PARENTS)) == len(PARENTS)
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_a_session_that_is_given_up_takes_its_ephemerals_along_at_once_and_another_one_follows(
+    zookeeper_hosts: str,
+) -> None:
+    async def test(session: ZooKeeperSession) -> None:
+        async with connected(zookeeper_hosts) as other:
+            created = await other.create("/held", b"", ephemeral=True)
+            assert await session.exists("/held", watch=True) is not None
+            # As a thread does whose loop hangs.
+            await asyncio.to_thread(other.give_up)
+            assert await next_watch(session) == "/held"
+            states: list[SessionState] = []
+            while SessionState.LOST not in states or states[-1] is not SessionState.CONNECTED:
+                event = await asyncio.wait_for(other.events.get(), 60)
+                if isinstance(event, SessionStateChanged):
+                    states.append(event.state)
+            assert states[-2:] == [SessionState.LOST, SessionState.CONNECTED]
+            assert not other.is_given_up
+            again = await other.create("/held", b"", ephemeral=True)
+            assert again.ephemeral_owner != created.ephemeral_owner
 
     with_session(zookeeper_hosts, test)
 

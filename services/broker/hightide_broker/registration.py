@@ -163,6 +163,8 @@ class Registration:
                     registered_in = event.session_id
                 elif event.state is SessionState.CONNECTED:
                     await self._look(patience_s)
+            elif self._session.session_id != registered_in:
+                continue  # What was registered went with its session, whose end is told next.
             elif isinstance(event, WatchFired) and event.path == self.path:
                 await self._look(patience_s)
 

@@ -81,6 +81,7 @@ class Shell:
         self._standstill = Standstill(
             clock, lambda: (session.granted_timeout_ms or settings.zookeeper_session_timeout_ms) / 2
         )
+        self._session = session
         self._isolation = Isolation(identity, self._watches, self._start_offsets.coordinators)
         duties = ShardDuties(
             watch_topics=self._watches.watch_topics,
@@ -139,14 +140,16 @@ class Shell:
     # ---- what happens
 
     def _look_for_standstill(self) -> None:
-        """A process that stood still for half of its session's time may have sent ZooKeeper its last word a
+        """A process, or an event loop (`runtime.pulse`), that stood still: others may have taken over by now.
+
+        A process that stood still for half of its session's time may have sent ZooKeeper its last word a
         third of it before. What waited for it meanwhile is for its successor, and its Pings would have
         consumers go on with what others were given."""
         stood_still_ms = self._standstill.noticed_ms()
-        if stood_still_ms and self._watches.held():
+        if (stood_still_ms or self._session.is_given_up) and self._watches.held():
             _log.warning(
-                "this coordinator stood still for %d ms: it resigns, until ZooKeeper says who is active",
-                stood_still_ms,
+                "this coordinator stood still%s: it resigns, until ZooKeeper says who is active",
+                f" for {stood_still_ms} ms" if stood_still_ms else ", and its session was ended meanwhile",
             )
             self._watches.stood_still()
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.process_figures import report_process
+from hightide_runtime.pulse import Pulse
 from hightide_runtime.running import end_process, run_service
 from hightide_runtime.settings import ServiceSettings
 from hightide_runtime.telemetry import Telemetry
@@ -78,9 +79,11 @@ async def _open(
             connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
         )
         report_process(metrics, session)
+        pulse = Pulse(session)
         try:
             yield ServiceProcess(telemetry, metrics, session, stopping)
         finally:
+            pulse.close()
             # Ends the session, so that what it holds goes at once and another process takes over.
             await session.close()
             if session.refusal is not None:

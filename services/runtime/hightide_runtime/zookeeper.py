@@ -54,10 +54,12 @@ from hightide_runtime.zookeeper_protocol import (
     ROLLED_BACK,
     RUNTIME_INCONSISTENCY,
     AddTreeWatch,
+    EndSession,
     MultiChildrenRequest,
     MultiReadRequest,
     MultiRequest,
     OperationFailed,
+    Unheard,
 )
 
 __all__ = [
@@ -183,6 +185,7 @@ class ZooKeeperSession:
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closing = False
+        self._given_up = False
         self._under_way: set[_Reply] = set()
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
         self.counts = SessionCounts()
@@ -250,6 +253,20 @@ class ZooKeeperSession:
             return 0
         granted: int = self._client._connection.granted_timeout_ms
         return granted
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether `give_up` was called, and the loop does not know yet: it stood while others took over."""
+        return self._given_up
+
+    def give_up(self) -> None:
+        """End the session from outside of the event loop, which hangs: its ephemeral znodes are gone at once.
+
+        Any thread; does not wait. When the loop runs again, `events` delivers LOST, and CONNECTED for the
+        session that kazoo has made meanwhile.
+        """
+        self._given_up = True
+        self._client._call(EndSession(), Unheard())
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Read a znode; NoNode where it is missing (a watch is then not set: use `exists`)."""
@@ -497,6 +514,7 @@ class ZooKeeperSession:
         if self._state is SessionState.CONNECTED:
             self.counts.connections_lost += 1
         self.counts.sessions_expired += state is SessionState.LOST
+        self._given_up = self._given_up and state is not SessionState.LOST
         self._state = state
         if state is SessionState.CONNECTED:
             self._session_id = session_id

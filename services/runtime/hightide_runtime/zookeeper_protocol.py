@@ -96,6 +96,30 @@ class MultiRequest:
                 offset += _INT.size
 
 
+class EndSession:
+    """Close (opcode -11), as kazoo does not know it: after it kazoo goes on, finds its session gone, as after
+    an expiry, and makes another one."""
+
+    type = -11
+
+    def serialize(self) -> bytes:
+        """It has no body."""
+        return b""
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        """Nor has the answer; called on kazoo's connection thread."""
+
+
+class Unheard:
+    """What kazoo is told to put the answer to EndSession into: nobody waits for it."""
+
+    def set(self, value: object = None) -> None:
+        """Called on kazoo's connection thread."""
+
+    def set_exception(self, error: BaseException) -> None:
+        """The same: there was no session to end, or the connection broke when it was over."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadResult:
     """A znode as multiRead answers it."""
