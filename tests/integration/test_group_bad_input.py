@@ -392,6 +392,17 @@ def test_a_reset_beyond_the_end(address: str, validate_only: bool) -> None:
     with_groups(address, story)
 
 
+def test_a_commit_of_who_is_no_member_beyond_the_end(address: str) -> None:
+    async def story(groups: RawGroups) -> None:
+        place = ("flights", 0)
+        for offset in (RECORDS + 1, 2**63 - 1):
+            assert await groups.commit("strangers", place, offset) == "OFFSET_OUT_OF_RANGE"
+        for offset in (1, RECORDS):
+            assert await groups.commit("strangers", place, offset) == "OK"
+
+    with_groups(address, story)
+
+
 def test_one_wrong_offset_spoils_no_other(address: str) -> None:
     async def story(groups: RawGroups) -> None:
         member = await settled(groups, "mixed")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.group import CommitWaiting, Group
+from hightide_coordinator.core.plausible_offsets import is_leap
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.shard_state import ShardState
 
@@ -36,30 +37,46 @@ def refusal_of(
         return Refusal.UNKNOWN_TOPIC, f"topic {name.topic[:250]!r} does not exist"
     if not 0 <= name.partition < topic.partition_count:
         return Refusal.UNKNOWN_PARTITION, f"{where}: the topic has {topic.partition_count} partitions"
-    end = request.ends.get(name)
-    if end is not None and end.topic_id == topic.topic_id and commit.offset > end.offset:
-        message = f"offset {commit.offset} is beyond the end of {where}, which is {end.offset}"
-        return Refusal.OFFSET_OUT_OF_RANGE, message
     if request.is_reset and group.members:
         message = f"a consumer joined group {group.name} before {where} was reset; stop it, then reset again"
         return Refusal.GROUP_NOT_EMPTY, message
-    if request.is_reset or not state.mends.commits_fenced:
-        return None
-    if request.member_id:
+    is_fenced = state.mends.commits_fenced and not request.is_reset
+    if is_fenced and request.member_id:
         refused = _owner_refusal(group, request.member_id, commit)
         if refused is not None:
             return refused
-    elif group.members:
+    elif is_fenced and group.members:
         message = (
             f"group {group.name} has members: only they commit {where}; give the member id, or stop them"
         )
         return Refusal.UNKNOWN_MEMBER, message
-    if commit.offset < previous_offset and not commit.is_reset:
+    refused = _beyond_the_end(request, commit, topic.topic_id, previous_offset)
+    if refused is not None:
+        return refused
+    if is_fenced and commit.offset < previous_offset and not commit.is_reset:
         message = (
             f"offset {commit.offset} of {where} is lower than {previous_offset}, which group {group.name} "
             f"has committed; say that it is a reset if the consumer sought back on purpose"
         )
         return Refusal.COMMIT_GOES_BACK, message
+    return None
+
+
+def _beyond_the_end(
+    request: CommitWaiting, commit: Commit, topic_id: bytes, previous_offset: int
+) -> tuple[Refusal, str] | None:
+    where = f"{commit.name.topic}/{commit.name.partition}"
+    end = request.ends.get(commit.name)
+    if end is not None and end.topic_id == topic_id and commit.offset > end.offset:
+        message = f"offset {commit.offset} is beyond the end of {where}, which is {end.offset}"
+        return Refusal.OFFSET_OUT_OF_RANGE, message
+    why = request.unfound.get(commit.name)
+    if why is not None and is_leap(commit.offset, previous_offset):
+        message = (
+            f"offset {commit.offset} is far beyond {previous_offset}, which is committed of {where}, and "
+            f"where that ends could not be found: {why}; try again later"
+        )
+        return Refusal.OFFSET_NOT_AVAILABLE, message
     return None
 
 

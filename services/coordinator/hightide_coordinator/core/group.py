@@ -13,19 +13,21 @@ from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.member import Bucket, Member
 from hightide_coordinator.core.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.registration import Committed, OffsetReset, Owner
+from hightide_coordinator.core.registration import Committed, OffsetReset, Owner, Position
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.core.wheel import NeverDue
 
 __all__ = [
     "FENCED_MEMBERS_MAX",
     "LEGAL_PREDECESSORS",
+    "CommitChecking",
     "CommitWaiting",
     "DeleteWaiting",
     "Group",
     "GroupState",
     "OffsetDeletionWaiting",
     "PatternInterest",
+    "PositionChecking",
     "ResetChecking",
     "StartAsked",
     "StartFound",
@@ -84,7 +86,9 @@ class CommitWaiting:
     is_reset: bool = False
     """An operator's: no member's fence holds."""
     ends: Mapping[TopicPartition, Committed] = field(default_factory=dict)
-    """Of a reset: where its partitions end, as far as that could be found."""
+    """Where partitions end, as far as that was asked for and could be found."""
+    unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why the end of a partition that a commit leaps in could not be found."""
     outcomes: tuple[ItemOutcome, ...] = ()
     """Known once it is part of a store."""
 
@@ -114,6 +118,27 @@ class ResetChecking:
     group: str
     commits: tuple[Commit, ...]
     validate_only: bool
+
+
+@dataclass(slots=True)
+class CommitChecking:
+    """A CommitOffsets for which the ends of some of its partitions are being looked up."""
+
+    request_id: int
+    group: str
+    member_id: str
+    commits: tuple[Commit, ...]
+
+
+@dataclass(slots=True)
+class PositionChecking:
+    """A position of a member that leaps, for which the end of its partition is being looked up."""
+
+    group: str
+    member_id: str
+    position: Position
+    sequence: int | None
+    """Of the order that it answers."""
 
 
 @dataclass(slots=True)
@@ -230,6 +255,8 @@ class Group:
     """Start offsets that were looked up, and are not durable yet."""
     asked: dict[TopicPartition, StartAsked] = field(default_factory=dict)
     """What is being looked up, and with which look-up."""
+    leaps: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions that leap: being held against the end of their partition, or found to lie beyond it."""
     begun: dict[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
     """Partitions that were there when the group set out to read their topic, while nothing is committed of
     them, with the topic id and the first leader epoch: those above all of them are new."""

@@ -40,6 +40,10 @@ class GroupLimits:
     topics_per_deletion_max: int = 1_000
     resets_checked_max: int = 100
     """For how many ResetOffsets the ends of partitions may be looked up at the same time."""
+    commits_checked_max: int = 10_000
+    """The same for CommitOffsets."""
+    leaps_checked_max: int = 1_000
+    """The same for positions of members."""
     streams_max: int = 64
     topics_per_consumer_max: int = 1_000
     pattern_characters_max: int = 1_000

@@ -19,8 +19,10 @@ from hightide_coordinator.core.liveness import on_member_due, send_pings
 from hightide_coordinator.core.membership import on_connection_lost, report_dead
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.offset_deletion import on_delete_offsets_requested
+from hightide_coordinator.core.positions import on_position_found
 from hightide_coordinator.core.rebalance import advance
 from hightide_coordinator.core.requests import (
+    on_commit_ends_found,
     on_commit_requested,
     on_delete_requested,
     on_ends_found,
@@ -160,3 +162,7 @@ def _on_looked_up(state: ShardState, event: ev.OffsetsLookedUp) -> None:
         on_starts_found(state, event)
     elif event.look_up_id in state.resets:
         on_ends_found(state, event)
+    elif event.look_up_id in state.checks:
+        on_commit_ends_found(state, event)
+    elif event.look_up_id in state.leaps:
+        on_position_found(state, event)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hightide_coordinator.core.events import OffsetsLookedUp
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.member import Member
+from hightide_coordinator.core.plausible_offsets import check_position, is_leap, latest_offset, position_found
 from hightide_coordinator.core.registration import Committed, Position
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.topic_partition import TopicPartition
 
-__all__ = ["latest_offset", "note_seek", "take_positions"]
+__all__ = ["note_seek", "on_position_found", "take_positions"]
 
 
 def take_positions(
@@ -19,8 +21,11 @@ def take_positions(
     member: Member,
     positions: tuple[Position, ...],
     sequence: int | None = None,
+    *,
+    is_checked: bool = False,
 ) -> None:
-    """Remember them, to be written down within the commit interval, or with the next rebalance.
+    """Remember them, to be written down within the commit interval, or with the next rebalance. `is_checked`:
+    brokers say that their partitions go so far.
 
     Only from the owner in the partition's generation, and only forward; what is not is passed over, since it
     is what a late answer looks like (C3). `sequence`: of the order that they answer; None: they are a
@@ -36,14 +41,30 @@ def take_positions(
             continue
         if is_fenced and not _is_owners(group, member, position):
             continue
-        if is_fenced and position.offset <= latest_offset(group, name):
+        latest = latest_offset(group, name)
+        if is_fenced and position.offset <= latest:
             continue
         if is_fenced and sequence is not None and sequence <= member.sought.get(name, 0):
             continue  # Forward, but of before a seek back; the answer to a later Ping tells what holds.
+        if not is_checked and is_leap(position.offset, latest):
+            check_position(state, group, member, position, sequence)
+            continue
         group.positions[name] = Committed(position.offset, position.leader_epoch, topic.topic_id)
         if not group.positions_due_ms:
             group.positions_due_ms = state.now_ms + state.limits.commit_interval_ms
             state.look_at(group)
+
+
+def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
+    """The end of a partition is known of which a member told a leap: it is taken now, if it is still the
+    member's and goes no further."""
+    checking = state.leaps.pop(event.look_up_id)
+    group = state.groups.get(checking.group)
+    if group is None or not position_found(state, group, checking, event):
+        return
+    member = group.members.get(checking.member_id)
+    if member is not None:
+        take_positions(state, group, member, (checking.position,), checking.sequence, is_checked=True)
 
 
 def _is_owners(group: Group, member: Member, position: Position) -> bool:
@@ -59,13 +80,3 @@ def note_seek(group: Group, member: Member, names: Iterable[TopicPartition]) -> 
     for name in names:
         if name in group.owned.get(member.member_id, {}):
             member.sought[name] = member.sequence
-
-
-def latest_offset(group: Group, name: TopicPartition) -> int:
-    """The highest offset that is durable, on its way or to be written; -1: none."""
-    latest = group.positions.get(name)
-    if latest is None and group.store is not None:
-        latest = group.store.offsets.get(name)
-    if latest is None:
-        latest = group.offsets.get(name)
-    return -1 if latest is None else latest.offset

@@ -19,6 +19,7 @@ class Refusal(Enum):
     UNKNOWN_TOPIC = auto()
     UNKNOWN_PARTITION = auto()
     OFFSET_OUT_OF_RANGE = auto()
+    OFFSET_NOT_AVAILABLE = auto()
     NOT_COORDINATOR = auto()
     COORDINATOR_LOADING = auto()
     UNKNOWN_GROUP = auto()

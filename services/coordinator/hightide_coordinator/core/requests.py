@@ -6,12 +6,20 @@ from hightide_coordinator.core.commit_fences import refusal_of
 from hightide_coordinator.core.descriptions import Refused, not_active, unknown_group
 from hightide_coordinator.core.effects import AnswerReset, ItemOutcome, LookUpOffsets, RefuseRequest
 from hightide_coordinator.core.events import (
+    Commit,
     CommitRequested,
     DeleteGroupRequested,
     OffsetsLookedUp,
     ResetRequested,
 )
-from hightide_coordinator.core.group import CommitWaiting, DeleteWaiting, Group, ResetChecking
+from hightide_coordinator.core.group import (
+    CommitChecking,
+    CommitWaiting,
+    DeleteWaiting,
+    Group,
+    ResetChecking,
+)
+from hightide_coordinator.core.plausible_offsets import doubtful
 from hightide_coordinator.core.positions import note_seek
 from hightide_coordinator.core.refusals import Refusal
 from hightide_coordinator.core.registration import OffsetReset
@@ -19,7 +27,13 @@ from hightide_coordinator.core.registration_checks import check_commits
 from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.core.waiting_commits import no_room, wait_for_store
 
-__all__ = ["on_commit_requested", "on_delete_requested", "on_ends_found", "on_reset_requested"]
+__all__ = [
+    "on_commit_ends_found",
+    "on_commit_requested",
+    "on_delete_requested",
+    "on_ends_found",
+    "on_reset_requested",
+]
 
 
 def refuse(state: ShardState, request_id: int, refused: Refused) -> None:
@@ -28,27 +42,60 @@ def refuse(state: ShardState, request_id: int, refused: Refused) -> None:
 
 
 def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
-    """It waits for the group's next store, with all others that come meanwhile."""
+    """It waits for the group's next store, with all others that come meanwhile; before, for the ends of
+    partitions in which it goes too far to be believed (`plausible_offsets`)."""
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     group = state.groups.get(event.group)
-    if refused is None:
-        refused = no_room(state, event.group, group, event.commits)
-    if refused is None and group is None:
-        if event.member_id:
-            message = f"group {event.group} has no member {event.member_id[:250]!r}; register first"
-            refused = Refused(Refusal.UNKNOWN_MEMBER, message, {"group": event.group})
-        else:
-            group, refused = _new_group(state, event.group)
-    if refused is not None or group is None:
-        assert refused is not None
+    refused = refused or _no_room_or_stranger(state, group, event.group, event.member_id, event.commits)
+    wanted = {} if refused is not None else doubtful(state, group, event.member_id, event.commits)
+    if wanted and len(state.checks) >= state.limits.commits_checked_max:
+        message = f"the offsets of {len(state.checks)} commits are being checked; try again in a moment"
+        refused = Refused(Refusal.OVERLOADED, message, {"group": event.group})
+    if refused is not None:
         refuse(state, event.request_id, refused)
         return
-    member = group.members.get(event.member_id)
+    member = None if group is None else group.members.get(event.member_id)
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms
-    if member is not None:
+    if group is not None and member is not None:
         note_seek(group, member, (commit.name for commit in event.commits if commit.is_reset))
-    wait_for_store(state, group, CommitWaiting(event.request_id, event.member_id, event.commits))
+    checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits)
+    if not wanted:
+        _commit(state, checking, OffsetsLookedUp(0))
+        return
+    state.last_look_up_id += 1
+    state.checks[state.last_look_up_id] = checking
+    state.do(LookUpOffsets(state.last_look_up_id, wanted))
+
+
+def on_commit_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
+    """Now the commit can be judged; meanwhile its group may have gone, or have no room any more."""
+    _commit(state, state.checks.pop(event.look_up_id), event)
+
+
+def _commit(state: ShardState, checking: CommitChecking, ends: OffsetsLookedUp) -> None:
+    group = state.groups.get(checking.group)
+    refused = _no_room_or_stranger(state, group, checking.group, checking.member_id, checking.commits)
+    if refused is None and group is None:
+        group, refused = _new_group(state, checking.group)
+    if refused is not None or group is None:
+        assert refused is not None
+        refuse(state, checking.request_id, refused)
+        return
+    waiting = CommitWaiting(
+        checking.request_id, checking.member_id, checking.commits, ends=ends.found, unfound=ends.failed
+    )
+    wait_for_store(state, group, waiting)
+
+
+def _no_room_or_stranger(
+    state: ShardState, group: Group | None, name: str, member_id: str, commits: tuple[Commit, ...]
+) -> Refused | None:
+    refused = no_room(state, name, group, commits)
+    if refused is None and group is None and member_id:
+        message = f"group {name} has no member {member_id[:250]!r}; register first"
+        refused = Refused(Refusal.UNKNOWN_MEMBER, message, {"group": name})
+    return refused
 
 
 def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None, Refused]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hightide_coordinator.core.effects import Effect
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.group import Group, ResetChecking
+from hightide_coordinator.core.group import CommitChecking, Group, PositionChecking, ResetChecking
 from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.member import Member
 from hightide_coordinator.core.mends import ALL_MENDS, Mends
@@ -79,6 +79,10 @@ class ShardState:
     """What the commits that wait for ZooKeeper take, of all groups."""
     resets: dict[int, ResetChecking] = field(default_factory=dict)
     """Look-up id → the ResetOffsets whose offsets are being held against the ends of their partitions."""
+    checks: dict[int, CommitChecking] = field(default_factory=dict)
+    """Look-up id → the CommitOffsets that waits for it."""
+    leaps: dict[int, PositionChecking] = field(default_factory=dict)
+    """Look-up id → the position that waits for it."""
     pings: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """What goes out with this tick, by group."""
     dead: dict[str, list[str]] = field(default_factory=dict)

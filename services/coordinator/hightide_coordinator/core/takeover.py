@@ -138,5 +138,7 @@ def _forget(state: ShardState) -> None:
     state.look_ups = {}
     state.waiting_bytes = 0
     state.resets = {}
+    state.checks = {}
+    state.leaps = {}
     state.pings = {}
     state.dead = {}
