@@ -1,74 +1,62 @@
-"""A simulated broker of many partitions: real replica cores, a disk, and the shell's rules about who is held.
+"""A simulated broker process: the real parts and the real storage, on simulated messages, files and time.
 
-What the shell of a broker does with files and RPCs is done here in memory; what it reads from ZooKeeper at
-its start, how it looks for strays, and how it understands the controller's messages is the real code.
+What is not here is what `hightide_broker.broker` does between them: it is a process with signals and a gRPC
+server. The order is the same: directories, parts, what ZooKeeper says, server, registration.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Protocol
 
+from hightide.batch import wire
 from hightide.v1 import broker_control_service_pb2 as control_pb2
-from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker import convert, convert_control
+from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_broker.core import effects as fx
-from hightide_broker.core import events as ev
-from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.core.lineage import NO_EPOCH
-from hightide_broker.core.refusals import Refusal
-from hightide_broker.core.replica import ReplicaSettings
-from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.metadata import MetadataUpdate
-from hightide_broker.startup import read_cluster
-from hightide_broker.strays import Held, StrayWatch
-from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import (
-    BrokerIncarnationZnode,
-    BrokerZnode,
-    LeaderAndIsrZnode,
-    TopicIdZnode,
-    TopicZnode,
-)
-from hightide_runtime.zookeeper import (
-    BadVersion,
-    Check,
-    ConnectionLost,
-    Create,
-    Delete,
-    NodeExists,
-    NoNode,
-    Operation,
-    SessionExpired,
-    SessionState,
-    SessionStateChanged,
-    SetData,
-    ZooKeeperError,
-)
-from sim.broker import SimBroker
-from sim.disk import Disk
-from sim.messages import AskEpoch, CallFailed, Envelope, Fetch, Record
-from sim.topics.loop import SimLoop
-from sim.topics.messages import Addressed, Body, Expired, Fired, Key, Rpc, RpcAnswer
+from hightide_broker.core.replica import Replica
+from hightide_broker.hosted import HostedReplica
+from hightide_broker.log_directories import LogDirectories
+from hightide_broker.parts import Parts
+from hightide_broker.ports import Ports
+from hightide_broker.settings import BrokerSettings
+from hightide_broker.storage import StorageError
+from hightide_broker.strays import StrayWatch
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import ServiceError, StartupError
+from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.zookeeper import ZooKeeperError
+from sim.messages import CallFailed, Envelope
+from sim.topics.channel import SimChannel
+from sim.topics.files import MemoryDisk, MemoryFiles
+from sim.topics.logs import LogOnDisk, LogsOnDisk
+from sim.topics.loop import SimLoop, SimThreads
+from sim.topics.messages import Body, Expired, Fired, Key, Rpc, RpcAnswer
 from sim.topics.session import SimSession
 from sim.topics.tree import Client
 
-Reply = Callable[[Any], None]
-RETRY_S = 0.2
-OK = ErrorCode.ERROR_CODE_UNSPECIFIED
+PORT: Final = 9092
+LAG_TIME_MAX_MS: Final = 1_000
+PATIENCE_S: Final = 15.0
+WALL_US_AT_START: Final = 1_700_000_000_000_000
+LIFE_US: Final = 1_000_000
+"""Between the starts of two lives at least: fetch sessions are numbered from the time on."""
 
 
 class Surroundings(Protocol):
     """What a broker may do to the rest of the world."""
 
     cluster_id: str
+    values: dict[int, int]
 
     @property
     def now_ms(self) -> int: ...
 
-    def call(self, source: int, target: int, body: Body, then: Reply) -> int: ...
+    def call(self, source: int, target: int, body: Body, then: Callable[[Any], None]) -> int: ...
 
     def answer(self, envelope: Envelope, body: Body) -> None: ...
 
@@ -76,403 +64,247 @@ class Surroundings(Protocol):
 
     def connection_broken(self, client: Client) -> None: ...
 
-    def acknowledged(self, replica: SimReplica, offset: int, record: Record) -> None: ...
+    def node_at(self, address: HostPort) -> int: ...
+
+    def is_reachable(self, source: int, target: int) -> bool: ...
+
+    def acknowledged(self, host: SimHost, key: Key, base_offset: int, value: int) -> None: ...
 
     def committed(self, replica: SimReplica) -> None: ...
 
-    def log_changed(self) -> None: ...
-
-    def put_aside(self, host: SimHost, key: Key, why: str) -> None: ...
+    def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None: ...
 
 
-class _Partition:
-    """What one replica sees of the world: messages about its partition."""
+class SimReplica:
+    """One replica that a broker runs, as the checkers of sim.checkers read it."""
 
-    def __init__(self, world: Surroundings, key: Key) -> None:
-        self._world = world
-        self._key = key
-        self.replica: SimReplica | None = None
+    alive = True
+
+    def __init__(self, host: SimHost, hosted: HostedReplica) -> None:
+        self.host = host
+        self.hosted = hosted
+        self.broker_id = host.broker_id
+        self.lives = host.number_of(hosted)
+        self.key = hosted.key
+        self.topic = hosted.topic
 
     @property
-    def now_ms(self) -> int:
-        return self._world.now_ms
+    def state(self) -> Replica:
+        """What its core has decided."""
+        return self.hosted.state
 
-    def call(self, source: int, target: int, body: Any, then: Reply) -> int:
-        def unpacked(answer: Any) -> None:
-            assert self.replica is not None
-            if self.replica.alive:
-                then(answer.body if isinstance(answer, Addressed) else answer)
-
-        return self._world.call(source, target, Addressed(self._key, body), unpacked)
-
-    def answer(self, envelope: Envelope, body: Any) -> None:
-        self._world.answer(envelope, body if isinstance(body, CallFailed) else Addressed(self._key, body))
-
-    def open_session(self) -> int:
-        raise AssertionError("a replica has no session of its own")
-
-    def acknowledged(self, broker_id: int, offset: int, record: Record) -> None:
-        assert self.replica is not None
-        self._world.acknowledged(self.replica, offset, record)
-
-    def committed(self, broker: SimBroker) -> None:
-        assert self.replica is not None
-        self._world.committed(self.replica)
-
-    def log_changed(self) -> None:
-        self._world.log_changed()
-
-    def deleting(self, before_offset: int) -> None:
-        raise AssertionError("nobody lets go of records in these schedules")
+    @property
+    def disk(self) -> LogOnDisk:
+        """What is in its files."""
+        return self.host.logs.log(self.key)
 
 
-class SimReplica(SimBroker):
-    """One replica that a broker hosts, from its start to its stop."""
+class Clock:
+    """The clocks of one machine."""
 
-    def __init__(
-        self, host: SimHost, key: Key, topic: str, first_leader_epoch: int, disk: Disk, *, is_new: bool
-    ) -> None:
-        surroundings = _Partition(host.world, key)
-        super().__init__(surroundings, host.settings, ())
-        surroundings.replica = self
-        self.host = host
-        self.key = key
-        self.topic = topic
-        self.first_leader_epoch = first_leader_epoch
-        self.disk = disk
-        self.lives = 0 if is_new else 1
-        self.open()
-        self.broker_epoch = host.broker_epoch
-        self.incarnation = host.incarnation
-        self.lives = host.take_session_ids()
-        self.sessions = LeaderSessions(self.lives)
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._booted_ms = 0
+        self.jumped_us = 0
 
-    def _store_isr(self, effect: fx.StoreIsr) -> None:
-        self.host.spawn(self.host.store_isr(self, effect))
+    def reboot(self) -> None:
+        """The machine begins to count anew."""
+        self._booted_ms = self._now_ms()
 
-    def _look_then(self, then: Any) -> None:
-        self.host.spawn(self.host.read_isr(self))
+    def monotonic_ms(self) -> int:
+        """Since the machine came up; never goes back."""
+        return self._now_ms() - self._booted_ms
 
-    def _perform(self, effect: fx.Effect, records: tuple[Record, ...]) -> None:
-        if isinstance(effect, fx.ReplicaStopped):
-            self.host.stopped(self, effect.delete)
-        else:
-            super()._perform(effect, records)
+    def wall_us(self) -> int:
+        """May jump."""
+        return WALL_US_AT_START + self._now_ms() * 1000 + self.jumped_us
 
-    def close(self) -> None:
-        """It runs no more: what waits here is told so."""
-        self.alive = False
-        for envelope in self.parked.values():
-            self.world.answer(envelope, CallFailed())
-        self.parked = {}
+
+class _Directories(LogDirectories):
+    """Tells who is put aside."""
+
+    told: Callable[[Key], None]
+
+    def quarantine(self, key: Key) -> asyncio.Future[None]:
+        if key not in self._leaving:
+            self.told(key)
+        return super().quarantine(key)
 
 
 @dataclass(frozen=True)
-class HostMends:
-    """Which rules of the broker's shell are in force; only a test turns one off."""
-
-    checked_markers: bool = True
-    """A leader's ISR write checks that the marker of its topic's id stands."""
-    marker_versions: bool = True
-    """It checks the marker's version, which grows when partitions are removed."""
-    old_logs_put_aside: bool = True
-    """A log of a removed partition is put aside when its number is used again (first leader epoch)."""
-    careful_strays: bool = True
-    """What ZooKeeper said about a stray holds only while nothing was decided about it since."""
+class _Method:
+    parse: Callable[[bytes], Any]
+    handler: Callable[[Any, Any], Awaitable[Any]]
+    serialise: Callable[[Any], bytes]
 
 
 class SimHost:
-    """One broker process and its disk."""
+    """One broker's machine: its process, and its disks, which outlive it."""
 
-    def __init__(self, world: Surroundings, settings: ReplicaSettings, mends: HostMends) -> None:
+    def __init__(self, world: Surroundings, broker_id: int, min_insync_replicas: int) -> None:
         self.world = world
-        self.broker_id = settings.broker_id
-        self.settings = settings
-        self.mends = mends
-        self.disks: dict[Key, Disk] = {}
-        self.quarantine: list[tuple[Key, Disk]] = []
-        self.failed: set[Key] = set()
-        """Replicas whose log directory has failed in this life."""
-        self.replicas: dict[Key, SimReplica] = {}
+        self.broker_id = broker_id
+        self.paths = (f"/{broker_id}/a", f"/{broker_id}/b")
+        self.settings = BrokerSettings.model_construct(
+            **{name: field.default for name, field in BrokerSettings.model_fields.items()}
+            | {
+                "broker_id": broker_id,
+                "listen": HostPort(f"broker{broker_id}", PORT),
+                "data_dir": tuple(map(Path, self.paths)),
+                "replica_lag_time_max_ms": LAG_TIME_MAX_MS,
+                "min_insync_replicas": min_insync_replicas,
+            }
+        )
+        self.disk = MemoryDisk()
+        self.logs = LogsOnDisk(self.disk, self.paths, world.values)
+        self.clock = Clock(lambda: world.now_ms)
+        self.disk_latency_ms = 0
+        self._numbers: dict[Key, tuple[HostedReplica | None, int]] = {}
         self.alive = False
         self.paused = False
         self.lives = 0
-        self._session_ids = 0
 
     # --- the process -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """A new life on the disk that the last one left."""
+        """A new life on the disks that the last one left."""
         assert not self.alive
         self.alive = True
         self.lives += 1
-        self.broker_epoch = -1
-        self.incarnation = -1
-        self.controller_epoch = 0
-        self.replicas = {}
-        self.failed = set()
-        self.markers: dict[bytes, tuple[int, dict[int, int]]] = {}
-        """Topic id → version of its marker, and the first leader epochs as of that version."""
+        self.clock.jumped_us += LIFE_US
+        self.parts: Parts | None = None
+        self.end: str = ""
+        """Why the process ended by itself; empty while it runs."""
+        self.in_hand: list[Envelope] = []
+        """Requests that are not answered."""
+        self._methods: dict[str, _Method] = {}
+        self._stopped: dict[Key, HostedReplica] = {}
         self.loop = SimLoop(lambda: self.world.now_ms)
+        self.files = MemoryFiles(self.disk, self.clock.wall_us)
         self.client = Client(self.broker_id, self.lives)
         self.sim_session = SimSession(self.world, self.client, self.loop)
-        self.spawn(self._live())
+        self.loop.create_task(self._run())
         self.loop.settle()
-
-    @property
-    def session(self) -> int:
-        """The id of the ZooKeeper session of this life."""
-        return self.sim_session.session_id
 
     def crash(self) -> None:
         """The process dies."""
         assert self.alive
         self.alive = False
         self.paused = False
-        for replica in self.replicas.values():
-            replica.alive = False
+        self.files.ended = True
         self.loop.end()
 
-    def take_session_ids(self) -> int:
-        """Where the fetch sessions of one more replica begin."""
-        self._session_ids += 1000
-        return self._session_ids
+    def cut_power(self, random: Random) -> None:
+        """The machine of a dead process goes down, and what was not synced with it."""
+        assert not self.alive
+        self.disk.cut_power(random)
+        self.clock.reboot()
 
-    def spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        """Run a coroutine on this process's loop."""
-        return self.loop.create_task(work)  # type: ignore[arg-type]
+    async def _run(self) -> None:
+        try:
+            await self._live()
+        except (ZooKeeperError, StorageError, StartupError) as error:
+            self.end = f"{type(error).__name__}: {error}"
 
     async def _live(self) -> None:
-        self.incarnation = await self._begin_incarnation()
-        stored = await self._retried(lambda: read_cluster(self._session, self.broker_id))
-        self.controller_epoch = stored.controller_epoch
-        self._decide(None, stored.decisions)
-        self.strays = StrayWatch(
-            self.broker_id, self.world.cluster_id, self._session, self.held, self._let_go
-        )
-        self.strays.suspect([key for key in self.disks if key not in self.replicas])
-        await self._register()
-        while True:
-            event = await self.sim_session.events.get()
-            if isinstance(event, SessionStateChanged) and event.state is SessionState.LOST:
-                self.broker_epoch = -1
-                await self._register()
+        session: Any = self.sim_session
+        ports = Ports(self.clock, session, self._connect, self._threads)
+        directories = await _Directories.open(
+            self.settings.data_dir, self.world.cluster_id, self.broker_id, self.files, self._threads,
+            self.clock,
+        )  # fmt: skip
+        assert isinstance(directories, _Directories)
+        directories.told = self._put_aside
+        parts = Parts(
+            self.settings, ports, Telemetry.off(), self.world.cluster_id, directories,
+            self._threads(1, "records"), is_measured=False,
+        )  # fmt: skip
+        self._listen(parts)
+        self.parts = parts
+        await parts.take_over_from_zookeeper(PATIENCE_S)
+        self._methods = _methods(parts)
+        keeping = asyncio.create_task(parts.registration.keep(session.session_id, PATIENCE_S))
+        await parts.registration.register(PATIENCE_S)
+        await asyncio.wait((keeping, parts.failure), return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            keeping.result()
+        raise StartupError("no data directory is left")
+
+    def _connect(self, address: HostPort, *, traced: bool = False) -> Any:
+        return SimChannel(self.world, self.broker_id, self.world.node_at(address))
+
+    def _threads(self, count: int, name: str) -> SimThreads:
+        return SimThreads(self.loop, lambda: self.disk_latency_ms / 1000)
+
+    # --- what the checkers are told ----------------------------------------------------------------
+
+    def _listen(self, parts: Parts) -> None:
+        performs = parts._shell.performs
+        advance, stop = performs[fx.AdvanceHighWatermark], performs[fx.ReplicaStopped]
+
+        def advanced(replica: HostedReplica, effect: Any, payload: Any) -> None:
+            advance(replica, effect, payload)
+            self.world.committed(SimReplica(self, replica))
+
+        def stopped(replica: HostedReplica, effect: Any, payload: Any) -> None:
+            self._stopped[replica.key] = replica
+            stop(replica, effect, payload)
+            self._stopped.pop(replica.key, None)
+
+        performs[fx.AdvanceHighWatermark] = advanced
+        performs[fx.ReplicaStopped] = stopped
+
+    def _put_aside(self, key: Key) -> None:
+        if key in self._stopped or key in self.logs.partitions():
+            self.world.put_aside(self, key, self._stopped.get(key))
 
     @property
-    def _session(self) -> Any:
-        return self.sim_session
+    def replicas(self) -> dict[Key, SimReplica]:
+        """What the process runs."""
+        if not self.alive or self.parts is None:
+            return {}
+        return {each.key: SimReplica(self, each) for each in self.parts._replicas}
 
-    async def _retried(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        while True:
-            try:
-                return await work()
-            except (ConnectionLost, SessionExpired):
-                await self.loop.after(RETRY_S)
+    def hosted(self) -> Iterable[HostedReplica]:
+        """The same, as the process has them."""
+        return () if not self.alive or self.parts is None else self.parts._replicas
 
-    async def _begin_incarnation(self) -> int:
-        path = BrokerIncarnationZnode.path(self.broker_id)
-        while True:
-            try:
-                found = await self.sim_session.exists(path)
-                if found is None:
-                    await self.sim_session.create(path, BrokerIncarnationZnode.encode())
-                    return 0
-                return await self.sim_session.set(path, BrokerIncarnationZnode.encode(), found.version)
-            except (BadVersion, NodeExists, NoNode):
-                continue
-            except ZooKeeperError:
-                await self.loop.after(RETRY_S)
+    def replica(self, key: Key) -> SimReplica | None:
+        """One of them."""
+        found = None if not self.alive or self.parts is None else self.parts._replicas.get(key)
+        return None if found is None else SimReplica(self, found)
 
-    async def _register(self) -> None:
-        path = BrokerZnode.path(self.broker_id)
-        data = BrokerZnode(f"broker{self.broker_id}", 9092, self.world.now_ms).encode()
-        while True:
-            try:
-                found = await self.sim_session.exists(path)
-                if found is not None and found.ephemeral_owner == self.sim_session.session_id:
-                    break
-                old: tuple[Operation, ...] = () if found is None else (Delete(path, found.version),)
-                await self.sim_session.multi((*old, Create(path, data, ephemeral=True)))
-            except (BadVersion, NodeExists, NoNode):
-                continue
-            except ZooKeeperError:
-                await self.loop.after(RETRY_S)
-        self.broker_epoch = found.czxid
-        for replica in self.replicas.values():
-            replica.broker_epoch = found.czxid
-            replica.incarnation = self.incarnation
-            replica.refused = False
-            replica._fetch()
+    def number_of(self, hosted: HostedReplica) -> int:
+        """Which of all the replicas of its partition it is that were ever started here."""
+        known, number = self._numbers.get(hosted.key, (None, 0))
+        if known is not hosted:
+            number += 1
+            self._numbers[hosted.key] = (hosted, number)
+        return number
+
+    @property
+    def strays(self) -> StrayWatch:
+        """Who looks for what is not assigned here any more."""
+        assert self.parts is not None
+        return self.parts._strays
+
+    @property
+    def session(self) -> int:
+        """The id of the ZooKeeper session of this life."""
+        return self.sim_session.session_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this life; -1 before it is registered."""
+        return -1 if self.parts is None else self.parts.registration.broker_epoch
+
+    @property
+    def has_failed_disk(self) -> bool:
+        """Whether a data directory of this life is broken."""
+        return bool(self.files.broken)
 
     def tick(self) -> None:
-        """Time passed."""
-        for replica in list(self.replicas.values()):
-            replica.tick()
-
-    # --- who is held -----------------------------------------------------------------------------
-
-    def _decide(self, controller_epoch: int | None, decisions: Decisions) -> convert_control.ControlResults:
-        results: list[tuple[bytes, int, ErrorCode.ValueType]] = []
-        for topic in decisions.topics:
-            for decision in topic.partitions:
-                epoch = decision.controller_epoch if controller_epoch is None else controller_epoch
-                code = self._decide_one(epoch, topic, decision, is_live=controller_epoch is not None)
-                results.append((topic.topic_id, decision.partition, code))
-        return results
-
-    def _decide_one(
-        self, controller_epoch: int, topic: TopicDecisions, decision: PartitionDecision, *, is_live: bool
-    ) -> ErrorCode.ValueType:
-        key = (topic.topic_id, decision.partition)
-        if key in self.failed:
-            return ErrorCode.ERROR_CODE_STORAGE_FAILED
-        replica = self.replicas.get(key)
-        if replica is not None:
-            is_stale = controller_epoch < replica.state.decision.controller_epoch
-            if not is_stale and self._is_of_a_removed_partition(replica, decision):
-                if self.broker_id in decision.replicas:
-                    self._put_aside(key, "it was removed and added again")
-                replica = self.replicas.get(key)
-        if replica is None:
-            if self.broker_id not in decision.replicas:
-                return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
-            replica = self._host(key, topic.topic, decision, is_live)
-        refusal = refusal_in(
-            replica.feed(
-                ev.LeaderAndIsrDecided(
-                    controller_epoch,
-                    decision.leader,
-                    decision.leader_epoch,
-                    decision.isr,
-                    decision.replicas,
-                    decision.partition_epoch,
-                    self.world.now_ms,
-                )
-            )
-        )
-        return OK if refusal is None else convert.error_code_of(refusal)
-
-    def _is_of_a_removed_partition(self, replica: SimReplica, decision: PartitionDecision) -> bool:
-        return self.mends.old_logs_put_aside and (
-            NO_EPOCH < replica.state.leader_epoch < decision.first_leader_epoch
-            or has_epochs_before(replica.disk, decision.first_leader_epoch)
-        )
-
-    def _host(self, key: Key, topic: str, decision: PartitionDecision, is_live: bool) -> SimReplica:
-        first = decision.first_leader_epoch
-        disk = self.disks.get(key)
-        if disk is not None and self.mends.old_logs_put_aside and has_epochs_before(disk, first):
-            self._put_aside(key, "it was removed and added again")
-            disk = None
-        is_new = disk is None
-        if disk is None:
-            disk = self.disks[key] = Disk()
-        replica = SimReplica(self, key, topic, first, disk, is_new=is_new)
-        self.replicas[key] = replica
-        return replica
-
-    def _put_aside(self, key: Key, why: str) -> None:
-        if key in self.replicas or key in self.disks:
-            self.world.put_aside(self, key, why)
-        if (replica := self.replicas.pop(key, None)) is not None:
-            replica.close()
-        if (disk := self.disks.pop(key, None)) is not None:
-            self.quarantine.append((key, disk))
-        self.world.log_changed()
-
-    def stopped(self, replica: SimReplica, delete: bool) -> None:
-        """The replica's core has stopped."""
-        if delete:
-            self._put_aside(replica.key, "it is told to stop")
-
-    def held(self, key: Key) -> Held | None:
-        """What this broker holds of a partition, running or on disk."""
-        replica = self.replicas.get(key)
-        if replica is not None:
-            decision = replica.state.decision
-            return Held(key, replica.topic, decision.leader_epoch, decision.partition_epoch)
-        return Held(key) if key in self.disks else None
-
-    async def _let_go(self, held: Held) -> bool:
-        if self.mends.careful_strays and self.held(held.key) != held:
-            return False
-        self._put_aside(held.key, "it is a stray")
-        return True
-
-    def fail(self, key: Key) -> None:
-        """The log directory of this replica fails."""
-        self.failed.add(key)
-        replica = self.replicas[key]
-        replica.feed(ev.StorageFailed())
-
-    # --- ISRs ------------------------------------------------------------------------------------
-
-    async def store_isr(self, replica: SimReplica, effect: fx.StoreIsr) -> None:
-        """Write an ISR: the marker of the topic, the lives of those that join, the set."""
-        expected = effect.expected_partition_epoch
-        path = LeaderAndIsrZnode.path(replica.topic, replica.key[1])
-        data = LeaderAndIsrZnode(self.broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
-        marker: tuple[Check, ...] = ()
-        lives = tuple(Check(BrokerIncarnationZnode.path(who), life) for who, life in effect.joining)
-        event: ev.Event
-        try:
-            if self.mends.checked_markers:
-                marker = (await self._marker(replica, effect),)
-            versions = await self.sim_session.multi((*marker, *lives, SetData(path, data.encode(), expected)))
-            event = ev.IsrStored(versions[-1])
-        except (BadVersion, NoNode) as error:
-            self.markers.pop(replica.key[0], None)
-            event = ev.IsrStoreRefused(expected, for_good=error.path in [life.path for life in lives])
-        except (ConnectionLost, SessionExpired):
-            event = ev.IsrStoreUnknown(expected)
-        if self.replicas.get(replica.key) is replica:
-            replica.feed(event)
-
-    async def _marker(self, replica: SimReplica, effect: fx.StoreIsr) -> Check:
-        """What an ISR write checks of its topic; BadVersion where the number is another partition's."""
-        topic_id, partition = replica.key
-        path, topic_path = TopicIdZnode.path(topic_id), TopicZnode.path(replica.topic)
-        if not self.mends.marker_versions:
-            return Check(path, -1)
-        if topic_id not in self.markers:
-            found = await self.sim_session.multi_read((path, topic_path))
-            if path not in found or topic_path not in found:
-                raise NoNode(path)
-            topic = TopicZnode.decode(found[topic_path].data)
-            if topic.topic_id != topic_id:
-                raise NoNode(path)
-            self.markers[topic_id] = (found[path].version, dict(topic.first_leader_epochs))
-        version, first_leader_epochs = self.markers[topic_id]
-        if effect.leader_epoch < first_leader_epochs.get(partition, 0):
-            raise BadVersion(path)
-        return Check(path, version)
-
-    async def read_isr(self, replica: SimReplica) -> None:
-        """Read a leaderAndISR, however often it takes; a leader whose topic is gone stops."""
-        path = LeaderAndIsrZnode.path(replica.topic, replica.key[1])
-        marker = TopicIdZnode.path(replica.key[0])
-        while self.replicas.get(replica.key) is replica and replica.state.is_leader:
-            try:
-                found = await self.sim_session.multi_read((path, marker))
-            except (ConnectionLost, SessionExpired):
-                await self.loop.after(RETRY_S)
-                continue
-            if self.replicas.get(replica.key) is not replica:
-                return
-            if self.mends.checked_markers and marker not in found:
-                decision = replica.state.decision
-                replica.feed(ev.StopRequested(decision.controller_epoch, decision.leader_epoch, delete=False))
-                self.strays.suspect((replica.key,))
-                return
-            if path in found:
-                read = LeaderAndIsrZnode.decode(found[path].data)
-                replica.feed(
-                    ev.LeaderAndIsrRead(
-                        read.leader, read.leader_epoch, read.isr, found[path].version, self.world.now_ms
-                    )
-                )
-                return
-            await self.loop.after(RETRY_S)
+        """Time passed: the parts have timers of their own."""
 
     # --- what comes in ---------------------------------------------------------------------------
 
@@ -480,10 +312,13 @@ class SimHost:
         """A message reaches this life of the broker."""
         body: Any = envelope.body
         match body:
-            case Addressed(key, inner):
-                self._at_replica(envelope, key, inner)
             case Rpc(method, request):
-                self.world.answer(envelope, RpcAnswer(self._call(method, request)))
+                found = self._methods.get(method)
+                if found is None:
+                    self.world.answer(envelope, CallFailed())  # It does not listen yet.
+                else:
+                    self.in_hand.append(envelope)
+                    self.loop.create_task(self._serve(envelope, method, found, request))
             case Fired(client, event) if client == self.client:
                 self.sim_session.fired(event)
             case Expired(client, session) if client == self.client:
@@ -493,83 +328,70 @@ class SimHost:
             case _:
                 raise AssertionError(envelope)
 
-    def _at_replica(self, envelope: Envelope, key: Key, inner: Any) -> None:
-        assert isinstance(inner, Fetch | AskEpoch)
-        replica = self.replicas.get(key)
-        if replica is None:
-            self.world.answer(envelope, CallFailed())
-        else:
-            replica.receive(replace(envelope, body=inner))
-
-    def _call(self, method: str, request: Any) -> Any:
+    async def _serve(self, envelope: Envelope, name: str, method: _Method, request: bytes) -> None:
+        answer: Any
         try:
-            self._fence(request.stamp)
-            match method:
-                case "LeaderAndISR":
-                    results = self._decide(
-                        request.stamp.controller_epoch, convert_control.decisions_in(request)
-                    )
-                    return control_pb2.LeaderAndISRResponse(
-                        partitions=convert_control.control_results_out(results)
-                    )
-                case "StopReplica":
-                    return self._stop(request)
-                case _:
-                    assert method == "UpdateMetadata", method
-                    self._suspect(convert_control.metadata_update_in(request))
-                    return control_pb2.UpdateMetadataResponse()
+            answer = method.serialise(await method.handler(method.parse(request), None))
         except ServiceError as error:
-            return error
+            answer = error
+        except Exception as error:
+            self.loop.faults.append(error)
+            raise
+        self.in_hand.remove(envelope)
+        self.world.answer(envelope, RpcAnswer(name, answer))
 
-    def _fence(self, stamp: control_pb2.ControllerStamp) -> None:
-        if self.broker_epoch == -1 or stamp.broker_epoch != self.broker_epoch:
-            raise ServiceError(ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH, "another life is meant")
-        if stamp.controller_epoch < self.controller_epoch:
-            raise ServiceError(ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH, "a newer controller has spoken")
-        self.controller_epoch = stamp.controller_epoch
+    def produce(self, key: Key, batch: bytes, value: int, acks: int) -> None:
+        """A producer that stands beside the broker sends a batch; it hears the answer at once."""
+        request = wire.serialise_produce_request(
+            wire.ProduceRequest(acks, 30_000, (wire.ProducePartition(*key, -1, (batch,)),))
+        )
 
-    def _stop(self, request: control_pb2.StopReplicaRequest) -> control_pb2.StopReplicaResponse:
-        results = []
-        for stop in convert_control.stops_in(request):
-            key = (stop.topic_id, stop.partition)
-            code: ErrorCode.ValueType = OK
-            if (replica := self.replicas.get(key)) is not None:
-                refusal = refusal_in(
-                    replica.feed(
-                        ev.StopRequested(
-                            request.stamp.controller_epoch,
-                            stop.leader_epoch,
-                            stop.delete,
-                            stop.partition_epoch,
-                        )
-                    )
-                )
-                code = OK if refusal is None else convert.error_code_of(refusal)
-            if stop.delete and code == OK:
-                self._put_aside(key, "it is told to stop")
-            results.append((*key, code))
-        return control_pb2.StopReplicaResponse(partitions=convert_control.control_results_out(results))
+        async def produced() -> None:
+            try:
+                method = self._methods["Produce"]
+                (answer,) = (await method.handler(method.parse(request), None)).partitions
+            except ServiceError:
+                return
+            except Exception as error:
+                self.loop.faults.append(error)
+                raise
+            if not answer.error_code and acks == broker_pb2.ACKS_ALL:
+                self.world.acknowledged(self, key, answer.base_offset, value)
 
-    def _suspect(self, update: MetadataUpdate) -> None:
-        told = {
-            (topic.topic_id, each.partition): self.broker_id in each.replicas
-            for topic in update.topics
-            for each in topic.partitions
-        }
-        lost = {(each.topic_id, number) for each in update.removed for number in each.partitions}
-        suspects = [
-            key
-            for key in {**self.disks, **self.replicas}
-            if not told.get(key, not update.full) or key in lost or key[0] in update.deleted_topic_ids
-        ]
-        self.strays.suspect(suspects)
+        if "Produce" in self._methods:
+            self.loop.create_task(produced())
+            self.loop.settle()
 
 
-def has_epochs_before(disk: Disk, first_leader_epoch: int) -> bool:
-    """Whether a log is that of a partition that was removed before this one was added."""
-    return any(epoch < first_leader_epoch for epoch in disk.epochs)
-
-
-def refusal_in(effects: fx.Effects) -> Refusal | None:
-    """Why the replica refused, where it did."""
-    return next((effect.refusal for effect in effects if isinstance(effect, fx.Refuse)), None)
+def _methods(parts: Parts) -> dict[str, _Method]:
+    client, replica, control = parts.rpcs()
+    return {
+        "Produce": _Method(
+            wire.parse_produce_request, client.Produce, broker_pb2.ProduceResponse.SerializeToString
+        ),
+        "ReplicaFetch": _Method(
+            replica_pb2.ReplicaFetchRequest.FromString,
+            replica.ReplicaFetch,
+            wire.serialise_replica_fetch_response,
+        ),
+        "EndOffsetForLeaderEpoch": _Method(
+            replica_pb2.EndOffsetForLeaderEpochRequest.FromString,
+            replica.EndOffsetForLeaderEpoch,
+            replica_pb2.EndOffsetForLeaderEpochResponse.SerializeToString,
+        ),
+        "LeaderAndISR": _Method(
+            control_pb2.LeaderAndISRRequest.FromString,
+            control.LeaderAndISR,
+            control_pb2.LeaderAndISRResponse.SerializeToString,
+        ),
+        "StopReplica": _Method(
+            control_pb2.StopReplicaRequest.FromString,
+            control.StopReplica,
+            control_pb2.StopReplicaResponse.SerializeToString,
+        ),
+        "UpdateMetadata": _Method(
+            control_pb2.UpdateMetadataRequest.FromString,
+            control.UpdateMetadata,
+            control_pb2.UpdateMetadataResponse.SerializeToString,
+        ),
+    }

@@ -7,9 +7,13 @@ whose number is used again is another one. On top come what concerns assignment 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hightide_broker.core.isr import IsrState
+from hightide_broker.core.lineage import NO_EPOCH
+from hightide_broker.core.replica import Replica
+from hightide_broker.hosted import HostedReplica
 from hightide_runtime import znodes
 from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
 from sim.checkers import Violation
@@ -19,9 +23,9 @@ from sim.checkers.committing_leader import CommittingLeader
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.strong_isr import StrongIsr
-from sim.disk import Disk
 from sim.messages import Record
-from sim.topics.broker import SimHost, SimReplica, has_epochs_before
+from sim.topics.broker import SimHost, SimReplica
+from sim.topics.logs import EMPTY, LogOnDisk
 from sim.topics.messages import Key
 
 if TYPE_CHECKING:
@@ -52,7 +56,7 @@ class _OnDisk:
     alive = False
     lives = 0
 
-    def __init__(self, broker_id: int, disk: Disk) -> None:
+    def __init__(self, broker_id: int, disk: LogOnDisk) -> None:
         self.broker_id = broker_id
         self.disk = disk
 
@@ -73,6 +77,9 @@ class PartitionView:
         self.logs_changed = True
         self.deleted_before = 0
         """Nobody lets go of records in these schedules."""
+        self.isr: tuple[int, ...] = ()
+        self.brokers: dict[int, SimReplica | _OnDisk] = {}
+        """What each broker has of it."""
         self.forget()
 
     def forget(self) -> None:
@@ -82,25 +89,20 @@ class PartitionView:
         self.contradictions.clear()
         self.checkers: list[Checker] = [checker(view) for checker in OF_A_PARTITION]
 
-    @property
-    def isr(self) -> tuple[int, ...]:
+    def look(self) -> None:
+        """See what is there now."""
         state = self._world.state(self.topic, self.generation.partition)
-        return () if state is None else state.isr
-
-    @property
-    def brokers(self) -> dict[int, SimReplica | _OnDisk]:
-        """What each broker has of it."""
-        return {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
+        self.isr = () if state is None else state.isr
+        self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
         generation = self.generation
-        replica = host.replicas.get(generation.key)
-        if replica is not None and replica.first_leader_epoch == generation.first_leader_epoch:
+        replica = host.replica(generation.key)
+        found = host.logs.log(generation.key)
+        is_it = is_of(generation, None if replica is None else replica.hosted, found)
+        if replica is not None and is_it:
             return replica
-        disk = host.disks.get(generation.key)
-        if disk is None or has_epochs_before(disk, generation.first_leader_epoch):
-            disk = Disk()
-        return _OnDisk(host.broker_id, disk)
+        return _OnDisk(host.broker_id, found if is_it else EMPTY)
 
     def counts(self, member: int, isr: IsrState | None = None) -> bool:
         """Whether a member can be held to its word: not by a leader that has not heard that it was let go."""
@@ -112,9 +114,9 @@ class Checkers:
 
     def __init__(self, world: Cluster) -> None:
         self._world = world
-        self.logs_changed = True
+        self._disk_changes: list[int] = []
+        self._states: list[Replica] = []
         self._views: dict[Generation, PartitionView] = {}
-        self._made: dict[int, Generation] = {}
         self._assigned_since: dict[tuple[Generation, int], int] = {}
         """Since which partition epoch a broker is in AR."""
         self._found: Violation | None = None
@@ -123,37 +125,51 @@ class Checkers:
 
     # --- what it is told -------------------------------------------------------------------------
 
-    def made(self, replica: SimReplica, value: int) -> None:
-        """A record is sent to a replica."""
-        self._made[value] = generation_of(replica)
-
-    def acknowledged(self, replica: SimReplica, offset: int, record: Record) -> None:
+    def acknowledged(self, host: SimHost, key: Key, offset: int, value: int) -> None:
         """A producer is told that its record is committed."""
-        view = self._views.get(generation_of(replica))
+        log = host.logs.log(key).log
+        if offset >= len(log) or log[offset][1] != value:
+            message = f"{host.broker_id} acknowledges {value} at {offset}; its log is {log}"
+            self._found = Violation("Acknowledged", message, self._world.story)
+            return
+        record = log[offset]
+        view = self._view_at(key, record[0])
         if view is not None and view.acked.setdefault(offset, record) != record:
             view.contradictions.append((offset, record))
 
     def committed(self, replica: SimReplica) -> None:
         """A replica's high watermark moved."""
-        view = self._views.get(generation_of(replica))
         state = replica.state
+        view = self._view_at(replica.key, state.leader_epoch)
         if view is not None and state.is_leader:
             view.commits.append((state.leader_epoch, replica.broker_id, state.high_watermark))
 
-    def put_aside(self, host: SimHost, key: Key, why: str) -> None:
+    def _view_at(self, key: Key, leader_epoch: int) -> PartitionView | None:
+        """The partition that had this number in that epoch."""
+        found = [view for generation, view in self._views.items() if generation.key == key]
+        found = [view for view in found if view.generation.first_leader_epoch <= leader_epoch]
+        return max(found, key=lambda view: view.generation.first_leader_epoch, default=None)
+
+    def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
         """A broker lets go of a replica: not one that it knows to be its own, and never an ISR member."""
         for view in list(self._standing()):
             generation = view.generation
-            replica = host.replicas.get(key)
-            if generation.key != key or (isinstance(view._at(host), _OnDisk) and not view._at(host).disk.log):
+            if generation.key != key or not self._holds(host, generation, replica):
                 continue
+            view.look()
             since = self._assigned_since.get((generation, host.broker_id))
             known = -1 if replica is None else replica.state.decision.partition_epoch
             if host.broker_id in view.isr or (since is not None and known >= since):
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
-                message = f"{host.broker_id} puts {generation} aside ({why}); its ISR is {view.isr}"
+                message = f"{host.broker_id} puts {generation} aside; its ISR is {view.isr}"
                 self._found = Violation("AssignedReplica", message, self._world.story)
             view.let_go_at[host.broker_id] = self._world.partition_epoch(view.topic, generation.partition)
+
+    @staticmethod
+    def _holds(host: SimHost, generation: Generation, replica: HostedReplica | None) -> bool:
+        """Whether it is this partition that a broker lets go of, and not the one before or an empty log."""
+        found = host.logs.log(generation.key)
+        return is_of(generation, replica, found) and (replica is not None or bool(found.log))
 
     # --- after each order ------------------------------------------------------------------------
 
@@ -163,18 +179,25 @@ class Checkers:
             raise self._found
         world = self._world
         written, world.tree.written = world.tree.written, []
+        disk_changes = [host.disk.changes for host in world.hosts.values()]
+        logs_changed, self._disk_changes = disk_changes != self._disk_changes, disk_changes
         for write in written:
             self._check_write(write)
+        states = [each.state for host in world.hosts.values() for each in host.hosted()]
+        states_changed = len(states) != len(self._states) or not all(map(is_, states, self._states))
+        self._states = states
+        if not (written or logs_changed or states_changed):
+            return
         for view in self._standing():
+            view.look()
             if written:
                 self._check_assignment(view)
-            view.logs_changed = self.logs_changed
+            view.logs_changed = logs_changed
             for checker in view.checkers:
                 checker.check()
             view.commits.clear()
-            if self.logs_changed:
+            if logs_changed:
                 self._check_records(view)
-        self.logs_changed = False
 
     def _standing(self) -> Iterator[PartitionView]:
         for name, topic in self._world.topics().items():
@@ -200,13 +223,12 @@ class Checkers:
 
     def _check_records(self, view: PartitionView) -> None:
         for replica in view.brokers.values():
-            for _, value in replica.disk.log:
-                if self._made[value] != view.generation:
-                    self._violated(
-                        "ForeignRecord",
-                        f"{replica.broker_id} has {value} in {view.generation}; it was made for "
-                        f"{self._made[value]}",
-                    )
+            if has_epochs_before(replica.disk, view.generation.first_leader_epoch):
+                self._violated(
+                    "ForeignRecord",
+                    f"{replica.broker_id} has records of another partition in {view.generation}: "
+                    f"{replica.disk.log}",
+                )
 
     def _check_write(self, write: Written) -> None:
         if not write.path.endswith("/leaderAndISR") or write.after is None:
@@ -220,6 +242,8 @@ class Checkers:
             self._violated("Znodes", f"{write.writer} wrote {after} under an epoch that is not")
         if before is None:
             return
+        if write.writer in self._world.hosts and is_departure(write.writer, before, after):
+            return  # It may lack what others count on.
         if write.writer in self._world.hosts and (before.leader, before.leader_epoch) != (
             write.writer,
             after.leader_epoch,
@@ -247,6 +271,7 @@ class Checkers:
         """A leader, ISR = AR, equal logs; nothing left to do; nothing held that is not assigned."""
         world = self._world
         for view in self._standing():
+            view.look()
             self._check_partition_healed(view)
         for path in self._wishes_by_hand():
             if path not in world.complaints:
@@ -263,7 +288,7 @@ class Checkers:
             for broker_id in replicas
         }
         for host in world.hosts.values():
-            for key in {**host.disks, **host.replicas}:
+            for key in {**host.logs.partitions(), **host.replicas}:
                 if (*key, host.broker_id) not in assigned:
                     self._violated("Healed", f"{host.broker_id} still holds {key[0][:2].hex()}-{key[1]}")
 
@@ -301,6 +326,20 @@ class Checkers:
         raise Violation(invariant, message, self._world.story)
 
 
-def generation_of(replica: SimReplica) -> Generation:
-    """Which partition a replica takes itself for."""
-    return Generation(*replica.key, replica.first_leader_epoch)
+def is_of(generation: Generation, replica: HostedReplica | None, found: LogOnDisk) -> bool:
+    """Whether what a broker holds is of this partition, and not of one of its number that was removed."""
+    if replica is not None and replica.state.leader_epoch != NO_EPOCH:
+        return replica.state.leader_epoch >= generation.first_leader_epoch
+    return not has_epochs_before(found, generation.first_leader_epoch)
+
+
+def has_epochs_before(found: LogOnDisk, first_leader_epoch: int) -> bool:
+    """Whether a log has records of a partition that was removed before this one was added."""
+    return first_leader_epoch > 0 and any(0 <= epoch < first_leader_epoch for epoch, _ in found.log)
+
+
+def is_departure(broker_id: int, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
+    """Whether a broker takes itself out of an ISR."""
+    leader = -1 if before.leader == broker_id else before.leader
+    isr = tuple(member for member in before.isr if member != broker_id)
+    return (after.leader, after.leader_epoch, after.isr) == (leader, before.leader_epoch, isr)

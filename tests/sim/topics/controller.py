@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Protocol
 
-import grpc
-from google.rpc import status_pb2
+from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_controller.broker_link import BrokerLink
 from hightide_controller.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.mends import Mends
 from hightide_controller.fleet import Fleet
+from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
 from hightide_controller.store import ActiveController
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.telemetry import Telemetry
-from sim.messages import CallFailed, Envelope, ProcessDied
+from sim.messages import Envelope, ProcessDied
+from sim.topics.channel import SimChannel
 from sim.topics.loop import SimLoop
 from sim.topics.messages import Body, Expired, Fired, Rpc, RpcAnswer
 from sim.topics.session import SimSession
@@ -37,6 +37,10 @@ class Surroundings(Protocol):
     def now_ms(self) -> int: ...
 
     def call(self, source: int, target: int, body: Body, then: Callable[[Any], None]) -> int: ...
+
+    def answer(self, envelope: Envelope, body: Body) -> None: ...
+
+    def is_reachable(self, source: int, target: int) -> bool: ...
 
     def open_session(self) -> int: ...
 
@@ -54,48 +58,6 @@ class _Clock:
         return self._world.now_ms * 1000
 
 
-class _Channel:
-    """A gRPC channel to a broker, over the simulated network."""
-
-    def __init__(self, world: Surroundings, source: int, target: int) -> None:
-        self._world = world
-        self._source = source
-        self._target = target
-
-    def unary_unary(self, method: str, *_: Any, **__: Any) -> Callable[..., asyncio.Future[Any]]:
-        name = method.rpartition("/")[2]
-
-        def call(request: Any, timeout: float | None = None, metadata: Any = ()) -> asyncio.Future[Any]:
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-            def answered(body: Any) -> None:
-                if future.cancelled():
-                    return
-                value = body.value if isinstance(body, RpcAnswer) else body
-                if isinstance(value, ServiceError):
-                    future.set_exception(rpc_error(value.status, value.to_rich_status()))
-                elif isinstance(value, CallFailed):
-                    future.set_exception(rpc_error(grpc.StatusCode.UNAVAILABLE, None))
-                else:
-                    future.set_result(value)
-
-            self._world.call(self._source, self._target, Rpc(name, request), answered)
-            return future
-
-        return call
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-
-def rpc_error(code: grpc.StatusCode, status: status_pb2.Status | None) -> grpc.aio.AioRpcError:
-    """What a stub raises."""
-    trailing = grpc.aio.Metadata()
-    if status is not None:
-        trailing.add("grpc-status-details-bin", status.SerializeToString())
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, "" if status is None else status.message)
-
-
 class _NoWatcher:
     """Deaths are told by the world."""
 
@@ -103,7 +65,7 @@ class _NoWatcher:
 
 
 class _Fleet(Fleet):
-    def __init__(self, real: Fleet, channel_to: Callable[[int], _Channel]) -> None:
+    def __init__(self, real: Fleet, channel_to: Callable[[int], SimChannel]) -> None:
         super().__init__(real._duties, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000)
         self._channel_to = channel_to
 
@@ -127,7 +89,7 @@ class _Shell(Shell):
         self.fault: Exception | None = None
         """Of ours: what the shell died of."""
         self.state = ClusterState(controller_id, mends=mends)
-        self._fleet = _Fleet(self._fleet, lambda broker_id: _Channel(world, controller_id, broker_id))
+        self._fleet = _Fleet(self._fleet, lambda broker_id: SimChannel(world, controller_id, broker_id))
 
     async def _controller_read(self, active: ActiveController | None) -> None:
         if active is not None and active.is_mine and self.state.role is Role.STANDBY:
@@ -242,7 +204,19 @@ class SimControllerProcess:
                 self.sim_session.expired(session)
             case Fired() | Expired():
                 pass
+            case Rpc("ReportFailedReplicas", request):
+                self.loop.create_task(self._hear_of_failed_replicas(envelope, request))
             case ProcessDied(broker_id, broker_epoch):
                 self.shell.put(ev.BrokerProcessDied(broker_id, broker_epoch))
             case _:
                 raise AssertionError(envelope)
+
+    async def _hear_of_failed_replicas(self, envelope: Envelope, request: bytes) -> None:
+        asked = controller_pb2.ReportFailedReplicasRequest.FromString(request)
+        answer: bytes | ServiceError
+        try:
+            response = await ControllerServicer(self.shell).ReportFailedReplicas(asked, None)
+            answer = response.SerializeToString()
+        except ServiceError as error:
+            answer = error
+        self.world.answer(envelope, RpcAnswer("ReportFailedReplicas", answer))

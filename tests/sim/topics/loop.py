@@ -6,7 +6,10 @@ Each process of a cluster has one of its own, so that one that is paused stands 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
 
 
 class SimLoop(asyncio.SelectorEventLoop):
@@ -21,6 +24,12 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now_ms() / 1000
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, call: Callable[..., Any], *arguments: Any
+    ) -> asyncio.Future[Any]:
+        assert isinstance(executor, SimThreads)
+        return executor.run(call, arguments)
 
     def settle(self) -> None:
         """Run until everything waits: for a message, or for a time that has not come."""
@@ -64,3 +73,60 @@ class SimLoop(asyncio.SelectorEventLoop):
         error = context.get("exception")
         if isinstance(error, BaseException):
             self.faults.append(error)
+
+
+class SimThreads(Executor):
+    """Threads that wait for a disk: what they are given runs one after the other, on the process's loop.
+
+    `latency_s` is asked how long each call takes.
+    """
+
+    def __init__(self, loop: SimLoop, latency_s: Callable[[], float]) -> None:
+        self._loop = loop
+        self._latency_s = latency_s
+        self._waiting: deque[tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._busy = False
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Run it at once: who asks does not wait for it, or waits in its thread."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*arguments, **named))
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            done.set_exception(error)
+        return done
+
+    def run(self, call: Callable[..., Any], arguments: tuple[Any, ...]) -> asyncio.Future[Any]:
+        """Run it when those before it are done."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((future, call, arguments))
+        if not self._busy:
+            self._begin()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """What waits still runs, unless it is cancelled."""
+        if cancel_futures:
+            for future, _, _ in self._waiting:
+                future.cancel()
+
+    def _begin(self) -> None:
+        self._busy = True
+        latency_s = self._latency_s()
+        if latency_s:
+            self._loop.call_later(latency_s, self._run_first)
+        else:
+            self._loop.call_soon(self._run_first)
+
+    def _run_first(self) -> None:
+        future, call, arguments = self._waiting.popleft()
+        if not future.cancelled():
+            try:
+                result = call(*arguments)
+            except Exception as error:  # noqa: BLE001 - whoever asked gets it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        self._busy = False
+        if self._waiting:
+            self._begin()

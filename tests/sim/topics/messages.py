@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from google.protobuf.message import Message
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_runtime.zookeeper import TreeChanged, WatchFired
 from sim.messages import Body as OtherBody
 from sim.messages import CallFailed
 from sim.topics.tree import Client
 
 __all__ = [
+    "COMMANDS",
     "REQUESTS",
-    "Addressed",
     "Answered",
     "Asked",
     "Body",
@@ -66,39 +69,36 @@ class Expired:
 
 @dataclass(frozen=True)
 class Rpc:
-    """A call of the controller at a broker, in the contract's own words."""
+    """A call of one process at another, in the bytes of the contract."""
 
     method: str
-    request: Message
+    request: bytes
 
     def __str__(self) -> str:
-        return f"{self.method}({_short(self.request)})"
+        return f"{self.method}({_said(self.method, 'Request', self.request)})"
 
 
 @dataclass(frozen=True)
 class RpcAnswer:
-    """The response, or the error that the call ends with."""
+    """The bytes of the response, or the error that the call ends with."""
 
-    value: Message | BaseException
-
-    def __str__(self) -> str:
-        return _short(self.value) if isinstance(self.value, Message) else repr(self.value)
-
-
-@dataclass(frozen=True)
-class Addressed:
-    """What replicas of one partition say to each other."""
-
-    key: Key
-    body: OtherBody
+    method: str
+    value: bytes | BaseException
 
     def __str__(self) -> str:
-        return f"{self.key[0][:2].hex()}-{self.key[1]} {self.body}"
+        if isinstance(self.value, BaseException):
+            return f"{self.method}: {self.value}"
+        return f"{self.method}: {_said(self.method, 'Response', self.value)}"
 
 
-Body = Asked | Answered | Fired | Expired | Rpc | RpcAnswer | Addressed | OtherBody
-REQUESTS = (Asked, Rpc, Addressed)
+Body = Asked | Answered | Fired | Expired | Rpc | RpcAnswer | OtherBody
+REQUESTS = (Asked, Rpc)
+COMMANDS: Final = ("LeaderAndISR", "StopReplica", "UpdateMetadata")
+"""What a controller calls. It calls again where it got no answer, so that a broker may hear it twice."""
 
 
-def _short(message: Message) -> str:
-    return " ".join(str(message).split())[:400]
+def _said(method: str, kind: str, message: bytes) -> str:
+    for module in (control_pb2, replica_pb2, broker_pb2, controller_pb2):
+        if (found := getattr(module, method + kind, None)) is not None:
+            return " ".join(str(found.FromString(message)).split())[:400]
+    raise AssertionError(method)

@@ -22,10 +22,10 @@ from hightide_runtime.admin_znodes import (
     ReassignmentZnode,
 )
 from hightide_runtime.znodes import TopicZnode
-from sim.messages import ZOOKEEPER, CallFailed
-from sim.topics.broker import HostMends
-from sim.topics.messages import Rpc
-from sim.topics.world import BROKERS, CONTROLLERS, LAG_TIME_MAX_MS, Cluster, Settings
+from sim.messages import ZOOKEEPER, CallFailed, Envelope
+from sim.topics.broker import LAG_TIME_MAX_MS
+from sim.topics.messages import COMMANDS, Rpc
+from sim.topics.world import BROKERS, CONTROLLERS, Cluster, Settings
 
 ORDERS_MAX: Final = 200
 PARTITIONS_MAX: Final = 3
@@ -56,7 +56,7 @@ FAULTS: Final = {
     "time_out": 0.5,
     "controller_crash": 0.8,
     "resign": 0.8,
-    "fail_replica": 0.4,
+    "fail_disk": 0.4,
 }
 WISHES: Final = {
     "delete": 1.5,
@@ -81,15 +81,11 @@ class RandomWalk:
     def __init__(
         self,
         seed: int,
-        host_mends: HostMends | None = None,
         controller_mends: ControllerMends | None = None,
     ) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        settings = Settings(
-            host_mends=host_mends or HostMends(), controller_mends=controller_mends or ControllerMends()
-        )
-        self.world = Cluster(settings)
+        self.world = Cluster(Settings(controller_mends=controller_mends or ControllerMends()))
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
         self._deaths: list[tuple[int, int]] = []
@@ -104,9 +100,9 @@ class RandomWalk:
             for name in self.rng.choices(list(self.odds), list(self.odds.values()), k=ORDERS_MAX):
                 getattr(self, f"_{name}")()
             world.heal()
-            world.converge()
+            world.until_healed()
             world.fail_over()
-            world.checkers.check_healed()
+            world.until_healed()
             self._check_progress()
         finally:
             world.close()
@@ -116,8 +112,7 @@ class RandomWalk:
         for name, topic in self.world.topics().items():
             for partition in range(len(topic.partitions)):
                 assert self.world.produce_to(name, partition) is not None, (name, partition)
-        self.world.converge(2)
-        self.world.checkers.check_healed()
+        self.world.until_healed()
 
     # --- the network and the processes -----------------------------------------------------------
 
@@ -146,7 +141,7 @@ class RandomWalk:
             self.world.lose(self.rng.choice(lossy))
 
     def _duplicate(self) -> None:
-        commands: list[Any] = [e for e in self.world.pending if isinstance(e.body, Rpc)]
+        commands = [e for e in self.world.pending if is_command(e)]
         if commands:
             self.world.duplicate(self.rng.choice(commands))
 
@@ -212,16 +207,11 @@ class RandomWalk:
             if self.rng.random() < 0.7:
                 self.world.expire(controller_id)
 
-    def _fail_replica(self) -> None:
-        running = [host for host in self.world.hosts.values() if host.alive and not host.paused]
-        found = [(host, key) for host in running for key in host.replicas if key not in host.failed]
-        if found:
-            host, key = self.rng.choice(found)
-            host.fail(key)
-            self.world.story.append(
-                f"the log directory of {key[0][:2].hex()}-{key[1]} at {host.broker_id} fails"
-            )
-            self._ask(ev.ReplicasFailed(host.broker_id, host.broker_epoch, ((key[0].hex(), key[1]),)), None)
+    def _fail_disk(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive]
+        if running:
+            host = self.rng.choice(running)
+            self.world.break_disk(host.broker_id, self.rng.choice(host.paths))
 
     def _produce(self) -> None:
         leaders = [
@@ -237,10 +227,7 @@ class RandomWalk:
     # --- what clients and operators wish -----------------------------------------------------------
 
     def _ask(self, event: Any, kind: Any) -> None:
-        if kind is None:
-            self.world.tell(event)
-        else:
-            self.world.ask(event, kind)
+        self.world.ask(event, kind)
 
     def _replicas(self) -> tuple[int, ...]:
         return tuple(self.rng.sample(BROKERS, self.rng.choice((1, 2, 3, 3))))
@@ -325,3 +312,9 @@ class RandomWalk:
             minimum = self.rng.choice(("1", "2"))
             event = rq.AlterTopicConfigRequested(0, found[0], {"min.insync.replicas": minimum})
             self._ask(event, ef.AnswerTopic)
+
+
+def is_command(envelope: Envelope) -> bool:
+    """Whether a controller says it."""
+    body: Any = envelope.body
+    return isinstance(body, Rpc) and body.method in COMMANDS

@@ -15,8 +15,9 @@ from hightide_controller.core import requests as rq
 from hightide_controller.core.partition import TopicPartition
 from hightide_runtime.znodes import TopicZnode
 from sim.messages import ZOOKEEPER, Envelope
+from sim.topics.broker import LAG_TIME_MAX_MS
 from sim.topics.messages import Answered, Asked, Key
-from sim.topics.world import CONTROLLERS, LAG_TIME_MAX_MS, Cluster
+from sim.topics.world import CONTROLLERS, Cluster
 
 TOPIC: Final = "tide"
 FIRST_ID: Final = "a1" * 16

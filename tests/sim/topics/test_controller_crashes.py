@@ -102,7 +102,7 @@ def died_after(request: Request, steps: int) -> tuple[Cluster, bool]:
     world.settle()
     request(world)
     for _ in range(3_000):
-        envelope = next((e for e in world.pending if world.is_open(e)), None)
+        envelope = world.next_message()
         if envelope is None:
             return world, False
         step = is_step(envelope)

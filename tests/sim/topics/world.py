@@ -6,36 +6,44 @@ each order the checkers look at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_broker.core.replica import ReplicaSettings
+from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
+from hightide_broker.hosted import HostedReplica
 from hightide_controller.core.mends import Mends as ControllerMends
 from hightide_runtime import znodes
+from hightide_runtime.addresses import HostPort
 from hightide_runtime.znodes import ClusterIdZnode, LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper import Create, Delete, SetData, TreeChanged, WatchFired, ZooKeeperError
-from sim.messages import ZOOKEEPER, CallFailed, Envelope, ProcessDied, Record
+from sim.checkers import Violation
+from sim.messages import ZOOKEEPER, CallFailed, Envelope, ProcessDied
 from sim.network import Network
-from sim.topics.broker import HostMends, SimHost, SimReplica
+from sim.topics.batches import crc_of, make_batch
+from sim.topics.broker import LAG_TIME_MAX_MS, SimHost, SimReplica
+from sim.topics.bugs import Bugs
 from sim.topics.checkers import Checkers
 from sim.topics.controller import SimControllerProcess
-from sim.topics.messages import REQUESTS, Addressed, Answered, Asked, Expired, Fired, Key
+from sim.topics.messages import REQUESTS, Answered, Asked, Expired, Fired, Key
 from sim.topics.tree import Client, Tree
 
 BROKERS = (1, 2, 3, 4)
 CONTROLLERS = (11, 12)
-LAG_TIME_MAX_MS = 1_000
+MOMENT_MS = 10
+"""As long as brokers gather what they write of ISRs."""
+MOMENTS = 5
+HEALED_WITHIN_MS = 120_000
+"""Among what takes long: a partition that could not be copied is tried again after a minute at most."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What kind of cluster it is."""
 
-    broker_mends: BrokerMends = field(default_factory=BrokerMends)
-    host_mends: HostMends = field(default_factory=HostMends)
     controller_mends: ControllerMends = field(default_factory=ControllerMends)
+    min_insync_replicas: int = 1
 
 
 class Cluster(Network):
@@ -50,13 +58,15 @@ class Cluster(Network):
         for path in znodes.PARENTS:
             self._make(path)
         self.tree.by_hand(Create(ClusterIdZnode.path(), ClusterIdZnode(self.cluster_id).encode()))
-        base = ReplicaSettings(0, LAG_TIME_MAX_MS, mends=self.settings.broker_mends)
-        self.hosts = {n: SimHost(self, replace(base, broker_id=n), self.settings.host_mends) for n in BROKERS}
+        self.values: dict[int, int] = {}
+        """The value of the first record of each batch, by the batch's CRC."""
+        self.hosts = {n: SimHost(self, n, self.settings.min_insync_replicas) for n in BROKERS}
         self.controllers = {
             n: SimControllerProcess(self, n, self.settings.controller_mends) for n in CONTROLLERS
         }
         self.nodes: dict[int, SimHost | SimControllerProcess] = {**self.hosts, **self.controllers}
         self.orphans: list[int] = []
+        self.bugs = Bugs()
         self.next_value = 1
         self.checkers = Checkers(self)
 
@@ -65,6 +75,7 @@ class Cluster(Network):
         for node in self.nodes.values():
             if node.alive:
                 node.crash()
+        self.bugs.close()
 
     # --- what nodes may do -----------------------------------------------------------------------
 
@@ -76,23 +87,28 @@ class Cluster(Network):
         """A message between a process and ZooKeeper was lost: its watches are gone."""
         self.tree.forget(client)
 
-    def acknowledged(self, replica: SimReplica, offset: int, record: Record) -> None:
+    def acknowledged(self, host: SimHost, key: Key, base_offset: int, value: int) -> None:
         """A producer is told that its record is committed."""
-        self.story.append(f"      acknowledged {record} at {offset} by {replica.broker_id}")
-        self.checkers.acknowledged(replica, offset, record)
+        name = f"{key[0][:2].hex()}-{key[1]}"
+        self.story.append(f"      {host.broker_id} acknowledges {value} at {base_offset} of {name}")
+        self.checkers.acknowledged(host, key, base_offset, value)
 
     def committed(self, replica: SimReplica) -> None:
         """A replica's high watermark moved."""
         self.checkers.committed(replica)
 
-    def log_changed(self) -> None:
-        """Some log is not what it was."""
-        self.checkers.logs_changed = True
+    def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
+        """A broker lets go of a replica, which it may not run."""
+        self.story.append(f"      {host.broker_id} puts {key[0][:2].hex()}-{key[1]} aside")
+        self.checkers.put_aside(host, key, replica)
 
-    def put_aside(self, host: SimHost, key: Key, why: str) -> None:
-        """A broker lets go of a replica."""
-        self.story.append(f"      {host.broker_id} puts {key[0][:2].hex()}-{key[1]} aside: {why}")
-        self.checkers.put_aside(host, key, why)
+    def node_at(self, address: HostPort) -> int:
+        """Who listens there."""
+        return int(address.host.lstrip("abcdefghijklmnopqrstuvwxyz"))
+
+    def is_reachable(self, source: int, target: int) -> bool:
+        """Whether a connection can be made."""
+        return self.nodes[target].alive and not {(source, target), (target, source)} & self.cut_links
 
     def _notify(self, client: Client, event: WatchFired | TreeChanged) -> None:
         fired: Any = Fired(client, event)
@@ -101,10 +117,7 @@ class Cluster(Network):
     # --- the network -----------------------------------------------------------------------------
 
     def is_request(self, envelope: Envelope) -> bool:
-        body: Any = envelope.body
-        if isinstance(body, Addressed):
-            return super().is_request(replace(envelope, body=body.body))
-        return isinstance(body, REQUESTS)
+        return isinstance(envelope.body, REQUESTS)
 
     def at_zookeeper(self, envelope: Envelope) -> None:
         """A request of a session."""
@@ -132,11 +145,52 @@ class Cluster(Network):
                 assert asked.what == "sync"
                 return None
 
+    def settle(self, limit: int = 3_000) -> None:
+        """Deliver in order until nothing is under way that can arrive, nor is said within a moment."""
+        for _ in range(limit):
+            envelope = self.next_message()
+            if envelope is None:
+                return
+            self.deliver(envelope)
+        raise AssertionError("the cluster does not come to rest")
+
+    def settle_until(self, reached: Callable[[], bool], limit: int = 3_000) -> None:
+        """Deliver in order until something is so."""
+        for _ in range(limit):
+            if reached():
+                return
+            envelope = self._first_open()
+            if envelope is not None:
+                self.deliver(envelope)
+            else:
+                self.advance(MOMENT_MS)
+        raise AssertionError("the cluster does not get there")
+
+    def _first_open(self) -> Envelope | None:
+        return next((e for e in self.pending if self.is_open(e)), None)
+
+    def next_message(self) -> Envelope | None:
+        """What can arrive next, and is said within a moment; None where that is nothing."""
+        for moment in range(MOMENTS + 1):
+            if moment:
+                self.advance(MOMENT_MS)
+            if (envelope := self._first_open()) is not None:
+                return envelope
+        return None
+
     def touched(self, node_id: int) -> None:
         """What reached a process wakes its tasks."""
         node = self.nodes.get(node_id)
         if node is not None and node.alive and not node.paused:
             node.loop.settle()
+        self._bury(node_id)
+
+    def _bury(self, node_id: int) -> None:
+        """A broker that has ended by itself is gone."""
+        host = self.hosts.get(node_id)
+        if host is not None and host.alive and host.end:
+            self.story.append(f"{node_id} ends: {host.end}")
+            self._die(node_id)
 
     # --- orders: processes and time --------------------------------------------------------------
 
@@ -150,21 +204,19 @@ class Cluster(Network):
     def crash(self, node_id: int) -> None:
         """The process dies; ZooKeeper will notice when its session ends (`expire`)."""
         self.story.append(f"crash {node_id}")
+        self._die(node_id)
+        self.check()
+
+    def _die(self, node_id: int) -> None:
         node = self.nodes[node_id]
         node.crash()
         for number in [number for number, call in self._calls.items() if call.source == node_id]:
             del self._calls[number]
         self.tree.forget(node.client)
         if isinstance(node, SimHost):
-            self._break_calls_to(node)
-        self.check()
-
-    def _break_calls_to(self, host: SimHost) -> None:
-        under_way = {e.call for e in self.pending}
-        for replica in host.replicas.values():
-            for envelope in replica.parked.values():
-                if envelope.call in self._calls and envelope.call not in under_way:
-                    failed = Envelope(host.broker_id, envelope.source, envelope.call, CallFailed())
+            for envelope in node.in_hand:
+                if envelope.call in self._calls:
+                    failed = Envelope(node_id, envelope.source, envelope.call, CallFailed())
                     self.pending.append(failed)
 
     def restart(self, node_id: int) -> None:
@@ -203,15 +255,21 @@ class Cluster(Network):
                 notice = ProcessDied(broker_id, broker_epoch)
                 self.pending.append(Envelope(broker_id, controller_id, 0, notice))
 
+    def break_disk(self, broker_id: int, path: str) -> None:
+        """A data directory of a broker fails, until its next life."""
+        self.story.append(f"the disk {path} fails")
+        self.hosts[broker_id].files.broken.add(path)
+
     def advance(self, by_ms: int) -> None:
         """Time passes for everyone who lives and is not paused."""
         self.story.append(f"advance {by_ms}")
         self.now_ms += by_ms
-        for node in self.nodes.values():
+        for node_id, node in self.nodes.items():
             if node.alive and not node.paused:
                 node.loop.settle()
                 node.tick()
                 node.loop.settle()
+                self._bury(node_id)
         self.check()
 
     def resume(self, node_id: int) -> None:
@@ -221,6 +279,8 @@ class Cluster(Network):
 
     def check(self) -> None:
         """Let every checker look."""
+        if self.bugs.found:
+            raise Violation("Bug", self.bugs.found[0], self.story)
         self.checkers.check()
 
     # --- orders: clients and operators -----------------------------------------------------------
@@ -229,19 +289,21 @@ class Cluster(Network):
         """A producer sends one record to a replica; its value, or None where it was refused."""
         value = self.next_value
         self.next_value += 1
-        replica = self.hosts[broker_id].replicas[key]
+        host = self.hosts[broker_id]
         self.story.append(f"produce {value} at {broker_id} for {key[0][:2].hex()}-{key[1]}")
-        self.checkers.made(replica, value)
-        appended = replica.produce(value, acks_all)
+        batch = make_batch(key, value)
+        self.values[crc_of(batch)] = value
+        host.produce(key, batch, value, ACKS_ALL if acks_all else ACKS_LEADER)
         self.touched(broker_id)
         self.check()
-        return value if appended else None
+        is_there = host.alive and any(each == value for _, each in host.logs.log(key).log)
+        return value if is_there else None
 
     def produce_to(self, topic: str, partition: int = 0, acks_all: bool = True) -> int | None:
         """A producer sends one record to the leader that ZooKeeper names."""
         state = self.state(topic, partition)
         key = (self.topic(topic).topic_id, partition)
-        if state is None or key not in self.hosts[state.leader].replicas:
+        if state is None or state.leader not in self.hosts:
             return None
         return self.produce(state.leader, key, acks_all)
 
@@ -295,12 +357,12 @@ class Cluster(Network):
         """One of them."""
         found = self.tree.read(TopicZnode.path(name))
         assert found is not None, name
-        return TopicZnode.decode(found.data)
+        return _topic_in(found.data)
 
     def state(self, topic: str, partition: int) -> LeaderAndIsrZnode | None:
         """The leaderAndISR of a partition."""
         found = self.tree.read(LeaderAndIsrZnode.path(topic, partition))
-        return None if found is None else LeaderAndIsrZnode.decode(found.data)
+        return None if found is None else _state_in(found.data)
 
     def partition_epoch(self, topic: str, partition: int) -> int:
         """Its version; -1 where there is none."""
@@ -322,7 +384,7 @@ class Cluster(Network):
         for node_id, node in self.nodes.items():
             if node.paused:
                 self.resume(node_id)
-            if not node.alive or (isinstance(node, SimHost) and node.failed):
+            if not node.alive or (isinstance(node, SimHost) and node.has_failed_disk):
                 if node.alive:
                     self.crash(node_id)
                 self.expire(node_id)
@@ -339,9 +401,37 @@ class Cluster(Network):
                 self.converge(8)
                 return
 
+    def until_healed(self) -> None:
+        """After healing: let time pass until all is well, which it must be before two minutes have."""
+        give_up_ms = self.now_ms + HEALED_WITHIN_MS
+        self.converge(4)
+        while self.now_ms < give_up_ms:
+            try:
+                self.checkers.check_healed()
+            except Violation as violation:
+                if violation.invariant != "Healed":
+                    raise
+                self.converge(4)
+            else:
+                return
+        self.checkers.check_healed()
+
     def converge(self, rounds: int = 16) -> None:
         """After healing: let time pass until there is nothing left to do."""
         for _ in range(rounds):
             self.settle(20_000)
             self.advance(LAG_TIME_MAX_MS // 2)
+            for node_id, node in self.nodes.items():
+                if not node.alive:
+                    self.restart(node_id)
         self.settle(20_000)
+
+
+@lru_cache(256)
+def _state_in(data: bytes) -> LeaderAndIsrZnode:
+    return LeaderAndIsrZnode.decode(data)
+
+
+@lru_cache(64)
+def _topic_in(data: bytes) -> TopicZnode:
+    return TopicZnode.decode(data)

@@ -1,0 +1,92 @@
+"""What is in the logs of a broker, read from its files as they are: whole batches, back to back.
+
+A batch is known by its CRC, which covers all but what a leader stamps: so a record is told by the value that
+its producer gave it, and nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sim.messages import GONE, Record
+from sim.topics.files import Directory, File, MemoryDisk
+from sim.topics.messages import Key
+
+_HEADER: Final = struct.Struct("<qiiB3xI")
+_RECORD_COUNT_AT: Final = 60
+_HEADER_SIZE_BYTES: Final = 80
+_UNCOUNTED_BYTES: Final = 12
+
+
+@dataclass(frozen=True)
+class LogOnDisk:
+    """One log, as the checkers of sim.checkers read a disk."""
+
+    log: list[Record] = field(default_factory=list)
+    log_start: int = 0
+
+
+EMPTY: Final = LogOnDisk()
+
+
+class LogsOnDisk:
+    """The logs of one machine. What has not changed is not read again."""
+
+    def __init__(self, disk: MemoryDisk, directories: tuple[str, ...], values: Mapping[int, int]) -> None:
+        """`values` tells by its CRC the value of the first record of each batch that was ever made."""
+        self._disk = disk
+        self._directories = directories
+        self._values = values
+        self._read: dict[Key, tuple[Directory, int, LogOnDisk]] = {}
+        self._seen = -1
+        self._found: dict[Key, Directory] = {}
+
+    def partitions(self) -> dict[Key, Directory]:
+        """What has a directory."""
+        if self._seen != self._disk.changes:
+            self._seen, self._found = self._disk.changes, self._look()
+        return self._found
+
+    def _look(self) -> dict[Key, Directory]:
+        found: dict[Key, Directory] = {}
+        for path in self._directories:
+            above = self._disk.find(path)
+            for name, node in above.entries.items() if isinstance(above, Directory) else ():
+                topic_id, _, partition = name.partition("-")
+                if isinstance(node, Directory) and len(topic_id) == 32 and partition.isdigit():
+                    found.setdefault((bytes.fromhex(topic_id), int(partition)), node)
+        return found
+
+    def log(self, key: Key) -> LogOnDisk:
+        """The log of a partition; empty where there is none."""
+        directory = self.partitions().get(key)
+        if directory is None:
+            return EMPTY
+        known = self._read.get(key)
+        if known is not None and known[0] is directory and known[1] == directory.version:
+            return known[2]
+        read = self._parse(directory)
+        self._read[key] = (directory, directory.version, read)
+        return read
+
+    def _parse(self, directory: Directory) -> LogOnDisk:
+        segments = sorted(name for name in directory.entries if name.endswith(".log"))
+        start = int(segments[0].partition(".")[0]) if segments else 0
+        log: list[Record] = [GONE] * start
+        for name in segments:
+            file = directory.entries[name]
+            assert isinstance(file, File)
+            data, at = file.data, 0
+            while len(data) - at >= _HEADER_SIZE_BYTES:
+                base_offset, length_bytes, epoch, _, crc = _HEADER.unpack_from(data, at)
+                size_bytes = length_bytes + _UNCOUNTED_BYTES
+                value = self._values.get(crc)
+                if value is None or base_offset != len(log) or len(data) - at < size_bytes:
+                    return LogOnDisk(log, start)  # Torn; recovery cuts it.
+                (count,) = struct.unpack_from("<i", data, at + _RECORD_COUNT_AT)
+                log += [(epoch, value + index) for index in range(count)]
+                at += size_bytes
+        return LogOnDisk(log, start)
