@@ -146,7 +146,7 @@ class TreeCopy:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return TestRun(None, (), output)
-        failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+        failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.MULTILINE)
         return TestRun(process.returncode, tuple(dict.fromkeys(failed)), output)
 
 

@@ -83,6 +83,20 @@ def test_a_duplicate_with_old_offsets_is_settled_before_newer_ones() -> None:
     assert len(queue) == 1
 
 
+def test_a_produce_that_ends_behind_the_high_watermark_waits_on() -> None:
+    async def scenario() -> None:
+        queue, first, second = AckQueue(), ParkedProduce(), ParkedProduce()
+        first.expect(0, queue, 10)
+        second.expect(0, queue, 11)
+        queue.release(10)
+        assert len(queue) == 1
+        await first.wait(LONG_MS)
+        await second.wait(1)
+        assert second.failures == {0: ErrorCode.ERROR_CODE_TIMED_OUT}
+
+    asyncio.run(scenario())
+
+
 def test_a_fetch_is_woken_by_what_it_waits_for_or_by_its_time() -> None:
     async def scenario() -> None:
         woken, timed = ParkedFetch(), ParkedFetch()

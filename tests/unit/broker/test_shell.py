@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from adversary.batches import good_batch
+from held_threads import HeldThreads
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import iterate, stamp
 from hightide_broker.core.effects import Effect
-from hightide_broker.core.events import BatchesReceived, LeaderAndIsrDecided, Span
+from hightide_broker.core.events import BatchesReceived, LeaderAndIsrDecided, ProduceArrived, Span
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.group_commit import GroupCommit
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.shell import Payload, ReplicaShell
-from hightide_broker.storage import DataDirectory
+from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
@@ -103,3 +106,36 @@ def test_batches_that_are_here_already_are_skipped(data: DataDirectory) -> None:
     shell.feed(replica, *received(stamped(0, 1)))
     shell.feed(replica, *received(stamped(0, 1) + stamped(1, 1)))
     assert replica.log.log_end_offset == replica.state.log_end_offset == 2
+
+
+def test_what_was_appended_while_the_disk_was_busy_does_not_count_as_on_it(data: DataDirectory) -> None:
+    disk = HeldThreads()
+    failures: list[Exception] = []
+    shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+    shell.group_commit = GroupCommit[HostedReplica](disk, shell.flushed, failures.append)
+    settings = TopicSettings(log=LogSettings(flush=Flush.FSYNC))
+    state = Replica.opened(ReplicaSettings(2, flush_on_disk=True))
+    opened = data.log(TOPIC_ID, 0, True, "flights", settings.log)
+    replica = HostedReplica((TOPIC_ID, 0), "flights", settings, state, opened)
+
+    def produce() -> None:
+        batch = good_batch(TOPIC_ID, 0)
+        shell.feed(replica, ProduceArrived.dummy(), Payload(batch, [header for _, header in iterate(batch)]))
+
+    async def the_news_is_heard() -> int:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return replica.state.high_watermark
+
+    async def story() -> None:
+        shell.feed(replica, LeaderAndIsrDecided.dummy(2, 1, (2,), replicas=(2,)))
+        produce()
+        disk.go_on()
+        produce()
+        assert await the_news_is_heard() == 1
+        disk.go_on()
+        assert await the_news_is_heard() == 2
+        shell.close()
+
+    asyncio.run(story())
+    assert failures == []

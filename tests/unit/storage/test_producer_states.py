@@ -290,6 +290,19 @@ def test_producers_are_as_of_the_cut_after_a_truncation(rig: LogRig, offset: int
     assert rig.log.producers.check(batch(offset)) == Fresh()
 
 
+def test_a_snapshot_of_what_was_cut_off_is_not_believed(rig: LogRig) -> None:
+    rig.log.roll()
+    (newest,) = rig.log_directory.glob("*50.producers")
+    of_the_end = newest.read_bytes()
+    rig.log.truncate_to(30)
+    rig.close(clean=False)
+    # A power cut brings back a file whose removal was not synced.
+    newest.write_bytes(of_the_end)
+    rig.open()
+    assert isinstance(rig.log.producers.check(batch(40)), Rejected)
+    assert rig.log.producers.check(batch(30)) == Fresh()
+
+
 def test_the_first_record_is_remembered_after_retention_deleted_it(rig: LogRig) -> None:
     rig.log.update_settings(LogSettings(retention_bytes=0))
     assert rig.log.apply_retention(0, 50) == 40

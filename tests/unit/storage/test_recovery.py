@@ -290,6 +290,17 @@ def test_epochs_of_durable_batches_outlive_a_power_cut(rig: LogRig, seed: int) -
     assert rig.log.epochs.entries == ((1, 0), (2, 6), (4, 10), (5, 12))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_segment_that_was_cut_off_does_not_come_back_once_the_cut_is_flushed(
+    rig: LogRig, seed: int
+) -> None:
+    rig.log.flush()
+    assert rig.log.truncate_to(8) == 8
+    # No byte is to be synced, only the name that has gone: what it held would follow on the log's end.
+    assert rig.log.flush() == 8
+    assert offsets(rig.cut_power(seed)) == list(range(8))
+
+
 def test_a_crash_at_any_step_of_a_roll_loses_nothing(tmp_path: Path) -> None:
     for steps in range(40):
         rig = LogRig(tmp_path / str(steps), SETTINGS)
