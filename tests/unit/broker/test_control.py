@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 from control_rig import (
-    BROKER_EPOCH, ME, TOPIC_ID, Rig, codes, decision, request, run, stamp, stop, until_settled,
+    BROKER_EPOCH,
+    ME,
+    TOPIC_ID,
+    Rig,
+    codes,
+    decision,
+    request,
+    run,
+    stamp,
+    stop,
+    until_settled,
 )  # fmt: skip
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
