@@ -57,6 +57,8 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
         self.broker_epoch = 0
         self.newest_controller_epoch = 0
         self.failures_to_come = 0
+        self.swallows = False
+        """Whether it takes what it is told, and never answers."""
         self.refused = 0
         """Messages that were addressed to another life."""
         self.port = free_port()
@@ -95,6 +97,7 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
         self, request: control_pb2.LeaderAndISRRequest, context: Any
     ) -> control_pb2.LeaderAndISRResponse:
         self._fence(request.stamp)
+        await self._swallow()
         if self.failures_to_come:
             self.failures_to_come -= 1
             raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, "try again")
@@ -116,8 +119,13 @@ class StubBroker(control_grpc.BrokerControlServiceServicer):
         self, request: control_pb2.UpdateMetadataRequest, context: Any
     ) -> control_pb2.UpdateMetadataResponse:
         self._fence(request.stamp)
+        await self._swallow()
         self.updates.append(request)
         return control_pb2.UpdateMetadataResponse()
+
+    async def _swallow(self) -> None:
+        if self.swallows:
+            await asyncio.Event().wait()
 
     def _fence(self, stamp: control_pb2.ControllerStamp) -> None:
         if stamp.broker_epoch != self.broker_epoch:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
@@ -20,6 +20,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
+from hightide_runtime.clock import Clock
 from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.trace_context import traceparent_metadata
@@ -33,7 +34,7 @@ from hightide_controller.core.effects import (
     SendUpdateMetadata,
     Stop,
 )
-from hightide_controller.core.events import Broker
+from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
 from hightide_controller.core.outbox import Delivery, Outbox
 from hightide_controller.core.partition import TopicPartition
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
 
 __all__ = ["BrokerLink", "LinkDuties"]
+
+Leads: TypeAlias = tuple[tuple[TopicPartition, int], ...]
+"""Partitions that a broker is told to lead, and in which leader epoch."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +97,7 @@ class BrokerLink:
         broker: Broker,
         duties: LinkDuties,
         telemetry_: Telemetry,
+        clock: Clock,
         timeout_ms: int,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
@@ -101,7 +106,13 @@ class BrokerLink:
         self._duties = duties
         self._telemetry = telemetry_
         self._timeout_s = timeout_ms / 1000
+        self._clock = clock
         self._outbox = Outbox()
+        self._under_way: Delivery | None = None
+        self._owed_since_ms: int | None = None
+        """Since when the broker owes an acknowledgement, or when it gave the last; None: it owes none."""
+        self._told_silent: Leads | None = None
+        """What the core was told of its silence; None: nothing."""
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
         """Set while more waits than a bare list."""
@@ -112,9 +123,40 @@ class BrokerLink:
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Take an effect in; it goes out with whatever else waits then."""
         self._outbox.put(effect)
+        if self._owed_since_ms is None:
+            self._owed_since_ms = self._clock.monotonic_ms()
         self._filled.set()
         if not self._outbox.is_bare_list:
             self._pressing.set()
+
+    def owes_for_ms(self) -> int:
+        """How long the broker has acknowledged nothing of what it owes; 0: it owes nothing. Any thread."""
+        since_ms = self._owed_since_ms
+        return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+
+    def silence(self, limit_ms: int) -> BrokerSilent | BrokerAnswers | None:
+        """News of whether the broker answers, for the core, or None. Asked for with each tick."""
+        life = (self.broker.broker_id, self.broker.broker_epoch)
+        if self._owed_since_ms is None:
+            was_silent, self._told_silent = self._told_silent is not None, None
+            return BrokerAnswers(*life) if was_silent else None
+        if self.owes_for_ms() < limit_ms and self._told_silent is None:
+            return None
+        leads = tuple(self._unacknowledged_leads())
+        if leads == self._told_silent:
+            return None
+        self._told_silent = leads
+        return BrokerSilent(*life, leads)
+
+    def _unacknowledged_leads(self) -> Iterator[tuple[TopicPartition, int]]:
+        waiting = {**(self._under_way.decisions if self._under_way else {}), **self._outbox.decisions}
+        for name, decision in waiting.items():
+            if decision.leader == self.broker.broker_id:
+                yield name, decision.leader_epoch
+
+    def _has_progressed(self) -> None:
+        """Something was acknowledged, though perhaps not all."""
+        self._owed_since_ms = self._clock.monotonic_ms()
 
     def close(self) -> None:
         """Stop telling; what waits is dropped."""
@@ -147,10 +189,13 @@ class BrokerLink:
                     # Not wait_for: that of Python 3.11 forgets a cancellation that comes just then.
                     async with asyncio.timeout(_LIST_PATIENCE_S):
                         await self._pressing.wait()
-            delivery = self._outbox.take()
+            delivery = self._under_way = self._outbox.take()
             self._filled.clear()
-            if await self._attempt(delivery):
+            is_delivered = await self._attempt(delivery)
+            self._under_way = None
+            if is_delivered:
                 pause_s = _PAUSE_MIN_S
+                self._owed_since_ms = None if self._outbox.is_empty else self._clock.monotonic_ms()
                 if delivery.sequence:
                     self._duties.acknowledged(self.broker, delivery.sequence)
                 if not self._outbox.is_empty:
@@ -191,6 +236,8 @@ class BrokerLink:
             )
             self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
             repeated = self._refused(delivery, response)
+            if len(repeated) < len(delivery.decisions):
+                self._has_progressed()
         if delivery.stops:
             stop = self._duties.stop_replica(epoch, delivery)
             unstopped = self._not_stopped(

@@ -22,6 +22,14 @@ FIGURES = (
     gauge(f"{_P}.epoch", "{epoch}", "the controller epoch in which it was last elected"),
     gauge(f"{_P}.brokers_registered", "{broker}", "brokers with a session"),
     gauge(f"{_P}.brokers_dead", "{broker}", "registered brokers whose process is dead"),
+    gauge(
+        f"{_P}.brokers_silent", "{broker}",
+        "live brokers that do not acknowledge what they are told: others lead what they can",
+    ),
+    gauge(
+        f"{_P}.undelivered_age", "s",
+        "how long at most a live broker has acknowledged nothing of what it was told",
+    ),
     gauge(f"{_P}.topics", "{topic}", "topics"),
     gauge(f"{_P}.partitions", "{partition}", "partitions"),
     gauge(f"{_P}.partitions_without_leader", "{partition}", "new and offline partitions"),
@@ -54,12 +62,15 @@ FIGURES = (
 )  # fmt: skip
 
 
-def controller_readings(state: Callable[[], ClusterState], inbox: Inbox, tallies: Tallies) -> Measure:
+def controller_readings(
+    state: Callable[[], ClusterState], inbox: Inbox, tallies: Tallies, longest_owed_ms: Callable[[], int]
+) -> Measure:
     """What `Metrics.report` takes with `FIGURES`. A standby reports zeros of what it need not know."""
 
     def measure() -> Readings:
         now = state()
         return {f"{_P}.{name}": value for name, value in _lengths(now).items()} | {
+            f"{_P}.undelivered_age": longest_owed_ms() / 1000,
             f"{_P}.partitions_offline": _count_offline(now),
             f"{_P}.partitions_under_min_isr": _count_under_min_isr(now),
             f"{_P}.elections": {(reason,): count for reason, count in tuple(tallies.elections.items())},
@@ -82,6 +93,7 @@ def _lengths(state: ClusterState) -> dict[str, int]:
         "epoch": state.controller_epoch,
         "brokers_registered": len(state.brokers),
         "brokers_dead": len(state.dead),
+        "brokers_silent": len(state.silent),
         "topics": len(state.topics),
         "partitions": len(state.partitions),
         "partitions_without_leader": len(state.unled),

@@ -12,7 +12,7 @@ from hightide_runtime.telemetry import Telemetry
 
 from hightide_controller.broker_link import BrokerLink, LinkDuties
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from hightide_controller.core.events import Broker
+from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
 from hightide_controller.core.outbox import Delivery
 from hightide_controller.knock import Knock, pause_after
 
@@ -62,7 +62,7 @@ class Fleet:
 
     def _open(self, broker: Broker) -> None:
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._duties, self._telemetry, self._rpc_timeout_ms
+            broker, self._duties, self._telemetry, self._clock, self._rpc_timeout_ms
         )
         self._watchers[broker.broker_id] = ProcessWatcher(
             HostPort(broker.host, broker.port),
@@ -96,6 +96,15 @@ class Fleet:
             pause_after(revivals),
             self._rpc_timeout_ms,
         )
+
+    def silences(self, limit_ms: int) -> list[BrokerSilent | BrokerAnswers]:
+        """News of who acknowledges nothing for so long, or answers again. Asked for with each tick."""
+        found = (link.silence(limit_ms) for link in self._links.values())
+        return [news for news in found if news is not None]
+
+    def longest_owed_ms(self) -> int:
+        """How long at most any broker has acknowledged nothing of what it owes. Any thread; for metrics."""
+        return max((link.owes_for_ms() for link in tuple(self._links.values())), default=0)
 
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
         """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""

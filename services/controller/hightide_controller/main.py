@@ -42,7 +42,10 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         0 if outside is None else outside.port,
     )
     shell = Shell(settings, identity, process.session, process.telemetry, SystemClock())
-    process.metrics.report(FIGURES, controller_readings(lambda: shell.state, shell.inbox, shell.tallies))
+    process.metrics.report(
+        FIGURES,
+        controller_readings(lambda: shell.state, shell.inbox, shell.tallies, shell.longest_owed_ms),
+    )
     server = await serve(
         settings.listen,
         [

@@ -131,6 +131,10 @@ class Shell:
         """Reads what stands below /admin."""
         return self._watches.admin_reader
 
+    def longest_owed_ms(self) -> int:
+        """How long at most a broker has acknowledged nothing of what it owes. Any thread; for metrics."""
+        return self._fleet.longest_owed_ms()
+
     def start(self) -> None:
         """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
         self._watches.start()
@@ -193,7 +197,15 @@ class Shell:
             await asyncio.sleep(self._settings.refresh_interval_ms / 1000)
             if self._watches.connected.is_set():
                 self.inbox.put(ev.Ticked())
+                self._look_for_silence()
                 self._look_at_nonsense_again()
+
+    def _look_for_silence(self) -> None:
+        """A broker is alive by its session; one that acknowledges nothing for as long is not fit to lead."""
+        for news in self._fleet.silences(self._settings.zookeeper_session_timeout_ms):
+            if isinstance(news, ev.BrokerSilent):
+                news = replace(news, cause=self._traces.causes.new("broker_silent"))
+            self.inbox.put(news)
 
     def _look_at_nonsense_again(self) -> None:
         """Below /brokers/topics no watch tells that a hand has corrected a znode."""

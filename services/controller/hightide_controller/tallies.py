@@ -21,6 +21,7 @@ ELECTION_REASONS: Final = (
     "session_ended",
     "controlled_shutdown",
     "replicas_failed",
+    "broker_silent",
     "controller_failover",
     "back_online",
     "asked_for",

@@ -71,7 +71,9 @@ class _Fleet(Fleet):
 
     def _open(self, broker: ev.Broker) -> None:
         channel: Any = self._channel_to(broker.broker_id)
-        self._links[broker.broker_id] = BrokerLink(broker, self._duties, Telemetry.off(), 5_000, channel)
+        self._links[broker.broker_id] = BrokerLink(
+            broker, self._duties, Telemetry.off(), self._clock, 5_000, channel
+        )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
     def _knock_at(self, dead: tuple[ev.Broker, ...]) -> None:

@@ -33,7 +33,7 @@ class CountingWorld(World):
 
     def readings(self) -> Readings:
         async def read() -> Readings:
-            return controller_readings(lambda: self.state, Inbox(), self.tallies)()
+            return controller_readings(lambda: self.state, Inbox(), self.tallies, lambda: 1_500)()
 
         return asyncio.run(read())
 
@@ -107,7 +107,7 @@ def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
     tallies.failed_over("process_died", 0.2)
 
     async def read() -> Readings:
-        return controller_readings(lambda: ClusterState(1), Inbox(), tallies)()
+        return controller_readings(lambda: ClusterState(1), Inbox(), tallies, lambda: 0)()
 
     readings = asyncio.run(read())
     assert readings.keys() == {figure.name for figure in FIGURES}

@@ -161,6 +161,8 @@ class ClusterState:
     """The registrations."""
     dead: dict[int, int] = field(default_factory=dict)
     """Registered, but the process of this broker epoch is known to be dead."""
+    silent: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Live brokers that acknowledge nothing, with what they were told to lead in which epoch (silence.py)."""
     shutting_down: dict[int, int] = field(default_factory=dict)
     """Brokers that asked for a controlled shutdown, with their epoch."""
     topics: dict[str, Topic] = field(default_factory=dict)

@@ -30,6 +30,8 @@ class Candidates:
     leaving_may_follow: bool = False
     """Those that leave stay in an ISR whose leader stays: it let them in again, and would do so for ever."""
     damaged: frozenset[int] = frozenset()
+    silent: frozenset[int] = frozenset()
+    """They do not acknowledge what they are told: they lead where nobody else in sync can (silence.py)."""
 
 
 def decide(
@@ -57,8 +59,8 @@ def decide(
         isr = isr_that_stays(partition.replicas, known.isr, replace(candidates, leaving=frozenset()))
     if not isr:
         leader, isr = _without_isr(partition, known, candidates, mends, unclean)
-    elif leader not in isr:
-        leader = _preferred(partition.replicas, isr)
+    elif leader not in isr or leader in candidates.silent:
+        leader = _elected(partition.replicas, isr, leader, candidates.silent)
     reborn = leader in candidates.bounced and leader == known.leader
     if leader == known.leader and isr == known.isr and not reborn:
         return None
@@ -80,7 +82,8 @@ def _initialise(
     isr = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving) or live
     if not isr:
         return None
-    return LeaderAndIsr(isr[0], leader_epoch, isr, controller_epoch, partition_epoch)
+    leader = next((broker_id for broker_id in isr if broker_id not in candidates.silent), isr[0])
+    return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, partition_epoch)
 
 
 def isr_that_stays(
@@ -98,9 +101,14 @@ def isr_that_stays(
     return whole or steady or staying or live
 
 
-def _preferred(replicas: tuple[int, ...], isr: tuple[int, ...]) -> int:
-    """The first replica in assignment order that is in the ISR."""
-    return next((broker_id for broker_id in replicas if broker_id in isr), isr[0])
+def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silent: frozenset[int]) -> int:
+    """The first replica in assignment order that is in the ISR and answers; where none does, the leader stays
+    if it can, else the first one."""
+    in_sync = [broker_id for broker_id in replicas if broker_id in isr] or list(isr)
+    answering = [broker_id for broker_id in in_sync if broker_id not in silent]
+    if not answering and leader in isr:
+        return leader
+    return (answering or in_sync)[0]
 
 
 def _without_isr(

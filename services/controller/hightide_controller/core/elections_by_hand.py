@@ -39,6 +39,8 @@ def _preferred(
         reason = "is not alive, or its data directory failed"
     elif preferred in candidates.leaving:
         reason = "is shutting down"
+    elif preferred in candidates.silent:
+        reason = "does not acknowledge what it is told"
     elif preferred not in isr:
         reason = f"is not in the ISR {list(known.isr)}"
     else:

@@ -27,8 +27,10 @@ __all__ = [
     "BalanceDue",
     "Broker",
     "BrokerAcknowledged",
+    "BrokerAnswers",
     "BrokerProcessAlive",
     "BrokerProcessDied",
+    "BrokerSilent",
     "BrokersChanged",
     "CampaignLost",
     "ConfigsChanged",
@@ -332,6 +334,28 @@ class BrokerProcessDied:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSilent:
+    """A broker has acknowledged nothing for the session's time, though there was something to acknowledge.
+
+    `leads`: what it was told to lead and has not acknowledged, with the leader epoch; told again when that
+    changes.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    leads: tuple[tuple[TopicPartition, int], ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswers:
+    """A broker that was silent has acknowledged all that it was told."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerProcessAlive:
     """A broker that was declared dead has accepted what was addressed to the life with this epoch: its port
     refused connections for a while, and it lived on."""
@@ -471,8 +495,10 @@ Event = (
     | SteppedDown
     | Rested
     | BrokersChanged
+    | BrokerAnswers
     | BrokerProcessAlive
     | BrokerProcessDied
+    | BrokerSilent
     | TopicsChanged
     | TopicsRead
     | AdminChanged

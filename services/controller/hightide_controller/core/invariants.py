@@ -32,7 +32,7 @@ def check(state: ClusterState) -> None:
     _check_indexes(state)
     _check_stores(state)
     _check_work(state)
-    for broker_id in (*state.dead, *state.shutting_down):
+    for broker_id in (*state.dead, *state.silent, *state.shutting_down):
         assert broker_id in state.brokers, f"{broker_id} is marked but not registered"
 
 

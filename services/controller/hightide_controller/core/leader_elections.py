@@ -75,6 +75,8 @@ def _can_be_given_back(state: ClusterState, name: TopicPartition, broker_id: int
     known = state.partitions[name].leader_and_isr
     if known is None or known.leader in (NO_LEADER, broker_id) or broker_id not in known.isr:
         return False
+    if broker_id in state.silent:
+        return False
     if broker_id in state.failed_replicas.get(name, ()) or broker_id in state.damaged_replicas.get(name, ()):
         return False
     if name in state.storing or name in state.rereading or state.is_being_deleted(name.topic):

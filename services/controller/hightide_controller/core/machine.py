@@ -37,6 +37,7 @@ from hightide_controller.core.move_requests import (
 )
 from hightide_controller.core.reassignment import look_at_moves_again
 from hightide_controller.core.refresh import on_ticked
+from hightide_controller.core.silence import on_broker_answers, on_broker_silent
 from hightide_controller.core.stores import on_committed, on_failed, on_states_read
 from hightide_controller.core.takeover import (
     on_campaign_lost,
@@ -161,6 +162,10 @@ def _dispatch(state: ClusterState, event: ev.Event) -> list[Effect]:
             state.mark_all_due(event.cause)
             look_at_moves_again(state, event.cause)
             return on_broker_process_alive(state, event)
+        case ev.BrokerSilent():
+            return on_broker_silent(state, event)
+        case ev.BrokerAnswers():
+            return on_broker_answers(state, event)
         case ev.StoreCommitted() | ev.StoreRefused() | ev.StoreUnknown():
             return _on_store_answered(state, event)
         case ev.BrokerAcknowledged():

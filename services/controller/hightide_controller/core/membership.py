@@ -14,6 +14,7 @@ from hightide_controller.core.events import (
 )
 from hightide_controller.core.failed_replicas import forget_failures
 from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.silence import forget_silence
 from hightide_controller.core.stores import read_again, reconsider, send_decisions
 
 __all__ = [
@@ -31,6 +32,7 @@ def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> lis
     if broker is None or broker.broker_epoch != event.broker_epoch or not state.is_live(event.broker_id):
         return []
     state.dead[event.broker_id] = event.broker_epoch
+    forget_silence(state, event.broker_id)
     return _lost(state, [event.broker_id], event.cause)
 
 
@@ -58,6 +60,7 @@ def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effec
             (lost if now is None else bounced).append(broker_id)
         forget_failures(state, broker_id)
         forget_damage(state, broker_id)
+        forget_silence(state, broker_id)
         state.dead.pop(broker_id, None)
         state.shutting_down.pop(broker_id, None)
     for broker_id, now in sorted(registered.items()):

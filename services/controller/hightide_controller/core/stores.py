@@ -66,9 +66,25 @@ def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candid
     """Without those who cannot use their replica of this partition (failed_replicas.py), and with those whose
     replica is damaged (damaged_replicas.py)."""
     failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
-    if not failed and not damaged:
+    if not failed and not damaged and not state.silent:
         return candidates
-    return replace(candidates, live=candidates.live - (failed or frozenset()), damaged=damaged or frozenset())
+    return replace(
+        candidates,
+        live=candidates.live - (failed or frozenset()),
+        damaged=damaged or frozenset(),
+        silent=_silent_for(state, name),
+    )
+
+
+def _silent_for(state: ClusterState, name: TopicPartition) -> frozenset[int]:
+    """Who does not answer; not a leader that has acknowledged that it leads this partition (silence.py)."""
+    known = state.partitions[name].leader_and_isr
+    leader, epoch = (NO_LEADER, 0) if known is None else (known.leader, known.leader_epoch)
+    return frozenset(
+        broker_id
+        for broker_id, leads in state.silent.items()
+        if broker_id != leader or leads.get(name) == epoch
+    )
 
 
 def reconsider(

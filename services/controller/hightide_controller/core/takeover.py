@@ -165,6 +165,7 @@ _FORGOTTEN: Final = (
     "controller_epoch_version",
     "brokers",
     "dead",
+    "silent",
     "shutting_down",
     "topics",
     "partitions",
