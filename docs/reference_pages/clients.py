@@ -58,6 +58,7 @@ _CONSUMER = {
     "fetch_min_bytes": "How much must be there before a broker answers at once.",
     "prefetch_bytes": "How much is read ahead of the program at most.",
     "check_crcs": "Whether each batch's CRC-32C is checked.",
+    "on_corrupt_batch": 'At a batch that no reader can open: `"fail"`, or `"skip"` it and count it.',
     "unavailable_timeout_ms": "How long brokers or leaders may not answer before an error is raised.",
 }
 _ADMIN = {**_EVERYWHERE, "timeout_ms": "How long an operation is tried altogether."}

@@ -155,10 +155,16 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes], set[str]]] = {
 
 
 def lying_lengths(batch: bytearray) -> bytes:
-    """Whose body has the right layout, but value offsets that run past the end of their buffer; sealed."""
+    """Whose body has the right layout, but value offsets that run past the end of their buffer in between;
+    sealed. A leader takes it, and no reader can open it."""
     body = memoryview(batch)[_BODY_AT:]
     # The offsets of two values of one byte each, 0, 1, 2 as int32.
     pattern = struct.pack("<iii", 0, 1, 2)
     at = bytes(body).rindex(pattern)
-    struct.pack_into("<iii", batch, _BODY_AT + at, 0, 2**30, 2**31 - 1)
+    struct.pack_into("<iii", batch, _BODY_AT + at, 0, 2**30, 2)
     return sealed(batch)
+
+
+def poison(topic_id: bytes, partition: int) -> bytes:
+    """A batch of two records that a leader takes, and no reader can open."""
+    return lying_lengths(bytearray(good_batch(topic_id, partition, [b"a", b"b"])))

@@ -357,8 +357,7 @@ def test_a_body_that_lies_behind_a_good_seal_harms_no_reader_of_plain_records(ta
     batch = bytearray(good_batch(target.topic_id, 0, [b"a", b"b"]))
 
     answer = target.send_produce(lying_lengths(batch))
-    if not answer.ok or code_in(answer, fetch_result) != "OK":
-        return
+    assert answer.ok, "otherwise this shows nothing"
     poisoned, target.next_offset = target.next_offset, target.next_offset + 2
     read = broker_pb2.FetchRecordsRequest(topic=TOPIC, offset=poisoned)
     answer = target.leader.send(f"{BROKER}/FetchRecords", read)

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import BinaryIO, Literal, Self
 
 from hightide import Consumer
+from hightide.corrupt_batches import OnCorruptBatch
 
 from hightide_cli.record_printer import RecordPrinter
 
@@ -22,6 +23,7 @@ class Membership:
     consumer_id: str = ""
     instance_id: str = ""
     offset_reset: Literal["earliest", "latest"] = "earliest"
+    on_corrupt_batch: OnCorruptBatch = "fail"
 
 
 def consume_in_group(
@@ -45,6 +47,7 @@ def consume_in_group(
             consumer_id=membership.consumer_id or None,
             instance_id=membership.instance_id or None,
             offset_reset=membership.offset_reset,
+            on_corrupt_batch=membership.on_corrupt_batch,
         ) as consumer,
         _Ending() as ending,
     ):

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from hightide import Consumer, Record, TopicPartition
+from hightide.corrupt_batches import OnCorruptBatch
 
 from hightide_cli.positions import Anchor, Position
 from hightide_cli.progress import progress
@@ -23,13 +24,14 @@ class Reading:
     until: Position | None = None
     partitions: Sequence[int] = ()
     records_max: int | None = None
+    on_corrupt_batch: OnCorruptBatch = "fail"
 
 
 def consume_records(
     topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, bootstrap: str | None
 ) -> None:
     """Print records until the end, the wanted number, or Ctrl-C, which is how following a topic ends."""
-    with Consumer(bootstrap, offset_reset="error") as consumer:
+    with Consumer(bootstrap, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
         assigned = [TopicPartition(topic, each) for each in reading.partitions] or consumer.partitions_for(
             topic
         )
@@ -112,7 +114,9 @@ def _bounded(
             wanted = [each for each in records if each.offset < ends[TopicPartition(topic, each.partition)]]
             yield wanted
             done.advance(len(wanted))
-            for partition in {TopicPartition(topic, each.partition) for each in records} & left.keys():
+            read = {TopicPartition(topic, each.partition) for each in records}
+            # What is left out brings a partition to its end as well.
+            for partition in (read | consumer.skipped_batches().keys()) & left.keys():
                 if consumer.position(partition) >= ends[partition]:
                     del left[partition]
                     consumer.pause(partition)

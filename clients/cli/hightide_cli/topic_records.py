@@ -1,7 +1,7 @@
 """`hightide topic produce` and `consume`: lines into records, and back."""
 
 import sys
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import click
 
@@ -117,6 +117,13 @@ def produce(
 @click.option(
     "--instance-id", metavar="NAME", help="Keeps its partitions while away for less than the session timeout."
 )
+@click.option(
+    "--on-corrupt-batch",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="At a batch that no reader can open: stop with an error, or leave it out with a warning.",
+)
 @progress_option
 @click.pass_context
 def consume(
@@ -134,6 +141,7 @@ def consume(
     group: str | None,
     consumer_id: str | None,
     instance_id: str | None,
+    on_corrupt_batch: Literal["fail", "skip"],
 ) -> None:
     """Print records. Values line by line, JSON with -o json, or what --format says.
 
@@ -163,7 +171,9 @@ def consume(
         from hightide_cli.group_consuming import Membership, consume_in_group
         from hightide_cli.positions import reset_of
 
-        membership = Membership(group, consumer_id or "", instance_id or "", reset_of(reading_from))
+        membership = Membership(
+            group, consumer_id or "", instance_id or "", reset_of(reading_from), on_corrupt_batch
+        )
         require_somebody(choices(ctx).address())
         consume_in_group(
             name,
@@ -176,7 +186,7 @@ def consume(
         )
         return
     require_somebody(choices(ctx).address())
-    reading = Reading(reading_from, reading_until, partitions, max_records)
+    reading = Reading(reading_from, reading_until, partitions, max_records, on_corrupt_batch)
     consume_records(name, reading, printer, sys.stdout.buffer, bootstrap=choices(ctx).address())
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hightide.admin import Admin
     from hightide.consumer import Consumer
+    from hightide.corrupt_batches import SkippedBatches
     from hightide.delivery import BulkDelivery, Delivery
     from hightide.errors import HightideError
     from hightide.groups import (
@@ -90,6 +91,7 @@ __all__ = [
     "ServerDescription",
     "ServerSetting",
     "SettingOrigin",
+    "SkippedBatches",
     "TopicDescription",
     "TopicPartition",
 ]
@@ -132,6 +134,7 @@ _HOME = {
     "ServerDescription": "servers",
     "ServerSetting": "servers",
     "SettingOrigin": "servers",
+    "SkippedBatches": "corrupt_batches",
     "TopicDescription": "records",
     "TopicPartition": "records",
 }

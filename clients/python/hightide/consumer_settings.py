@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from hightide.corrupt_batches import OnCorruptBatch, check_policy
 from hightide.errors import InvalidArgumentError
 
 OffsetReset = Literal["earliest", "latest", "error"]
@@ -21,12 +22,14 @@ class ConsumerSettings:
     fetch_min_bytes: int = 1
     prefetch_bytes: int = 32 << 20
     check_crcs: bool = True
+    on_corrupt_batch: OnCorruptBatch = "fail"
     request_timeout_ms: int = 30_000
     unavailable_timeout_ms: int = 60_000
 
     def __post_init__(self) -> None:
         if self.offset_reset not in _RESETS:
             raise InvalidArgumentError(f"offset_reset is {self.offset_reset!r}; it may be one of {_RESETS}")
+        check_policy(self.on_corrupt_batch)
         self._check("fetch_max_bytes", self.fetch_max_bytes, 1, 32 << 20)
         self._check("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, 60_000)
         self._check("fetch_min_bytes", self.fetch_min_bytes, 0, self.fetch_max_bytes)

@@ -560,6 +560,17 @@ class RangeLostError(ClientError):
         return int(self.metadata["end_offset"])
 
 
+class UnreadableBatchError(CorruptBatchError):
+    """The bytes of a batch are those that were written, and no record batch: its producer made it wrong."""
+
+    next_step = 'Seek to next_offset, or set on_corrupt_batch="skip", to go on behind it.'
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the batch."""
+        return int(self.metadata["next_offset"])
+
+
 class ClosedError(ClientError):
     """The producer, consumer or admin is closed."""
 

@@ -128,9 +128,8 @@ class FetchCall(Call[tuple[Fetched, ...]]):
                 metadata=metadata,
             )
         else:
-            try:
-                batches = self._split(result.batches)
-            except BatchError as wrong:
+            batches, wrong = self._split(result.batches)
+            if wrong is not None and not batches:
                 error = CorruptBatchError(
                     f"the batch at or after offset {entry.fetch_offset} cannot be read: {wrong}",
                     topic=topic,
@@ -148,9 +147,17 @@ class FetchCall(Call[tuple[Fetched, ...]]):
             result.diverging_epoch,
         )
 
-    def _split(self, batches: memoryview) -> tuple[tuple[BatchHeader, memoryview], ...]:
-        found = header.split(batches)
-        if self._check_crcs:
-            for batch_header, view in found:
-                header.verify_crc(view, 0, batch_header)
-        return tuple(found)
+    def _split(
+        self, batches: memoryview
+    ) -> tuple[tuple[tuple[BatchHeader, memoryview], ...], BatchError | None]:
+        """The batches up to the first that cannot be what was written, and what is wrong with that one. It
+        is asked for again when those before it were taken."""
+        found = []
+        try:
+            for at, batch_header in header.iterate(batches):
+                if self._check_crcs:
+                    header.verify_crc(batches, at, batch_header)
+                found.append((batch_header, batches[at : at + batch_header.size_bytes]))
+        except BatchError as wrong:
+            return tuple(found), wrong
+        return tuple(found), None

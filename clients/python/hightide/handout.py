@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hightide.batch import body
-from hightide.batch.errors import BatchError
+from hightide.corrupt_batches import CorruptBatches
 from hightide.errors import CorruptBatchError
 from hightide.fetch_position import Chunk
 from hightide.read_ahead import ReadAhead
@@ -34,6 +34,7 @@ class Handout:
 
     def __init__(self, core: ReadAhead) -> None:
         self._core = core
+        self.corrupt = CorruptBatches(core.settings.on_corrupt_batch)
         self._chunk: Chunk | None = None
         self._records: list[Record] = []
         self._at = 0
@@ -46,12 +47,17 @@ class Handout:
         """The partition that is being handed out, if any."""
         return None if self._chunk is None else self._chunk.partition
 
+    @property
+    def next_offset(self) -> int:
+        """The offset after what was handed out of the chunk that `partition` tells of."""
+        assert self._chunk is not None, "a chunk is being handed out"
+        return self._chunk.header.base_offset + self._chunk.skip + self._at
+
     def settle(self) -> None:
         """Tell the core how far the records were handed out. Called with the lock, before positions
         matter."""
-        chunk = self._chunk
-        if chunk is not None:
-            self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip + self._at)
+        if self._chunk is not None:
+            self._core.handed_out(self._chunk, self.next_offset)
 
     def give_up(self) -> None:
         """Give the rest back to the core. Called with the lock, before a seek and before poll_arrow()."""
@@ -87,9 +93,15 @@ class Handout:
         return chunk.header.base_offset + chunk.skip + self._settled_at
 
     def begin(self, chunk: Chunk) -> None:
-        """Hand out this chunk's records next. Raises CorruptBatchError."""
+        """Hand out this chunk's records next; none where it is left out, and the position goes past it.
+        Raises CorruptBatchError."""
         assert not self.has_records, "one chunk after the other"
-        columns = decoded(chunk)
+        columns = self.corrupt.opened(chunk)
+        if columns is None:
+            self._records, self._at = [], chunk.header.record_count - chunk.skip
+            self._settled_at, self._is_iterated = self._at, False
+            self._chunk = chunk
+            return
         timestamps = columns.column(2).view(pa.int64()).to_pylist()
         headers = _headers(columns)
         self._records = records_of(
@@ -133,12 +145,27 @@ class Handout:
             # Whoever comes back for the next one is done with this one.
             self._settled_at = self._at
 
-    def as_arrow(self, chunks: list[Chunk]) -> Any:
-        """Chunks of one partition as one RecordBatch. Raises CorruptBatchError."""
-        if not chunks:
-            return _empty()
-        tables = [_arrow(chunk) for chunk in chunks]
-        return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+    def as_arrow(self, chunks: list[Chunk]) -> tuple[Any, list[Chunk]]:
+        """Chunks of one partition as one RecordBatch, and those that are to be put back: where one cannot be
+        read, it and what follows, so that the user has all before it. Raises CorruptBatchError where it is
+        the first."""
+        tables: list[Any] = []
+        for at, chunk in enumerate(chunks):
+            try:
+                columns = self.corrupt.opened(chunk)
+            except CorruptBatchError:
+                if at == 0:
+                    raise
+                return _joined(tables), chunks[at:]
+            if columns is not None:
+                tables.append(_arrow(chunk, columns))
+        return _joined(tables), []
+
+
+def _joined(tables: list[Any]) -> Any:
+    if not tables:
+        return _empty()
+    return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
 
 
 def _empty() -> Any:
@@ -147,26 +174,11 @@ def _empty() -> Any:
     )
 
 
-def decoded(chunk: Chunk) -> Any:
-    """The rows of a chunk that are wanted, over the bytes that came. Raises CorruptBatchError."""
-    try:
-        # The CRC was checked when the batch came, if it was to be.
-        columns = body.decode(chunk.batch, check_crc=False)
-    except BatchError as error:
-        raise CorruptBatchError(
-            f"the batch at offset {chunk.header.base_offset} cannot be read: {error}; seek to "
-            f"{chunk.header.next_offset} to leave it out",
-            topic=chunk.partition.topic,
-            partition=chunk.partition.partition,
-        ) from error
-    return columns.slice(chunk.skip) if chunk.skip else columns
-
-
 def _headers(columns: Any) -> list[tuple[tuple[str, bytes], ...]] | None:
     if columns.num_columns < 4:
         return None
     return [
-        tuple((header["key"], header["value"]) for header in row) if row else ()
+        tuple((header["key"], header["value"]) for header in row if header is not None) if row else ()
         for row in columns.column(3).to_pylist()
     ]
 
@@ -186,8 +198,7 @@ class _Counting:
 _counting = _Counting()
 
 
-def _arrow(chunk: Chunk) -> Any:
-    columns = decoded(chunk)
+def _arrow(chunk: Chunk, columns: Any) -> Any:
     count = columns.num_rows
     offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
     arrays = [

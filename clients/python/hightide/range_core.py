@@ -12,6 +12,7 @@ from typing import Final
 
 from hightide.calls import MessageCall, Method
 from hightide.cluster import METADATA_TIMEOUT_MS, Cluster, retry_pause_ms
+from hightide.corrupt_batches import OnCorruptBatch, check_policy
 from hightide.errors import (
     DivergingLogError,
     HightideError,
@@ -57,8 +58,10 @@ class RangeReadSettings:
     request_timeout_ms: int = 30_000
     unavailable_timeout_ms: int = 60_000
     check_crcs: bool = True
+    on_corrupt_batch: OnCorruptBatch = "fail"
 
     def __post_init__(self) -> None:
+        check_policy(self.on_corrupt_batch)
         for name, most in (
             ("fetch_max_bytes", 32 << 20),
             ("prefetch_bytes", 1 << 40),

@@ -7,7 +7,7 @@ next one is under way with gRPC.
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,11 +16,11 @@ from hightide.addresses import bootstrap_addresses
 from hightide.batch.header import BatchHeader
 from hightide.calls import Call
 from hightide.cluster import Cluster
+from hightide.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
 from hightide.driver import decoded as decoded_outcome
 from hightide.driver import now_ms
 from hightide.errors import ClosedError, HightideError
 from hightide.fetch_position import Chunk
-from hightide.handout import decoded
 from hightide.operations import Pause
 from hightide.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.records import TopicPartition
@@ -58,6 +58,7 @@ class RangeReader:
         request_timeout_ms: int = 30_000,
         unavailable_timeout_ms: int = 60_000,
         check_crcs: bool = True,
+        on_corrupt_batch: OnCorruptBatch = "fail",
     ) -> None:
         self._settings = RangeReadSettings(
             fetch_max_bytes=fetch_max_bytes,
@@ -65,18 +66,30 @@ class RangeReader:
             request_timeout_ms=request_timeout_ms,
             unavailable_timeout_ms=unavailable_timeout_ms,
             check_crcs=check_crcs,
+            on_corrupt_batch=on_corrupt_batch,
         )
         self._cluster = Cluster(bootstrap_addresses(bootstrap))
         self._lock = threading.Lock()
         self._transport = Transport(client_id)
+        self._corrupt = CorruptBatches(on_corrupt_batch)
         self._closed = False
 
     def read(
-        self, topic: str, topic_id: bytes, partition: int, start: int, end: int, *, replica: int | None = None
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        replica: int | None = None,
+        on_corrupt_batch: OnCorruptBatch | None = None,
     ) -> Iterator[RangeBatch]:
         """Exactly the records [start, end) in order, whatever leaders die meanwhile; of the topic with this
         id, and no namesake. With `replica`, what the replica on that broker holds of them, as far as it knows
-        it to be committed. An end that is not committed yet is waited for.
+        it to be committed. An end that is not committed yet is waited for. A batch that no reader can open
+        fails the read (UnreadableBatchError) or is left out, as `on_corrupt_batch` of the reader or of this
+        call says; one whose bytes were damaged fails it (CorruptBatchError).
 
         Each loss has its error: RangeDeletedError (retention), RangeLostError (unclean election),
         TopicRecreatedError, UnknownTopicError (deleted), UnknownPartitionError (shrunk). What may pass is
@@ -85,9 +98,16 @@ class RangeReader:
         wanted = WantedRange(TopicPartition(topic, partition), topic_id, start, end, replica)
         if self._closed:
             raise ClosedError("this range reader is closed")
-        return self._read(RangeCore(wanted, self._settings, self._cluster, now_ms))
+        if on_corrupt_batch is not None:
+            check_policy(on_corrupt_batch)
+        return self._read(RangeCore(wanted, self._settings, self._cluster, now_ms), on_corrupt_batch)
 
-    def _read(self, core: RangeCore) -> Iterator[RangeBatch]:
+    @property
+    def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
+        """What was left out of each partition so far, by all reads together."""
+        return self._corrupt.skipped
+
+    def _read(self, core: RangeCore, on_corrupt_batch: OnCorruptBatch | None) -> Iterator[RangeBatch]:
         settings = self._settings
         ahead: _FetchAhead | None = None
         try:
@@ -100,10 +120,21 @@ class RangeReader:
                     if ahead is None and has_room and not core.is_done:
                         ahead = _FetchAhead(core, self._transport, self._lock)
                     waiting_bytes -= len(chunk.batch)
-                    yield _range_batch(chunk, core.wanted.end)
+                    batch = self._range_batch(chunk, core.wanted.end, on_corrupt_batch)
+                    if batch is not None:
+                        yield batch
         finally:
             if ahead is not None:
                 ahead.cancel()
+
+    def _range_batch(self, chunk: Chunk, end: int, policy: OnCorruptBatch | None) -> RangeBatch | None:
+        base_offset = chunk.header.base_offset + chunk.skip
+        rows = self._corrupt.opened(chunk, policy)
+        if rows is None:
+            return None
+        if chunk.next_offset > end:
+            rows = rows.slice(0, end - base_offset)
+        return RangeBatch(chunk.header, base_offset, rows)
 
     def close(self) -> None:
         """Let go of all connections; reads under way fail with ClosedError. Closing twice does nothing."""
@@ -117,14 +148,6 @@ class RangeReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _range_batch(chunk: Chunk, end: int) -> RangeBatch:
-    base_offset = chunk.header.base_offset + chunk.skip
-    rows = decoded(chunk)
-    if chunk.next_offset > end:
-        rows = rows.slice(0, end - base_offset)
-    return RangeBatch(chunk.header, base_offset, rows)
 
 
 class _FetchAhead:

@@ -83,6 +83,12 @@ class PartitionsRemovedLossError(DataLossError):
     """The topic has fewer partitions than before."""
 
 
+class CorruptBatchReadError(SparkConnectorError):
+    """A batch in the log cannot be opened by any reader: its producer made it wrong."""
+
+    next_step = "To leave it out, set ignoreCorruptBatches to true; its records are then in no result."
+
+
 class UnreadableOffsetsError(SparkConnectorError, ValueError):
     """The offsets of a checkpoint are not those of this data source."""
 

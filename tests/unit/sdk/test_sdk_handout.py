@@ -47,13 +47,13 @@ def test_arrow_goes_on_after_records() -> None:
     begin(bench, handout)
     handout.take(4)
     handout.give_up()
-    rows = handout.as_arrow(gather(bench.core))
+    rows, _ = handout.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == [4, 5, 6, 7, 8, 9]
 
 
 def test_arrow_has_the_columns_in_order_and_the_values() -> None:
     bench, handout = fetched(batch(7, 2, size_bytes=0))
-    rows = handout.as_arrow(gather(bench.core))
+    rows, _ = handout.as_arrow(gather(bench.core))
     assert rows.schema.equals(ARROW_SCHEMA)
     assert rows.to_pylist() == [
         {
@@ -70,12 +70,12 @@ def test_arrow_has_the_columns_in_order_and_the_values() -> None:
 
 def test_small_batches_are_gathered() -> None:
     bench, handout = fetched(*(batch(at, 1) for at in range(100)))
-    rows = handout.as_arrow(gather(bench.core))
+    rows, _ = handout.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == list(range(100))
 
 
 def test_nothing_is_an_empty_batch_with_the_same_schema() -> None:
     bench, handout = fetched()
-    rows = handout.as_arrow(gather(bench.core))
+    rows, _ = handout.as_arrow(gather(bench.core))
     assert (rows.num_rows, rows.schema) == (0, ARROW_SCHEMA)
     assert isinstance(rows, pa.RecordBatch)

@@ -14,6 +14,7 @@ from hightide.aio.running import run
 from hightide.cluster import Cluster
 from hightide.consumer_core import ConsumerCore
 from hightide.consumer_settings import ConsumerSettings, OffsetReset
+from hightide.corrupt_batches import OnCorruptBatch, SkippedBatches
 from hightide.driver import now_ms
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.fetch_position import Chunk
@@ -74,6 +75,7 @@ class Consumer:
         fetch_min_bytes: int = 1,
         prefetch_bytes: int = 32 << 20,
         check_crcs: bool = True,
+        on_corrupt_batch: OnCorruptBatch = "fail",
         request_timeout_ms: int = 30_000,
         unavailable_timeout_ms: int = 60_000,
         client_id: str | None = None,
@@ -85,6 +87,7 @@ class Consumer:
             fetch_min_bytes=fetch_min_bytes,
             prefetch_bytes=prefetch_bytes,
             check_crcs=check_crcs,
+            on_corrupt_batch=on_corrupt_batch,
             request_timeout_ms=request_timeout_ms,
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
@@ -164,12 +167,12 @@ class Consumer:
                 partition = self._handout.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._handout.iterate():
-                    if record.offset + 1 >= ends[partition]:
-                        waiting.discard(partition)
                     if record.offset < ends[partition]:
                         yield record
                     else:
                         overshot.add(partition)
+                if self._handout.next_offset >= ends[partition]:
+                    waiting.discard(partition)
         finally:
             # What is newer than the end was only passed over; the next poll() begins there.
             for partition in overshot:
@@ -182,10 +185,11 @@ class Consumer:
         coordinator's typed refusal of the registration."""
         await self._come_back()
         records: list[Record] = []
-        timeout: float | None = timeout_s
+        end_ms = now_ms() + timeout_s * 1000
         while len(records) < max_records:
             if not self._handout.has_records:
-                chunk = await self._next_chunk(timeout, is_more=bool(records))
+                left_s = max(0.0, (end_ms - now_ms()) / 1000)
+                chunk = await self._next_chunk(left_s, is_more=bool(records))
                 if chunk is None:
                     break
                 try:
@@ -198,7 +202,6 @@ class Consumer:
             if not records and len(taken) == max_records:
                 return taken
             records += taken
-            timeout = 0.0
         return records
 
     async def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
@@ -206,6 +209,14 @@ class Consumer:
         and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
         await self._come_back()
         self._handout.give_up()
+        end_ms = now_ms() + timeout_s * 1000
+        while True:
+            batch, chunk_count = await self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
+            if batch.num_rows or not chunk_count:
+                return batch
+
+    async def _next_arrow(self, timeout_s: float) -> "tuple[pa.RecordBatch, int]":
+        """The rows of the next chunks, and how many chunks those are: it may be that all were left out."""
         chunk = await self._next_chunk(timeout_s)
         chunks: list[Chunk] = []
         if chunk is not None:
@@ -214,14 +225,17 @@ class Consumer:
             if self._core.wants_poll:
                 self._driver.poke()
         try:
-            batch = self._handout.as_arrow(chunks)
+            batch, rest = self._handout.as_arrow(chunks)
         except CorruptBatchError:
             for each in reversed(chunks):
                 self._core.put_back(each)
             raise
-        for each in chunks:
+        handed_out = chunks[: len(chunks) - len(rest)]
+        for each in reversed(rest):
+            self._core.put_back(each)
+        for each in handed_out:
             self._core.handed_out(each, each.next_offset)
-        return batch
+        return batch, len(handed_out)
 
     async def _come_back(self) -> None:
         if self._seat is not None:
@@ -376,6 +390,10 @@ class Consumer:
             for partition, state in self._core.positions.items()
             if state.high_watermark >= 0
         }
+
+    def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
+        """What was left out of each partition so far, with on_corrupt_batch="skip"."""
+        return self._handout.corrupt.skipped
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that exists, asked of the leaders."""

@@ -165,6 +165,7 @@ STARTS: Final = (
 ENDS: Final = (_time("endingTimestamp"), _times("endingOffsetsByTimestamp"), _offsets("endingOffsets"))
 LATE: Final = Option("startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error")
 FAIL_ON_DATA_LOSS: Final = Option("failOnDataLoss", boolean, True)
+IGNORE_CORRUPT_BATCHES: Final = Option("ignoreCorruptBatches", boolean, False)
 INCLUDE_HEADERS: Final = Option("includeHeaders", boolean, False)
 MIN_PARTITIONS: Final = _count("minPartitions", TASKS_MAX)
 MAX_RECORDS_PER_PARTITION: Final = _count("maxRecordsPerPartition")
@@ -176,8 +177,8 @@ GROUP_ID: Final[Option[str | None]] = Option("groupId", text, None)
 
 _WHICH: Final = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
 _BOTH: Final = (
-    BOOTSTRAP, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, MIN_PARTITIONS,
-    MAX_RECORDS_PER_PARTITION,
+    BOOTSTRAP, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, IGNORE_CORRUPT_BATCHES, INCLUDE_HEADERS,
+    MIN_PARTITIONS, MAX_RECORDS_PER_PARTITION,
 )  # fmt: skip
 _BATCH_ONLY: Final = (*ENDS, PUSHDOWN)
 _STREAM_ONLY: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, GROUP_ID)
@@ -244,6 +245,7 @@ class ReadOptions:
     start: Bound
     late: str
     fail_on_data_loss: bool
+    ignore_corrupt_batches: bool
     min_partitions: int | None
     max_records_per_partition: int | None
 
@@ -313,6 +315,7 @@ def _read_options(values: OptionValues, start: Bound) -> ReadOptions:
         start,
         values[LATE],
         values[FAIL_ON_DATA_LOSS],
+        values[IGNORE_CORRUPT_BATCHES],
         values[MIN_PARTITIONS],
         values[MAX_RECORDS_PER_PARTITION],
     )

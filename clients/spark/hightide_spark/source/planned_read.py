@@ -12,6 +12,7 @@ from hightide.errors import (
     TopicRecreatedError,
     UnknownPartitionError,
     UnknownTopicError,
+    UnreadableBatchError,
 )
 from hightide.range_reader import RangeBatch
 from pyspark.sql.datasource import InputPartition
@@ -21,6 +22,7 @@ from hightide_spark.core.ranges import LogRange
 from hightide_spark.core.schema import columns_of, default_ddl
 from hightide_spark.core.source_options import ReadOptions, includes_headers
 from hightide_spark.errors import (
+    CorruptBatchReadError,
     DataLossError,
     PartitionsRemovedLossError,
     RecordsDeletedError,
@@ -53,22 +55,30 @@ def tell(losses: Sequence[SparkConnectorError], fail: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """The columns that are read, from which cluster, and whether a loss ends it."""
+    """The columns that are read, from which cluster, and whether a loss or a batch that cannot be opened ends
+    it."""
 
     bootstrap: str
     columns: tuple[str, ...]
     arrow_schema: Any
     fail_on_data_loss: bool
+    ignore_corrupt_batches: bool = False
 
     @classmethod
     def of(cls, options: ReadOptions, schema: "StructType") -> "PlannedRead":
         """Called on the driver. Raises UnsupportedSchemaError."""
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
-        return cls(options.bootstrap, columns_of(arrow_schema), arrow_schema, options.fail_on_data_loss)
+        return cls(
+            options.bootstrap,
+            columns_of(arrow_schema),
+            arrow_schema,
+            options.fail_on_data_loss,
+            options.ignore_corrupt_batches,
+        )
 
     def rows(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches. Called in Spark's workers. Raises DataLossError, and what
-        the SDK raises where the cluster cannot be read."""
+        """The rows of one task, as Arrow batches. Called in Spark's workers. Raises DataLossError,
+        CorruptBatchReadError, and what the SDK raises where the cluster cannot be read."""
         if partition.value is None:
             return iter(())
         wanted: LogRange = partition.value
@@ -82,9 +92,22 @@ class PlannedRead:
         topic_id = bytes.fromhex(wanted.topic_id)
         while start < wanted.end:
             try:
-                for batch in reader.read(wanted.topic, topic_id, wanted.partition, start, wanted.end):
+                for batch in reader.read(
+                    wanted.topic,
+                    topic_id,
+                    wanted.partition,
+                    start,
+                    wanted.end,
+                    on_corrupt_batch="skip" if self.ignore_corrupt_batches else "fail",
+                ):
                     start = batch.base_offset + batch.rows.num_rows
                     yield batch
+                # Also where the last batches were left out.
+                return
+            except UnreadableBatchError as error:
+                raise CorruptBatchReadError(
+                    error.message, topic=error.topic, partition=error.partition
+                ) from error
             except RangeDeletedError as error:
                 self._tell(RecordsDeletedError, wanted, start, error)
                 start = max(start + 1, error.log_start_offset)
