@@ -110,14 +110,19 @@ class Broker:
             told.cancel()
             if watching.done():
                 watching.result()  # Its error is ours.
-            await self._stop(session, parts, server)
+            if not await process.unless_told_again(self._leave(session, parts, server)):
+                log.warning(
+                    "broker %d waits neither for leadership to move nor for clients; its logs are closed",
+                    settings.broker_id,
+                )
         finally:
             watching.cancel()
             await asyncio.wait([watching])
             await server.drain_for_good(0)
 
-    async def _stop(self, session: ZooKeeperSession, parts: Parts, server: Server) -> None:
-        """Stop gracefully: until the new leaders are known, clients are still served or told where to go."""
+    async def _leave(self, session: ZooKeeperSession, parts: Parts, server: Server) -> None:
+        """Leave the others in good order: until the new leaders are known, clients are still served or told
+        where to go. It may be cut short anywhere; what is on disk is closed afterwards."""
         started = time.monotonic()
         settings = self._settings
         await parts.stop_following()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hightide_runtime.logs import set_up_logging
 from hightide_runtime.metrics import Metrics
 from hightide_runtime.process_figures import report_process
 from hightide_runtime.pulse import Pulse
-from hightide_runtime.running import end_process, run_service
+from hightide_runtime.running import Stopping, end_process, run_service
 from hightide_runtime.settings import ServiceSettings
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperSession
@@ -28,7 +28,7 @@ class ServiceProcess:
     telemetry: Telemetry
     metrics: Metrics
     session: ZooKeeperSession
-    stopping: asyncio.Event
+    stopping: Stopping
     """Set by SIGTERM and SIGINT."""
 
     async def until_stopped(self, *others: asyncio.Event) -> None:
@@ -40,6 +40,22 @@ class ServiceProcess:
         finally:
             for task in waiting:
                 task.cancel()
+
+    async def unless_told_again(self, leaving: Coroutine[Any, Any, None]) -> bool:
+        """Carry out what a service does for others before it stops, until the process is told to stop once
+        more; whether it was carried out. Raises what it raises."""
+        doing = asyncio.create_task(leaving)
+        again = asyncio.create_task(self.stopping.again.wait())
+        try:
+            await asyncio.wait((doing, again), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                await doing
+                return True
+            return False
+        finally:
+            for task in (doing, again):
+                task.cancel()
+            await asyncio.wait((doing, again))
 
 
 def run_process(
@@ -59,7 +75,7 @@ def run_process(
     # with every 700 new objects. What a request allocates is freed by reference counts.
     gc.set_threshold(100_000, 50, 100)
 
-    async def service(stopping: asyncio.Event) -> None:
+    async def service(stopping: Stopping) -> None:
         async with _open(role, number, settings, stopping) as process:
             await serve(process)
 
@@ -68,7 +84,7 @@ def run_process(
 
 @asynccontextmanager
 async def _open(
-    role: str, number: int, settings: ServiceSettings, stopping: asyncio.Event
+    role: str, number: int, settings: ServiceSettings, stopping: Stopping
 ) -> AsyncIterator[ServiceProcess]:
     telemetry = Telemetry.set_up(role, str(number))
     metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
