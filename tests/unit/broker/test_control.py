@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from control_rig import (
-    BROKER_EPOCH,
     ME,
     TOPIC_ID,
     Rig,
@@ -28,7 +26,6 @@ from hightide_broker.convert_descriptions import replicas_out
 from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import Position
 from hightide_broker.core.replica import Role
-from hightide_broker.decisions import Stamp
 from hightide_broker.metadata import (
     EndpointView,
     MetadataUpdate,
@@ -38,7 +35,6 @@ from hightide_broker.metadata import (
 )
 from hightide_broker.parking import ParkedFetch, ParkedProduce
 from hightide_broker.replica_descriptions import ReplicaDescriptions
-from hightide_runtime.errors import ServiceError
 
 OK = ErrorCode.ERROR_CODE_UNSPECIFIED
 FENCED = ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH
@@ -119,30 +115,6 @@ def test_a_stop_of_an_older_controller_is_refused_as_a_whole(tmp_path: Path) -> 
         with pytest.raises(Exception, match="5 was elected since"):
             await rig.control.stop_replicas(stamp(controller_epoch=4), [stop()])
         assert rig.replica().state.is_leader
-
-    run(tmp_path, scenario)
-
-
-@pytest.mark.parametrize(
-    ("meant", "refusal"),
-    [
-        (replace(stamp(), cluster_id="another"), ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID),
-        (replace(stamp(), broker_epoch=BROKER_EPOCH - 1), ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH),
-        (replace(stamp(), broker_epoch=BROKER_EPOCH + 1), ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH),
-    ],
-)
-def test_orders_of_another_cluster_or_for_another_life_of_the_broker_are_refused(
-    tmp_path: Path, meant: Stamp, refusal: ErrorCode.ValueType
-) -> None:
-    async def scenario(rig: Rig) -> None:
-        await rig.decide(decision())
-        with pytest.raises(ServiceError) as caught:
-            await rig.control.stop_replicas(meant, [stop()])
-        assert caught.value.code == refusal
-        with pytest.raises(ServiceError) as caught:
-            await rig.control.leader_and_isr(meant, request(decision(epoch=9)))
-        assert caught.value.code == refusal
-        assert rig.replica().state.leader_epoch == 0
 
     run(tmp_path, scenario)
 

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from adversary.batches import good_batch
+from held_threads import HeldThreads
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_broker.core.effects import AppendFetched, AskEpochEnd, Effects
 from hightide_broker.core.events import BatchesReceived, Event, LeaderAndIsrDecided, Span, StopRequested
@@ -19,6 +20,7 @@ from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.fetchers import Fetchers, FetchSettings, LeaderFetcher
+from hightide_broker.group_commit import GroupCommit
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.replica_calls import Follower
 from hightide_broker.shell import Payload, ReplicaShell
@@ -301,6 +303,26 @@ def test_a_follower_hears_where_its_leader_s_log_starts(tmp_path: Path) -> None:
     follow(tmp_path, record_of(0), story)
 
 
+def test_a_follower_names_a_position_when_what_lies_before_it_is_on_its_disk(tmp_path: Path) -> None:
+    """Where flush=fsync: for its leader, what a follower names is what it has."""
+
+    async def story(following: Following) -> None:
+        disk = HeldThreads()
+        failures: list[Exception] = []
+        following.group_commit = GroupCommit[HostedReplica](disk, following.flushed, failures.append)
+        synced, other = following.replicas
+        synced.state = Replica.opened(ReplicaSettings(2, flush_on_disk=True))
+        following.begin()
+        await following.copies(other.key[1], 3)
+        # Three rounds went by, and the leader sends what follows on a position that is named.
+        assert synced.log.log_end_offset == 1
+        disk.go_on()
+        await following.copies(synced.key[1], 2)
+        assert failures == []
+
+    follow(tmp_path, record_of(0), story)
+
+
 def test_what_arrives_for_a_replica_that_was_stopped_meanwhile_is_dropped_silently(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -347,6 +369,50 @@ def test_a_flush_that_ends_while_an_epoch_is_asked_for_does_not_withdraw_the_que
         return epoch
 
     assert asyncio.run(scenario()) == 1
+    data.close()
+
+
+def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_later_one(tmp_path: Path) -> None:
+    data = DataDirectory.open(tmp_path, "the-cluster", 2)
+    asked: asyncio.Queue[int] = asyncio.Queue()
+
+    async def scenario() -> None:
+        may_answer = asyncio.Event()
+
+        async def answer_late(request: bytes, context: object) -> bytes:
+            answer = replica_pb2.EndOffsetForLeaderEpochResponse()
+            for each in replica_pb2.EndOffsetForLeaderEpochRequest.FromString(request).partitions:
+                asked.put_nowait(each.current_leader_epoch)
+                answer.partitions.add(topic_id=each.topic_id, partition=0, epoch=1, end_offset=3)
+            await may_answer.wait()
+            return answer.SerializeToString()
+
+        server = grpc.aio.server()
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer_late)
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    "hightide.v1.ReplicaService", {"EndOffsetForLeaderEpoch": handler}
+                ),
+            )
+        )
+        address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        failures: list[Exception] = []
+        replicas, replica = HostedReplicas(), truncating(data)
+        replicas.add(replica)
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
+        shell.fetching = fetchers = Fetchers(replicas, shell, settings)
+        fetchers.ask(replica, AskEpochEnd(1, 2, 1))
+        assert await asyncio.wait_for(asked.get(), ASKED_S) == 2
+        shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=3))
+        may_answer.set()
+        assert await asyncio.wait_for(asked.get(), ASKED_S) == 3
+        await fetchers.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
     data.close()
 
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from adversary.batches import good_batch
 from hand_clock import HandClock
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
+from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cold_reads import READS_MAX
 from hightide_broker.core.effects import StoreIsr
 from hightide_broker.core.events import DeleteRecordsArrived, LeaderAndIsrDecided, ProduceArrived
@@ -21,6 +23,7 @@ from hightide_broker.replica_server import ReplicaServer
 from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DamagedLog, DataDirectory, DirectorySettings
 from hightide_broker.topic_settings import TopicSettings
+from hightide_runtime.errors import ServiceError
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry import Telemetry
 
@@ -119,6 +122,29 @@ def lead(tmp_path: Path, story: Callable[[LeaderBroker], Awaitable[None]]) -> No
 
     asyncio.run(scenario())
     data.close()
+
+
+@pytest.mark.parametrize(
+    ("follower", "refusal"),
+    [
+        (Follower("another-cluster", 2, 7), ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID),
+        (Follower("the-cluster", 2, 6), ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH),
+    ],
+)
+def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
+    tmp_path: Path, follower: Follower, refusal: ErrorCode.ValueType
+) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        await broker.round((0, 0))
+        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), Position(1, 1)),), ())
+        with pytest.raises(ServiceError) as refused:
+            await broker.server.fetch(ReplicaFetchCall(follower, opening, 0, 1_000_000))
+        assert refused.value.code == refusal
+        # What it says that it has would have committed the record.
+        assert broker.replicas[0].state.high_watermark == 0
+
+    lead(tmp_path, story)
 
 
 def test_the_speed_limit_of_moves_holds_back_no_partition_that_is_in_sync(tmp_path: Path) -> None:

@@ -88,3 +88,11 @@ def test_deciding_twice_changes_nothing_more() -> None:
     first = decide(partition(led(1, 1, 2, 3)), candidates, 1, ALL_MENDS, unclean=False)
     assert first is not None
     assert decide(partition(first), candidates, 1, ALL_MENDS, unclean=False) is None
+
+
+def test_nobody_stays_in_the_isr_who_is_not_assigned_any_more() -> None:
+    # A hand has written the topic znode (KAFKA-9672).
+    moved = partition(led(3, 3, 1), replicas=(1, 2))
+    decided = decide(moved, Candidates(LIVE), controller_epoch=8, mends=ALL_MENDS, unclean=False)
+    assert decided is not None
+    assert (decided.leader, decided.leader_epoch, decided.isr) == (1, 1, (1,))

@@ -64,6 +64,15 @@ def test_a_move_waits_for_all_of_its_new_replicas(isr: tuple[int, ...]) -> None:
     assert step_forward(behind, UNDER_WAY, (3, 4), around(1, 2, 3, 4)) == Waits(())
 
 
+@pytest.mark.parametrize("target", [(2, 3), (1, 4)])
+def test_a_partition_shrinks_at_once_only_to_replicas_that_are_all_in_sync(target: tuple[int, ...]) -> None:
+    behind = partition(1, 2, 3, known=led(1, 1, 2))
+    step = step_forward(behind, None, target, around(1, 2, 3, 4))
+    assert isinstance(step, Step)
+    assert step.replicas == union((1, 2, 3), target)
+    assert step.original == (1, 2, 3)
+
+
 def test_a_partition_that_loses_its_znode_on_the_way_is_not_moved_blindly() -> None:
     """It begins anew on all its replicas, the original ones first: only those are known to have records."""
     lost = partition(1, 2, 3, 4, known=None)

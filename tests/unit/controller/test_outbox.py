@@ -45,6 +45,16 @@ def test_what_failed_is_sent_again_but_never_over_something_newer() -> None:
     assert again.decisions[TopicPartition("flights", 1)].leader_epoch == 1
 
 
+def test_a_stop_that_was_not_delivered_does_not_follow_a_later_decision() -> None:
+    outbox = Outbox()
+    stop = Stop("flights", "0" * 32, 0, 1, 1)
+    outbox.put(SendStopReplica(1, 101, 1, (stop,)))
+    outbox.put(sent(2, decision(0, 2)))
+    delivery = outbox.take()
+    assert delivery.stops == {}
+    assert [each.leader_epoch for each in delivery.decisions.values()] == [2]
+
+
 def test_metadata_melts_into_one_and_full_outlives_a_delta() -> None:
     outbox = Outbox()
     outbox.put(SendUpdateMetadata(((1, 101),), 1, full=True))

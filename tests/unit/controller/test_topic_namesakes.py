@@ -53,6 +53,21 @@ def test_a_shrink_that_was_asked_of_a_topic_takes_nothing_from_its_namesake() ->
     assert world.refusal().refusal is ef.Refusal.UNKNOWN_TOPIC
 
 
+def test_a_decision_that_was_stored_for_a_topic_is_none_about_its_namesake() -> None:
+    world = World.elected(1, 2, topics=(topic((1, 2)),))
+    world.registered(broker(2))
+    (store,) = (each for each in world.pending if isinstance(each, ef.StoreLeaderAndIsr))
+    world.pending.remove(store)
+    assert world.try_apply(store)
+    # Before its answer is heard, a hand replaces the topic.
+    replace_by_hand(world, replace(topic((2, 1)), topic_id=OTHER_ID))
+    world.send(ev.StoreCommitted(store.store_id))
+    world.settle()
+    told = [each.leader_epoch for each in world.decisions_told_to(2) if each.topic_id == OTHER_ID]
+    assert set(told) == {0}, "its own first decision, and no other"
+    assert world.zookeeper[FLIGHTS].leader_epoch == 0
+
+
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("ask", [partial(rq.DeleteTopicRequested, 2, "flights"), SHRINK])
 def test_what_is_asked_of_a_topic_by_its_id_is_refused_where_a_namesake_has_its_place(
