@@ -107,6 +107,8 @@ class Control:
         """The newest controller epoch seen: an older one is refused."""
         self.suspect: Callable[[Iterable[PartitionKey]], None] = lambda _: None
         """Told which replicas may not be assigned to this broker any more (`strays.StrayWatch`)."""
+        self.elected: Callable[[], None] = lambda: None
+        """Told that a new controller has spoken."""
         self.limit_moves: Callable[[int], None] = lambda _: None
         """Told the speed limit of moves in bytes a second; 0: none."""
 
@@ -274,7 +276,9 @@ class Control:
                 f"controller {stamp.controller_id} speaks under epoch {stamp.controller_epoch}, but "
                 f"{self.controller_epoch} was elected since; resign",
             )
-        self.controller_epoch = stamp.controller_epoch
+        if stamp.controller_epoch > self.controller_epoch:
+            self.controller_epoch = stamp.controller_epoch
+            self.elected()
 
     # --- one decision ----------------------------------------------------------------------------
 

@@ -1,18 +1,28 @@
-"""Telling the controller which replicas are out of service because their data directory failed (DESIGN §5).
+"""Telling the controller which replicas are out of service because their data directory failed (DESIGN §5),
+which are damaged, and which of these are whole again.
 
-It elects other leaders then, as if this broker had died for those partitions only. Also every LeaderAndISR
-about them is answered with STORAGE_FAILED, so that a controller that was not told hears it sooner or later.
+It elects other leaders then, as if this broker had died for those partitions only. What failed is also told
+by every answer to a LeaderAndISR about it, STORAGE_FAILED; what is damaged is told again while it lasts
+(`healing`). So a controller that was not told hears of it sooner or later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
-from hightide.v1.controller_service_pb2 import FailedReplica, ReportFailedReplicasRequest
+from hightide.v1.controller_service_pb2 import (
+    REPLICA_CONDITION_DAMAGED,
+    REPLICA_CONDITION_UNSPECIFIED,
+    REPLICA_CONDITION_WHOLE,
+    FailedReplica,
+    ReplicaCondition,
+    ReportFailedReplicasRequest,
+)
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.channels import open_channel
@@ -26,10 +36,16 @@ from hightide_broker.ports import Connect
 log = logging.getLogger(__name__)
 
 PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 2.0
-GIVE_UP_S: Final = 120.0
-"""Who is elected later than that sends LeaderAndISR to everybody, and hears it from the answers."""
+PAUSE_MAX_S: Final = 5.0
 CALL_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What is told of one replica; only the last word counts."""
+
+    condition: ReplicaCondition.ValueType
+    damaged_offset: int = -1
 
 
 class FailedReplicas:
@@ -47,12 +63,30 @@ class FailedReplicas:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._open_channel = connect
-        self._pending: dict[PartitionKey, None] = {}
+        self._pending: dict[PartitionKey, _Report] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     def report(self, replicas: Iterable[PartitionKey]) -> None:
-        """Tell the controller of these as soon as it can be reached; returns at once."""
-        self._pending.update(dict.fromkeys(replicas))
+        """Tell the controller that these failed, as soon as it can be reached; returns at once."""
+        self._pending.update(dict.fromkeys(replicas, _Report(REPLICA_CONDITION_UNSPECIFIED)))
+        self._begin()
+
+    def report_damage(self, key: PartitionKey, offset: int) -> None:
+        """Tell it that one is damaged at an offset, which is -1 where that is not known; returns at once."""
+        self._pending[key] = _Report(REPLICA_CONDITION_DAMAGED, offset)
+        self._begin()
+
+    def report_whole(self, key: PartitionKey) -> None:
+        """Tell it that one is damaged no more; returns at once."""
+        self._pending[key] = _Report(REPLICA_CONDITION_WHOLE)
+        self._begin()
+
+    async def told(self, patience_s: float) -> None:
+        """Wait until the controller knows all that was reported, or for so long."""
+        if self._reporting is not None:
+            await asyncio.wait([self._reporting], timeout=patience_s)
+
+    def _begin(self) -> None:
         if self._pending and (self._reporting is None or self._reporting.done()):
             self._reporting = asyncio.get_running_loop().create_task(self._run(), name="failed-replicas")
 
@@ -65,29 +99,21 @@ class FailedReplicas:
     async def _run(self) -> None:
         pause_s = PAUSE_MIN_S
         try:
-            async with asyncio.timeout(GIVE_UP_S):
-                while self._pending:
-                    reported = tuple(self._pending)
-                    if await self._tell(reported):
-                        for key in reported:
+            while self._pending:
+                reports = dict(self._pending)
+                if await self._tell(reports):
+                    for key, report in reports.items():
+                        if self._pending.get(key) is report:
                             del self._pending[key]
-                        pause_s = PAUSE_MIN_S
-                        continue
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(PAUSE_MAX_S, pause_s * 2)
-        except TimeoutError:
-            log.error(
-                "no controller was told within %.0f s that %d replicas are in a failed data directory; it "
-                "hears it with its next LeaderAndISR",
-                GIVE_UP_S,
-                len(self._pending),
-            )
-            self._pending.clear()
+                    pause_s = PAUSE_MIN_S
+                    continue
+                await asyncio.sleep(pause_s)
+                pause_s = min(PAUSE_MAX_S, pause_s * 2)
         except Exception:
-            # The top of a task: what is pending is reported with the next failure, and by LeaderAndISR.
+            # The top of a task: what is pending is reported with the next failure.
             log.exception("reporting %d failed replicas ended", len(self._pending))
 
-    async def _tell(self, replicas: tuple[PartitionKey, ...]) -> bool:
+    async def _tell(self, reports: Mapping[PartitionKey, _Report]) -> bool:
         """Ask once; whether the controller knows."""
         broker_epoch = self._broker_epoch()
         if broker_epoch < 0:
@@ -104,17 +130,29 @@ class FailedReplicas:
             request = ReportFailedReplicasRequest(
                 broker_id=self._broker_id,
                 broker_epoch=broker_epoch,
-                replicas=[FailedReplica(topic_id=topic_id, partition=each) for topic_id, each in replicas],
+                replicas=[
+                    FailedReplica(
+                        topic_id=topic_id,
+                        partition=partition,
+                        condition=report.condition,
+                        damaged_offset=report.damaged_offset,
+                    )
+                    for (topic_id, partition), report in reports.items()
+                ],
             )
             await stub.ReportFailedReplicas(request, timeout=CALL_TIMEOUT_S, metadata=traceparent_metadata())
         except grpc.aio.AioRpcError as error:
             log.warning(
                 "controller at %s was not told of %d failed replicas: %s: %s",
-                address, len(replicas), error.code().name, error.details(),
+                address, len(reports), error.code().name, error.details(),
             )  # fmt: skip
             # One that does not know the call hears of it by LeaderAndISR.
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
         finally:
             await channel.close()
-        log.info("controller at %s knows that %d replicas failed", address, len(replicas))
+        log.info(
+            "controller at %s knows of %d replicas that failed, are damaged or were mended",
+            address,
+            len(reports),
+        )
         return True

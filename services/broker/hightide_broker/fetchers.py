@@ -139,6 +139,10 @@ class Fetchers:
         if (fetcher := self._where.get(replica.key)) is not None:
             fetcher.place(replica)
 
+    def hold(self, replica: HostedReplica) -> None:
+        """The replica is damaged: fetch nothing into it until `resume`."""
+        self.resume(replica)
+
     async def retire(self) -> None:
         """Fetch nothing any more, whatever the controller decides. Called once, before a broker hands its
         leaderships over: a leader lets a follower that fetches back into the ISR, and would then wait for
@@ -199,6 +203,9 @@ class LeaderFetcher:
     def place(self, replica: HostedReplica) -> None:
         """Fetch the partition from where its log ends, once that is on disk where it must be."""
         state = replica.state
+        if replica.is_damaged:
+            self._session.forget(replica.key)  # Else its leader would let it into the ISR again.
+            return
         if state.role is Role.TRUNCATING:
             return  # A flush from before has ended: where the log parts from the leader's is still asked.
         self._questions.pop(replica.key, None)

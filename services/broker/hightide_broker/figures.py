@@ -16,10 +16,12 @@ from hightide_broker.core.replica import UNKNOWN_OFFSET, Leading, Role
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers
+from hightide_broker.healing import Healing
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
 from hightide_broker.log_directories import LogDirectories
+from hightide_broker.scrub import Scrub
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.tallies import OTHER_TOPICS, TOPICS_MAX, Tallies
 
@@ -59,6 +61,10 @@ FIGURES = (
     ),
     gauge(f"{_P}.replicas_without_leader", "{replica}", "replicas of partitions that nobody leads"),
     gauge(f"{_P}.replicas_failed", "{replica}", "replicas in a data directory that failed"),
+    gauge(f"{_P}.replicas_damaged", "{replica}", "replicas with batches that are not what was written"),
+    counter(f"{_P}.damage_found", "{replica}", "how often a replica turned out to be damaged"),
+    counter(f"{_P}.replicas_mended", "{replica}", "how often a damaged replica was made whole"),
+    counter(f"{_P}.scrubbed", "By", "batches at rest that were read and checked"),
     gauge(f"{_P}.replicas_not_copied", "{replica}", "replicas whose copying fails, and is tried again"),
     gauge(
         f"{_P}.replica_lag_max", "{record}",
@@ -95,6 +101,8 @@ class Measured:
     fetching: Fetching
     sessions: LeaderSessions[PartitionKey]
     in_flight: Budget
+    healing: Healing
+    scrub: Scrub
 
 
 @dataclass(slots=True)
@@ -187,6 +195,10 @@ def _replicated(found: Survey, tallies: Tallies, measured: Measured) -> Readings
         "partitions_under_min_isr": found.under_min_isr,
         "replicas_without_leader": found.without_leader,
         "replicas_failed": found.failed,
+        "replicas_damaged": measured.healing.damaged_count,
+        "damage_found": measured.healing.found,
+        "replicas_mended": measured.healing.healed,
+        "scrubbed": measured.scrub.checked_bytes,
         "replicas_not_copied": measured.fetchers.count_failed(),
         "replica_lag_max": found.lag_max,
         "isr_shrinks": measured.isr_store.shrinks,

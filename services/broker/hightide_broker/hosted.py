@@ -22,8 +22,8 @@ class HostedReplica:
     """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
 
     __slots__ = (
-        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "key", "leaders_log_start",
-        "log", "settings", "state", "topic", "traceparent",
+        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "is_damaged", "key",
+        "leaders_log_start", "log", "settings", "state", "topic", "traceparent",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +39,9 @@ class HostedReplica:
         self.leaders_log_start = 0
         """Where the log of the leader that this replica follows starts, as it last said: nothing before that
         is of use any more."""
+        self.is_damaged = False
+        """Batches of its log are not what was written: it fetches nothing until they are mended (`healing`),
+        so that its leader does not take it for in sync."""
         self.acks = AckQueue()
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None

@@ -23,6 +23,7 @@ from typing import Final, TypeVar, TypeVarTuple
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.ports import Threads, os_threads
 from hightide_broker.storage import (
+    DamagedLog,
     DataDirectory,
     DirectorySettings,
     Log,
@@ -273,6 +274,16 @@ class LogDirectories:
         """Have this called for each directory that goes offline, on the event loop, once."""
         self._on_offline = on_offline
         self.look()
+
+    def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:
+        """Have this called for all damage to logs that is met, on the event loop."""
+
+        def soon(damage: DamagedLog) -> None:
+            with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
+                self._loop.call_soon_threadsafe(on_damage, damage)
+
+        for directory in self.online:
+            directory.data.tell_of_damage(soon)
 
     def look(self) -> None:
         """See which directories have failed, and tell of them. Called by whoever met an error and wants the

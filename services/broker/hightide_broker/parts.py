@@ -27,6 +27,7 @@ from hightide_broker.fetch import Fetching
 from hightide_broker.fetchers import Fetchers, FetchSettings
 from hightide_broker.figures import Measured, broker_readings
 from hightide_broker.group_commit import GroupCommit, GroupCommits
+from hightide_broker.healing import Healing
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
@@ -42,6 +43,7 @@ from hightide_broker.registration import Registration
 from hightide_broker.replica_calls import Follower
 from hightide_broker.replica_descriptions import ReplicaDescriptions
 from hightide_broker.replica_server import ReplicaServer
+from hightide_broker.scrub import Scrub, ScrubSettings
 from hightide_broker.servicer import ClientRpcs, ControlRpcs, ReplicaRpcs
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.shell import ReplicaShell
@@ -126,6 +128,20 @@ class Parts:
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
         directories.tell_of_failures(self._went_offline)
+        self._at_rest = ports.threads(1, "at-rest")
+        self._healing, self._scrub = self._keep_whole(ports)
+
+    def _keep_whole(self, ports: Ports) -> tuple[Healing, Scrub]:
+        """Who mends what is damaged at rest, and who looks for it: in a thread of their own, so that nobody
+        waits who reads or writes."""
+        healing = Healing(
+            self._settings.broker_id, self._replicas, self._fetchers, self._failed_replicas,
+            self._address_of, self._at_rest, ports.connect,
+        )  # fmt: skip
+        self._directories.tell_of_damage(healing.met)
+        self._control.elected = healing.tell_again
+        settings = ScrubSettings(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_ms)
+        return healing, Scrub(self._replicas, self._at_rest, settings)
 
     def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
         return GroupCommit(
@@ -169,7 +185,7 @@ class Parts:
         return broker_readings(
             Measured(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
-                self._fetching, self._sessions, self._in_flight,
+                self._fetching, self._sessions, self._in_flight, self._healing, self._scrub,
             )
         )  # fmt: skip
 
@@ -226,6 +242,8 @@ class Parts:
     async def close(self) -> None:
         """Stop what runs, and write the high watermarks down once more."""
         await self._strays.close()
+        await self._scrub.close()
+        await self._healing.close()
         await self._coordinators.close()
         await self._failed_replicas.close()
         await self._fetchers.close()
@@ -235,6 +253,7 @@ class Parts:
         self._shell.close()
         await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
         self._reads.shutdown(cancel_futures=True)
+        self._at_rest.shutdown(cancel_futures=True)
 
     def _follower(self) -> Follower:
         return Follower(

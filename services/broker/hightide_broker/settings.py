@@ -66,6 +66,14 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
     retention_check_interval_ms: int = Field(
         60_000, ge=100, description="how often it is looked for records that retention lets go"
     )
+    scrub_bytes_per_s: int = Field(
+        4 * 1024 * 1024,
+        ge=0,
+        description="how fast what is at rest is read and checked, in bytes a second; 0: not at all",
+    )
+    scrub_interval_ms: int = Field(
+        24 * 60 * 60 * 1000, ge=100, description="how often at most all that is at rest is read and checked"
+    )
     in_flight_produce_bytes_max: int = Field(
         256 * 1024 * 1024, ge=1024 * 1024, description="unfinished produce requests beyond it are refused"
     )

@@ -18,7 +18,7 @@ from hightide_broker.core.events import LogStartMoved
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.shell import ReplicaShell
-from hightide_broker.storage import DataDirectory, LogClosed, StorageError
+from hightide_broker.storage import DamagedLog, DataDirectory, LogClosed, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,10 @@ class Upkeep:
         """
         for replica in self._replicas_here():
             if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
-                await asyncio.shield(self._shell.group_commit.cover((replica,)))
+                try:
+                    await asyncio.shield(self._shell.group_commit.cover((replica,)))
+                except DamagedLog as damage:
+                    log.error("%s: it is flushed when it is mended: %s", replica, damage)
 
     async def apply_retention(self) -> None:
         """Delete what is older or more than the topics keep, and forget producers. Raises StorageError."""

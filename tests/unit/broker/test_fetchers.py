@@ -442,3 +442,21 @@ def test_a_fetcher_ends_though_a_cancellation_was_lost_on_the_way() -> None:
         assert lost.is_set()
 
     asyncio.run(scenario())
+
+
+def test_a_damaged_replica_fetches_nothing_whatever_is_decided_until_it_is_mended(tmp_path: Path) -> None:
+    # Else its leader would let it into the ISR again, from which the controller takes it out.
+    async def story(following: Following) -> None:
+        damaged, other = following.replicas
+        damaged.is_damaged = True
+        following.fetchers.hold(damaged)
+        following.begin()
+        await following.copies(1, 3)
+        following.feed(damaged, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=1, partition_epoch=5))
+        following.fetchers.resume(damaged)
+        assert (damaged.log.log_end_offset, other.log.log_end_offset) == (0, 3)
+        damaged.is_damaged = False
+        following.fetchers.resume(damaged)
+        await following.copies(0, 3)
+
+    follow(tmp_path, record_of(0), story)

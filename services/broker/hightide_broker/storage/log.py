@@ -288,7 +288,7 @@ class Log:
                     lease.fd, position, base_offset, max_bytes, end_offset, expected
                 )
         except BatchError as error:
-            if truncations == self._truncations:
+            if forgotten == self._reads.forgotten:
                 raise self._files.damaged(error, segment.base_offset, offset) from error
             return []
         finally:

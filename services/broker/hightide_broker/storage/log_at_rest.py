@@ -82,6 +82,22 @@ class LogAtRest:
         with self._locks[0]:
             return sorted(self._row.base_offsets())
 
+    def lacking(self) -> list[int]:
+        """The base offsets of segments whose files are gone, or have another size than they should. Raises
+        StorageFailed."""
+        with self._locks[0]:
+            sizes = [(each, each.size_bytes, each.is_active) for each in self._row.segments if each.exists]
+        found = []
+        for segment, size_bytes, is_active in sizes:
+            with self._volume.disk:
+                try:
+                    self._check_size(segment, size_bytes, is_active)
+                except (BatchError, FileNotFoundError) as error:
+                    if not self._files.is_damage(error):
+                        raise
+                    found.append(segment.base_offset)
+        return found
+
     def check(self, place: Place | None, max_bytes: int) -> tuple[Place | None, int]:
         """Check the batches from a place on, or from the start of the log, up to so many bytes, but at least
         one. Gives where to go on, None at the end of the log, and the bytes that were read.

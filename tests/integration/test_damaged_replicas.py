@@ -1,0 +1,160 @@
+"""Disks change and lose what is at rest: nobody is given what is wrong, and the replica makes itself whole.
+
+The brokers are real processes, and the damage is done to the files under them. Before, such a replica stayed
+in the ISR and led on, its consumers stood still, and health was green; a missing file stopped the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from damages import DAMAGES
+from e2e.command_line import hightide
+from hightide import Admin, Producer, RangeReader, TopicDescription
+from hightide_local.cluster import LocalCluster
+from hightide_local.histories.drill import HEALED_S
+from hightide_local.histories.replica_logs import partition_directory
+from hightide_local.histories.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 800
+LEADER, FOLLOWER = "the leader", "a follower"
+
+
+@dataclass
+class Bench:
+    """A cluster with a topic whose three replicas have several segments, none of which is in memory."""
+
+    cluster: LocalCluster
+    admin: Admin
+    topic: TopicDescription
+
+    def segments(self, broker_id: int) -> list[Path]:
+        directory = partition_directory(self.cluster.data_directories(broker_id), self.topic.topic_id, 0)
+        return sorted(directory.glob("*.log"))
+
+    def leader(self) -> int:
+        leader = self.admin.describe_topics([self.topic.name])[0].partitions[0].leader
+        assert leader is not None
+        return leader
+
+    def epoch(self) -> int:
+        return self.admin.describe_topics([self.topic.name])[0].partitions[0].leader_epoch
+
+    def read(self) -> list[int]:
+        """All records, from whoever leads."""
+        with RangeReader(self.cluster.bootstrap, fetch_max_bytes=1 << 12) as reader:
+            found: list[int] = []
+            for batch in reader.read(self.topic.name, self.topic.topic_id, 0, 0, ROWS):
+                values = [int(value) for value in batch.rows.column("value").to_pylist()]
+                assert values[0] == batch.base_offset
+                found += values
+        return found
+
+    def is_well(self) -> bool:
+        described = self.admin.describe_cluster()
+        return not described.complaints and described.under_replicated_partition_count == 0
+
+    def said(self, name: str, words: str) -> int:
+        """How often a process has logged this."""
+        return (self.cluster.log_directory / f"{name}.log").read_text().count(words)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    often = ("--scrub-interval-ms", "300", "--scrub-bytes-per-s", "100000000")
+    with (
+        LocalCluster(
+            tmp_path_factory.mktemp("damage"),
+            controllers=1,
+            session_timeout_ms=6_000,
+            replica_lag_time_max_ms=3_000,
+            broker_arguments=often,
+        ) as cluster,
+        Admin(cluster.bootstrap) as admin,
+    ):
+        topic = admin.create_topic("flights", 1, 3, configs={"segment.bytes": "20000"})
+        write(cluster, topic.name)
+        bench = Bench(cluster, admin, topic)
+        for broker_id in cluster.brokers:
+            cluster.restart(f"broker-{broker_id}")
+            wait_until("all are in sync", bench.is_well, HEALED_S)
+        for broker_id in cluster.brokers:
+            assert len(bench.segments(broker_id)) >= 3
+        yield bench
+
+
+def write(cluster: LocalCluster, topic: str) -> None:
+    values = pa.array([b"%-100d" % at for at in range(ROWS)], pa.binary())
+    with Producer(cluster.bootstrap, batch_bytes_max=1 << 12) as producer:
+        producer.send_arrow(topic, pa.table({"value": values}), partition=0).result(60)
+
+
+def holds(segment: Path, content: bytes) -> bool:
+    return segment.exists() and segment.read_bytes() == content
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("whose", [LEADER, FOLLOWER])
+def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
+    bench: Bench, whose: str, damage: str
+) -> None:
+    leader, epoch = bench.leader(), bench.epoch()
+    victim = leader if whose == LEADER else next(each for each in bench.cluster.brokers if each != leader)
+    middle = bench.segments(victim)[1]
+    pid = bench.cluster.running()[f"broker-{victim}"]
+    before = middle.read_bytes()
+    complaints = bench.said("controller-1", f"replica of flights-0 on broker {victim}: is damaged")
+    DAMAGES[damage](middle)
+    assert bench.read() == list(range(ROWS))
+    wait_until(
+        "the segment is as it was", lambda: middle.exists() and middle.read_bytes() == before, HEALED_S
+    )
+    wait_until("health is green", bench.is_well, HEALED_S)
+    assert bench.said("controller-1", f"replica of flights-0 on broker {victim}: is damaged") > complaints
+    assert (bench.epoch() > epoch) == (whose == LEADER), "one that is whole leads"
+    assert bench.read() == list(range(ROWS))
+    assert bench.cluster.running()[f"broker-{victim}"] == pid
+    assert not hightide(bench.cluster, "cluster", "health").returncode
+
+
+def test_two_that_are_damaged_at_different_places_mend_each_other(bench: Bench) -> None:
+    victims = list(bench.cluster.brokers)
+    places = [bench.segments(broker_id)[at] for at, broker_id in enumerate(victims)]
+    before = [place.read_bytes() for place in places]
+    for place in places:
+        DAMAGES["a flipped bit in a body"](place)
+    assert bench.read() == list(range(ROWS))
+    for place, content in zip(places, before, strict=True):
+        wait_until(f"{place} is as it was", partial(holds, place, content), HEALED_S)
+    wait_until("health is green", bench.is_well, HEALED_S)
+    assert bench.read() == list(range(ROWS))
+
+
+def test_the_last_copy_serves_what_is_whole_and_health_is_red_until_it_is_mended(bench: Bench) -> None:
+    topic = bench.admin.create_topic(
+        "alone", assignment=[[1]], configs={"segment.bytes": "20000", "min.insync.replicas": "1"}
+    )
+    write(bench.cluster, "alone")
+    alone = Bench(bench.cluster, bench.admin, topic)
+    last = alone.segments(1)[-2]
+    before = last.read_bytes()
+    DAMAGES["a flipped bit in a body"](last)
+    wait_until("the controller complains", lambda: bench.admin.describe_cluster().complaints, HEALED_S)
+    health = hightide(bench.cluster, "cluster", "health")
+    assert health.returncode == 1
+    assert b"replica of alone-0 on broker 1" in health.stdout
+    assert alone.leader() == 1
+    with RangeReader(bench.cluster.bootstrap) as reader:
+        assert next(reader.read("alone", topic.topic_id, 0, 0, 1)).base_offset == 0
+    write(bench.cluster, "alone")
+    # As an operator does who has a backup.
+    last.write_bytes(before)
+    wait_until("health is green", bench.is_well, HEALED_S)
+    assert alone.read() == list(range(ROWS))
