@@ -66,6 +66,8 @@ class Broker:
                 self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(FIGURES, parts.measure)
+            limit_s = settings.disk_timeout_ms / 1000
+            process.pulse.look_also(lambda passed_s: directories.look_for_hung_calls(passed_s, limit_s))
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))
                 await self._serve(process, parts)

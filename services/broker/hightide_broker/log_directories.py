@@ -33,7 +33,8 @@ from hightide_broker.storage import (
     directory_name,
 )
 from hightide_broker.storage.ageing import MachineTime
-from hightide_broker.storage.files import Files
+from hightide_broker.storage.files import Files, OsFiles
+from hightide_broker.storage.hung_calls import CallsUnderWay
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class LogDirectory:
         """Runs what waits for this disk (open, fsync, recovery, retention, quarantine), one at a time."""
         self.putting_aside = asyncio.Lock()
         """One partition at a time, so that an fsync round never stands behind thousands of them."""
+        self.calls = CallsUnderWay()
+        """What its threads, and the event loop, ask of the disk just now."""
         self._opened: DataDirectory | None = None
 
     def __str__(self) -> str:
@@ -127,7 +130,7 @@ class LogDirectories:
             await made[0].run(check_identities, [each.path for each in made], cluster_id, broker_id, files)
             outcomes = await asyncio.gather(
                 *(
-                    each.run(_open, each.path, cluster_id, broker_id, share, files, threads, machine)
+                    each.run(_open, each, cluster_id, broker_id, share, files, threads, machine)
                     for each in made
                 ),
                 return_exceptions=True,
@@ -297,6 +300,16 @@ class LogDirectories:
                 )  # fmt: skip
                 self._on_offline(directory)
 
+    def look_for_hung_calls(self, passed_s: float, limit_s: float) -> None:
+        """Take a directory offline in which a call to the disk has not returned for longer than the limit.
+
+        Called several times a second on a thread that waits for no disk; `passed_s`: since the last time.
+        """
+        for directory in self.online:
+            hung = directory.calls.look(passed_s, limit_s)
+            if hung is not None:
+                directory.data.hangs(hung)
+
     def _look_soon(self) -> None:
         """Called on any thread, at the first error of a directory."""
         with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
@@ -316,7 +329,7 @@ class LogDirectories:
 
 
 def _open(
-    path: str,
+    directory: LogDirectory,
     cluster_id: str,
     broker_id: int,
     settings: DirectorySettings,
@@ -324,7 +337,10 @@ def _open(
     threads: Threads,
     machine: MachineTime | None,
 ) -> DataDirectory:
-    return DataDirectory.open(Path(path), cluster_id, broker_id, settings, files, machine, threads)
+    watched = directory.calls.of(files if files is not None else OsFiles())
+    return DataDirectory.open(
+        Path(directory.path), cluster_id, broker_id, settings, watched, machine, threads
+    )
 
 
 def _check_online(home: LogDirectory, key: PartitionKey, topic: str) -> None:

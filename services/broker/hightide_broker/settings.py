@@ -78,6 +78,12 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
         256 * 1024 * 1024, ge=1024 * 1024, description="unfinished produce requests beyond it are refused"
     )
     parked_fetches_max: int = Field(10_000, ge=1, description="waiting fetches beyond it are refused")
+    disk_timeout_ms: int = Field(
+        30_000,
+        ge=1_000,
+        description="a single call to a disk that takes longer takes its data directory offline; the sync of "
+        "much that was written may take many seconds",
+    )
     controlled_shutdown_timeout_ms: int = Field(
         5_000, ge=0, description="how long SIGTERM waits for leadership to move elsewhere"
     )

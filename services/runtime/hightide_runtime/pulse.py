@@ -76,10 +76,16 @@ class Pulse:
         self._heartbeat = Heartbeat()
         self._beats = 0
         self._used_s = _processor_time_of(threading.get_ident())
+        self._others: tuple[Callable[[float], None], ...] = ()
         self._closed = threading.Event()
         self._timer = self._loop.call_later(BEAT_S, self._beat)
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
+
+    def look_also(self, look: Callable[[float], None]) -> None:
+        """Have this called with each look, with the seconds since the last one, on the thread. It waits for
+        nothing."""
+        self._others = (*self._others, look)
 
     def close(self) -> None:
         """Look no more. The thread ends by itself: nobody has to wait for it."""
@@ -91,13 +97,19 @@ class Pulse:
         self._timer = self._loop.call_later(BEAT_S, self._beat)
 
     def _run(self) -> None:
+        try:
+            self._look_until_closed()
+        except Exception:  # noqa: BLE001
+            # The top of a thread. Without looks the end of the process still tells.
+            _log.exception("nobody looks whether the event loop or a disk hangs any more")
+
+    def _look_until_closed(self) -> None:
         looked_s, used_s = time.monotonic(), self._used_s()
         while not self._closed.wait(LOOK_S):
             now_s, now_used_s = time.monotonic(), self._used_s()
-            missed_s = self._heartbeat.look(
-                self._beats, now_s - looked_s, now_used_s - used_s, self._limit_s()
-            )
+            passed_s, worked_s = now_s - looked_s, now_used_s - used_s
             looked_s, used_s = now_s, now_used_s
+            missed_s = self._heartbeat.look(self._beats, passed_s, worked_s, self._limit_s())
             if missed_s:
                 # First of all: the log may be what hangs.
                 self._session.give_up()
@@ -106,6 +118,8 @@ class Pulse:
                     "take over; look for a disk or a network file system that does not answer",
                     missed_s,
                 )
+            for look in self._others:
+                look(passed_s)
 
     def _limit_s(self) -> float:
         """There is nothing to give up where there is no session."""

@@ -30,6 +30,8 @@ class ServiceProcess:
     session: ZooKeeperSession
     stopping: Stopping
     """Set by SIGTERM and SIGINT."""
+    pulse: Pulse
+    """Of the event loop; its thread also looks at what else can hang."""
 
     async def until_stopped(self, *others: asyncio.Event) -> None:
         """Wait until one of the others is set, the process is told to stop, or the session is refused."""
@@ -97,7 +99,7 @@ async def _open(
         report_process(metrics, session)
         pulse = Pulse(session)
         try:
-            yield ServiceProcess(telemetry, metrics, session, stopping)
+            yield ServiceProcess(telemetry, metrics, session, stopping, pulse)
         finally:
             pulse.close()
             # Ends the session, so that what it holds goes at once and another process takes over.

@@ -7,6 +7,7 @@ fail below a data directory while a file `<data directory>.<fault>` exists besid
     /data/broker-1.SLOW      every call takes 20 ms longer
     /data/broker-1.HUNG      every call waits until the file is gone, as on a disk that does not answer: with
                              it stands the thread that called, the event loop's too
+    /data/broker-1.STUCK     every sync waits so, and all else goes on
 
 Nothing of the broker is replaced, only what it is given by the operating system: the functions of `os`.
 Started by `hightide bench faults` and by tests.
@@ -39,6 +40,7 @@ BY_PATH: Final = (
 )
 BY_FD: Final = ("pread", "pwrite", "pwritev", "fsync", "fdatasync", "ftruncate")
 NEED_ROOM: Final = frozenset(("pwrite", "pwritev", "mkdir"))
+SYNC: Final = frozenset(("fsync", "fdatasync"))
 CHANGE: Final = NEED_ROOM | {"unlink", "rmdir", "replace", "rename", "ftruncate"}
 SLOWER_S: Final = 0.02
 LOOK_AGAIN_S: Final = 0.02
@@ -70,8 +72,10 @@ class FaultyDisk:
         """Whether the fault is switched on."""
         return exists(f"{self.directory}.{fault}")
 
-    def fault(self, *, needs_room: bool, changes: bool) -> int | None:
+    def fault(self, *, needs_room: bool, changes: bool, syncs: bool) -> int | None:
         """The error that a call gets, None where it succeeds; waits where the disk is slow or hangs."""
+        while syncs and self.has("STUCK"):
+            time.sleep(LOOK_AGAIN_S)
         if self.has("SLOW"):
             time.sleep(SLOWER_S)
         while self.has("HUNG"):
@@ -99,7 +103,7 @@ def fail_below(directories: list[str]) -> None:
             needs_room, changes = name in NEED_ROOM, name in CHANGE
             if name == "open" and arguments and arguments[0] & os.O_CREAT:
                 needs_room = changes = not exists(path)
-            fault = disk.fault(needs_room=needs_room, changes=changes)
+            fault = disk.fault(needs_room=needs_room, changes=changes, syncs=name in SYNC)
             if fault is not None:
                 raise OSError(fault, os.strerror(fault), path)
             return real(target, *arguments, **options)

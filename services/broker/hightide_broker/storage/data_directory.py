@@ -7,6 +7,7 @@ that one can fail alone. Which of them a partition lives in is decided above. Af
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -26,6 +27,7 @@ from hightide_broker.storage.checkpoint import (
 from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
 from hightide_broker.storage.files import Files, OsFiles
+from hightide_broker.storage.hung_calls import HungCall
 from hightide_broker.storage.identity import (
     DirectoryLock,
     check_identity,
@@ -166,6 +168,11 @@ class DataDirectory:
     def tell_of_failure(self, on_failure: Callable[[], None]) -> None:
         """Have this called when the directory goes offline, on the thread that met the error, once."""
         self._volume.disk.tell(on_failure)
+
+    def hangs(self, hung: HungCall) -> None:
+        """A call to the disk does not return: the directory is offline, as after an error. Any thread."""
+        reason = f"a {hung.call} has not returned for {hung.seen_for_s:.0f} s"
+        self._volume.disk.fail(OSError(errno.ETIMEDOUT, reason))
 
     def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:
         """Have this called whenever damage to a log is met, on the thread that met it."""
