@@ -269,6 +269,7 @@ class ReplicaShell:
         self._flush_after(replica, appended)
 
     def _move_log_start(self, replica: HostedReplica, effect: fx.MoveLogStart, _: Payload | None) -> None:
+        log.info("%s: nobody reads below %d any more", replica, effect.offset)
         replica.log.move_start(effect.offset)
         self.log_starts.moved(replica)
         if replica.state.is_leader:
