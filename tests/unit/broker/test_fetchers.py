@@ -195,10 +195,12 @@ def follow(
     async def scenario() -> None:
         server, address = await leader_that_sends(make)
         following = Following(data, address)
-        await story(following)
-        await following.fetchers.close()
-        following.close()
-        await server.stop(None)
+        try:
+            await story(following)
+        finally:
+            await following.fetchers.close()
+            following.close()
+            await server.stop(None)
 
     asyncio.run(scenario())
     data.close()

@@ -59,8 +59,9 @@ def test_a_decision_that_was_stored_for_a_topic_is_none_about_its_namesake() -> 
     (store,) = (each for each in world.pending if isinstance(each, ef.StoreLeaderAndIsr))
     world.pending.remove(store)
     assert world.try_apply(store)
-    # Before its answer is heard, a hand replaces the topic.
+    # Before its answer is heard, a hand replaces the topic, and that is heard of.
     replace_by_hand(world, replace(topic((2, 1)), topic_id=OTHER_ID))
+    world.settle()
     world.send(ev.StoreCommitted(store.store_id))
     world.settle()
     told = [each.leader_epoch for each in world.decisions_told_to(2) if each.topic_id == OTHER_ID]

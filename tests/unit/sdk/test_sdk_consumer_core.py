@@ -58,6 +58,16 @@ def test_what_comes_for_an_older_position_is_dropped() -> None:
     assert bench.chunks() == []
 
 
+def test_what_comes_for_a_later_position_is_not_taken_for_what_lies_before_it() -> None:
+    bench = ConsumerBench().started_at(500)
+    late = bench.fetch()
+    bench.core.seek(P0, 0)
+    bench.answer(late, batch(500, 10))
+    assert bench.chunks() == []
+    bench.answer(bench.fetch(), batch(0, 10))
+    assert offsets(bench.chunks()) == [(0, 10)]
+
+
 def test_what_waits_is_dropped_by_a_seek() -> None:
     bench = ConsumerBench().started_at(0)
     bench.answer(bench.fetch(), batch(0, 10))

@@ -293,6 +293,14 @@ def test_an_order_before_the_registration_was_answered_ends_the_stream() -> None
 # -- coming back ---------------------------------------------------------------------------------------------
 
 
+def test_what_was_given_again_while_the_stream_was_broken_is_not_read_on() -> None:
+    bench = GroupBench().register()
+    bench.give(0)
+    bench.end(BROKEN)
+    bench.register(*owned(0, generation=2))
+    assert bench.ownership.owned == {}
+
+
 def test_a_broken_stream_is_replaced_with_the_member_id_and_what_is_owned() -> None:
     bench = reading()
     bench.end(BROKEN)

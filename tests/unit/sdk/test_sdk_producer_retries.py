@@ -55,6 +55,19 @@ def test_nothing_goes_again_while_later_batches_are_still_in_flight() -> None:
     assert sequences(bench) == [0]
 
 
+def test_nothing_is_sent_past_a_batch_that_goes_again() -> None:
+    bench = ProducerBench(batch_bytes_max=8_192)
+    bench.send(7, size_bytes=1_000)
+    bench.core.unfinished()
+    bench.fail(bench.call(), UNREACHABLE)
+    bench.pass_ms(100)
+    again = bench.call()
+    bench.send(21, size_bytes=1_000)
+    assert bench.calls() == []
+    bench.ok(again)
+    assert sequences(bench)[:2] == [7, 14]
+
+
 def test_a_batch_that_overtook_another_keeps_its_sequence() -> None:
     bench = three_in_flight()
     first, second, third = bench.calls()

@@ -15,6 +15,7 @@ from hightide.errors import (
     RangeDeletedError,
     RangeLostError,
     TopicRecreatedError,
+    UnexpectedAnswerError,
     UnknownBrokerError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -128,6 +129,13 @@ def test_exactly_the_range_is_read_whatever_batches_it_lies_in(
     fetch_max_bytes = data.draw(st.sampled_from([1, 1_000, 4 << 20]))
     reading = Reading(log, start, end, fetch_max_bytes=fetch_max_bytes)
     assert reading.offsets() == list(range(start, end))
+
+
+def test_a_batch_that_is_missing_in_an_answer_is_not_passed_over() -> None:
+    log = Log([2, 3, 4])
+    del log.batches[1]
+    with pytest.raises(UnexpectedAnswerError, match="offset 2 was fetched, offset 5 came"):
+        Reading(log, 0, 9).offsets()
 
 
 def test_a_leader_that_dies_is_followed_by_the_next_from_where_the_range_stands() -> None:

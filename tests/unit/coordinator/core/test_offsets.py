@@ -277,6 +277,16 @@ def test_without_c2_a_zombie_commits_for_the_next_owner() -> None:
     assert commit_by_the_dead(Mends(commits_fenced=False)).refusal is None
 
 
+def test_a_member_commits_nothing_for_what_another_one_owns_in_the_same_generation() -> None:
+    world, first = alone()
+    first.is_mute = False
+    second = world.join("b")
+    world.run(20_000)
+    (theirs,) = second.owned()
+    first.reading[theirs.name] = theirs
+    assert first.commit(theirs.name, 5).refusal is Refusal.FENCED_GENERATION
+
+
 def test_the_last_owner_commits_nothing_once_its_partition_was_given_away() -> None:
     world, first = alone(1)
     second = world.join("b")
