@@ -99,6 +99,10 @@ def _body_cut_in_half(batch: bytearray) -> bytes:
     return _body_of(bytes(batch[_BODY_AT : _BODY_AT + (len(batch) - _BODY_AT) // 2]))(batch)
 
 
+def _later_version(batch: bytearray) -> bytes:
+    return _unsealed("B", _MAGIC_AT, 2)(bytearray(_body_of(b"\2" * 400)(batch)))
+
+
 def _good_then_flipped(batch: bytearray) -> bytes:
     return bytes(batch) + _flip(-1)(bytearray(batch))
 
@@ -120,9 +124,10 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes], set[str]]] = {
     "two billion records": (_set("i", _COUNT_AT, 2**31 - 1), {INVALID}),
     "no records": (_set("i", _COUNT_AT, 0), {CORRUPT, INVALID}),
     "a negative count": (_set("i", _COUNT_AT, -1), {CORRUPT, INVALID}),
-    "magic 0": (_unsealed("B", _MAGIC_AT, 0), {MAGIC}),
-    "magic 2": (_unsealed("B", _MAGIC_AT, 2), {MAGIC}),
-    "magic 255": (_unsealed("B", _MAGIC_AT, 255), {MAGIC}),
+    "magic 0": (_unsealed("B", _MAGIC_AT, 0), {CORRUPT}),
+    "magic 2 before a batch of magic 1": (_unsealed("B", _MAGIC_AT, 2), {CORRUPT}),
+    "magic 255": (_unsealed("B", _MAGIC_AT, 255), {CORRUPT}),
+    "a whole batch of a later version": (_later_version, {MAGIC}),
     "reserved bytes in use": (_unsealed("B", _RESERVED_AT, 1), {CORRUPT, INVALID}),
     "another topic's id": (_set("16s", _TOPIC_ID_AT, b"\x07" * 16), {INVALID}),
     "another partition": (_set("i", _PARTITION_AT, 1), {INVALID}),
@@ -147,8 +152,8 @@ BROKEN: dict[str, tuple[Callable[[bytearray], bytes], set[str]]] = {
     "half a header": (lambda batch: bytes(batch[:40]), {CORRUPT}),
     "one byte": (lambda batch: b"\x01", {CORRUPT}),
     "no bytes": (lambda batch: b"", {INVALID}),
-    "zeros": (lambda batch: b"\0" * 500, {CORRUPT, MAGIC}),
-    "text": (lambda batch: b"this is no batch at all, " * 20, {CORRUPT, MAGIC}),
+    "zeros": (lambda batch: b"\0" * 500, {CORRUPT}),
+    "text": (lambda batch: b"this is no batch at all, " * 20, {CORRUPT}),
     "a good batch with a byte behind it": (lambda batch: bytes(batch) + b"\0", {CORRUPT}),
     "a good batch with a bad one behind it": (_good_then_flipped, {CORRUPT}),
 }

@@ -57,6 +57,13 @@ def test_stamping_changes_neither_the_crc_nor_what_it_covers() -> None:
     assert batch[16:] == BATCH[16:]
 
 
+def later_version(magic: int = 2, crc: int | None = None) -> bytes:
+    """A batch of which this version knows the first 24 bytes and what its CRC covers."""
+    rest = bytes(range(188))
+    first = struct.pack("<qiiB3s", 0, 12 + len(rest), -1, magic, b"\0\0\0")
+    return first + struct.pack("<I", crc32c(rest) if crc is None else crc) + rest
+
+
 @pytest.mark.parametrize("compression", list(Compression))
 @pytest.mark.parametrize("with_headers", [False, True])
 def test_what_the_encoder_makes_passes_the_check(compression: Compression, with_headers: bool) -> None:
@@ -82,8 +89,13 @@ def test_several_batches_are_found_one_behind_the_other() -> None:
         pytest.param(patched(8, "<i", -5), CorruptBatch, id="negative length"),
         pytest.param(patched(8, "<i", 0), CorruptBatch, id="length zero"),
         pytest.param(patched(8, "<i", 2**31 - 1), CorruptBatch, id="length of 2 GiB"),
-        pytest.param(patched(16, "<B", 0), UnsupportedMagic, id="magic 0"),
-        pytest.param(patched(16, "<B", 2), UnsupportedMagic, id="magic 2"),
+        pytest.param(patched(16, "<B", 0), CorruptBatch, id="magic 0"),
+        pytest.param(patched(16, "<B", 2), CorruptBatch, id="magic 2 and all else of magic 1"),
+        pytest.param(patched(16, "<B", 255), CorruptBatch, id="magic 255 and all else of magic 1"),
+        pytest.param(later_version(), UnsupportedMagic, id="a whole batch of magic 2"),
+        pytest.param(later_version()[:-1], CorruptBatch, id="magic 2 and cut off"),
+        pytest.param(later_version(crc=7), CorruptBatch, id="magic 2 and another CRC"),
+        pytest.param(later_version(magic=0), CorruptBatch, id="a whole batch of magic 0"),
         pytest.param(patched(17, "<B", 1), CorruptBatch, id="reserved bytes"),
         pytest.param(patched(24, "<B", 99), InvalidBatch, id="another topic id"),
         pytest.param(patched(40, "<i", 4), InvalidBatch, id="another partition"),
@@ -107,6 +119,21 @@ def test_several_batches_are_found_one_behind_the_other() -> None:
 def test_a_batch_that_lies_is_refused(batch: bytes, error: type[BatchError]) -> None:
     with pytest.raises(error):
         check(batch)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_of_the_magic_is_damage_and_no_later_version(bit: int) -> None:
+    with pytest.raises(CorruptBatch, match=r"w(as|ere) changed"):
+        check(patched(16, "<B", 1 ^ (1 << bit)))
+
+
+@pytest.mark.parametrize("bit", range(31))
+def test_a_flipped_bit_of_a_length_is_damage_and_no_later_version(bit: int) -> None:
+    """By it one batch leads to the next, so that the one behind it is looked for where none is."""
+    batches = bytearray(make_batch(3) + make_batch(3) + make_batch(3))
+    batches[8 + bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptBatch):
+        list(iterate(bytes(batches)))
 
 
 def test_a_changed_byte_under_the_crc_is_found() -> None:

@@ -53,6 +53,7 @@ HEADER_SIZE_BYTES: Final = 80
 # The leader writes the first 16 bytes of a batch and nothing behind them.
 STAMP_SIZE_BYTES: Final = 16
 CRC_COVERS_FROM: Final = 24
+_MAGIC_AT: Final = 16
 MAGIC: Final = 1
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
@@ -147,7 +148,7 @@ def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
     """Read the header that starts at `at`. Reads no further than the header, so the batch may still be torn.
 
     Called for every batch on every path. Raises CorruptBatch where fewer than 80 bytes are left or the
-    header cannot be one, UnsupportedMagic for another format.
+    header cannot be one, UnsupportedMagic for a later format.
     """
     if at < 0 or len(buffer) - at < HEADER_SIZE_BYTES:
         raise CorruptBatch(
@@ -158,7 +159,7 @@ def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
         producer_epoch, producer_id, base_sequence, record_count, first_timestamp_us, max_timestamp_us,
     ) = _HEADER.unpack_from(buffer, at)  # fmt: skip
     if magic != MAGIC:
-        raise UnsupportedMagic(f"the batch has magic {magic}; this version reads magic {MAGIC}")
+        raise _of_another_magic(buffer, at, magic, length_bytes, crc)
     if length_bytes < HEADER_SIZE_BYTES - _UNCOUNTED_BYTES or record_count < 1 or reserved != b"\0\0\0":
         raise CorruptBatch(f"no batch has length_bytes {length_bytes} and {record_count} records")
     if attributes & ~_ATTRIBUTES_KNOWN or attributes & _COMPRESSION_MASK == _COMPRESSION_MASK:
@@ -169,6 +170,31 @@ def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
         base_offset, length_bytes, leader_epoch, crc, topic_id, partition, attributes,
         producer_epoch, producer_id, base_sequence, record_count, first_timestamp_us, max_timestamp_us,
     )  # fmt: skip
+
+
+def _of_another_magic(buffer: Buffer, at: int, magic: int, length_bytes: int, crc: int) -> BatchError:
+    """What is the case with a header that does not say magic 1: damage, or a later version.
+
+    The magic is outside of the CRC, as is the length, by which one batch leads to the next: whoever finds
+    another magic has nearly always found damage. A later format keeps the first 24 bytes and what the CRC
+    covers. So a whole batch whose CRC is right, and that is none of magic 1, is of a later version.
+    """
+    end = at + _UNCOUNTED_BYTES + length_bytes
+    is_whole = magic > MAGIC and at + HEADER_SIZE_BYTES <= end <= len(buffer)
+    if not is_whole or crc32c(memoryview(buffer)[at + CRC_COVERS_FROM : end]) != crc:
+        return CorruptBatch(
+            f"magic {magic} and length_bytes {length_bytes} with bytes of another CRC-32C are no batch of "
+            "any version: they were changed, or the length of the batch in front was"
+        )
+    as_ours = bytearray(memoryview(buffer)[at:end])
+    as_ours[_MAGIC_AT] = MAGIC
+    try:
+        _check_body(memoryview(as_ours)[HEADER_SIZE_BYTES:], parse(as_ours))
+    except BatchError:
+        return UnsupportedMagic(
+            f"a whole batch of magic {magic}, which a later version writes; this version reads magic {MAGIC}"
+        )
+    return CorruptBatch(f"magic {magic} stands before a batch of magic {MAGIC}: that byte was changed")
 
 
 def iterate(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
