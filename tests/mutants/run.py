@@ -50,6 +50,7 @@ class Verdict(Enum):
     KILLED = "killed"
     SURVIVED = "SURVIVED"
     STALE = "STALE"
+    HUNG = "HUNG"
     EQUIVALENT = "equivalent"
     WRONGLY_EXCUSED = "KILLED, THOUGH CALLED EQUIVALENT"
 
@@ -168,7 +169,10 @@ def judge(tree: TreeCopy, mutant: Mutant) -> Outcome:
         if mutant.equivalent:
             return outcome(Verdict.EQUIVALENT, mutant.equivalent)
         return outcome(Verdict.SURVIVED, f"{mutant.breaks} Not seen by {' '.join(mutant.killed_by)}")
-    by = "its time limit" if run.exit_code is None else " ".join(run.failed) or _last_line(run.output)
+    if run.exit_code is None:
+        # Perhaps they hang, perhaps the machine is slow: nobody has seen a bug.
+        return outcome(Verdict.HUNG, f"no test was red within {mutant.limit_s} s")
+    by = " ".join(run.failed) or _last_line(run.output)
     return outcome(Verdict.WRONGLY_EXCUSED if mutant.equivalent else Verdict.KILLED, f"by {by}")
 
 

@@ -39,8 +39,8 @@ class Mutant:
     """What pytest is given: files of tests, or node ids. One of these tests must go red."""
     equivalent: str = ""
     """Why no test can see it; empty for all others."""
-    limit_s: int = 120
-    """How long its tests may take. Tests that hang are red as well."""
+    limit_s: int = 180
+    """How long its tests may take, on a busy machine too. What hangs for longer counts as seen by none."""
 
     def put_into(self, tree: Path) -> str:
         """The whole file with the bug; nothing is written. Raises Stale."""

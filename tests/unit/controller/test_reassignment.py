@@ -503,3 +503,18 @@ def test_a_move_ends_once_whether_its_answer_is_lost_or_not() -> None:
         assert replicas(world) == (3, 4)
         assert world.zk.moves == {}
         assert len(world.stops_told_to(1)) == 1
+
+
+def test_a_move_of_unknown_outcome_that_is_refused_when_it_is_tried_again_cannot_be_stored_later() -> None:
+    # Otherwise it would begin one day, though whoever asked was told that it does not.
+    world = world_of((1, 2))
+    world.send(move(3, 4))
+    (lost,) = world.pending
+    assert isinstance(lost, ef.StoreWrites)
+    world.pending.clear()
+    world.registered(*(broker(each) for each in (1, 2, 3)))
+    world.send(ev.StoreUnknown(lost.store_id))
+    world.settle()
+    assert outcomes(world)[0].refusal is Refusal.INVALID_ASSIGNMENT
+    assert not world.try_apply(lost)
+    assert replicas(world) == (1, 2)

@@ -186,6 +186,8 @@ def test_what_is_owned_of_a_topic_that_is_gone_or_another_one_now_is_deleted() -
     assert world.owners["g"] == {}
     assert world.offsets["g"] == {tp(1): Committed(6, 0, ID)}
     assert world.group_state() is GroupState.EMPTY
+    # What was owned in generation 3 was of topics that are no more: nothing of it may be said in its name.
+    assert world.generations["g"][0] == 4
 
 
 def test_an_offset_of_before_the_partitions_number_was_used_again_is_deleted() -> None:

@@ -134,6 +134,21 @@ def test_a_commit_whose_store_was_cut_off_is_answered_after_another() -> None:
     assert world.committed(0) == 7
 
 
+def test_a_commit_that_came_during_a_store_that_was_cut_off_is_answered_too() -> None:
+    world, consumer = alone()
+    world.stores_answer = False
+    generation = consumer.owned()[0].generation
+    for request_id, name in ((98, tp(0)), (99, tp(1))):
+        commit = ev.Commit(name, generation, 7)
+        world.feed(ev.CommitRequested(request_id, "g", consumer.member_id, (commit,)))
+    world.feed(ev.StoreUnknown(world.stores[-1].store_id))
+    world.stores_answer = True
+    world.read()
+    world.run(1_000)
+    assert {each.request_id for each in world.all(ef.AnswerCommit)} == {98, 99}
+    assert (world.committed(0), world.committed(1)) == (7, 7)
+
+
 def test_a_commit_that_goes_back_has_to_say_so() -> None:
     world, consumer = alone()
     assert consumer.commit(tp(0), 7).refusal is None
