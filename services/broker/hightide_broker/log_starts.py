@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from hightide_broker.core.events import LogStartMoved
+from hightide_broker.cuts import Cuts
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.log_directories import LogDirectories, LogDirectory
 from hightide_broker.shell import ReplicaShell
@@ -68,6 +69,7 @@ class LogStarts:
         return future
 
     async def _work(self, directory: LogDirectory, waiting: _Waiting) -> None:
+        cuts = Cuts()
         try:
             while waiting:
                 replica = next(iter(waiting))
@@ -77,6 +79,7 @@ class LogStarts:
                     if not future.done():
                         future.set_result(None)
                     await self._delete_segments(directory, replica)
+                    cuts.note(replica, has_moved=True)
                 except StorageError as error:
                     self._failed(replica, future, error)
                 except asyncio.CancelledError:
@@ -88,6 +91,8 @@ class LogStarts:
                     _fail(future, error)
         finally:
             del self._tasks[directory.path]
+            if told := cuts.sentence():
+                log.info("records were deleted, by an operator or a leader, in %s: %s", directory, told)
 
     async def _write(self, directory: LogDirectory, replica: HostedReplica) -> None:
         """Raises StorageError."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hightide_runtime.clock import Clock
 
 from hightide_broker.core.events import LogStartMoved
+from hightide_broker.cuts import Cuts
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.shell import ReplicaShell
@@ -114,6 +115,7 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         now_us = self._data.now_us()
         now_ms = self._clock.monotonic_ms()
+        cuts = Cuts()
         for replica in self._replicas_here():
             await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
             if replica.log.size_bytes == 0:
@@ -135,9 +137,11 @@ class Upkeep:
                 # On a full disk one log may need room to give some back; the others give theirs back now.
                 log.error("%s: retention is repeated later: %s", replica, error)
                 continue
+            cuts.note(replica)
             if start > replica.state.log_start_offset:
-                log.info("%s: retention deleted the records below %d", replica, start)
                 self._shell.feed(replica, LogStartMoved(start))
+        if told := cuts.sentence():
+            log.info("retention in %s: %s", self._data.path, told)
         deleted = await loop.run_in_executor(self._disk, self._data.delete_expired_quarantine, now_us)
         for name in deleted:
             log.info("quarantined %s is deleted: its grace period is over", name)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from adversary.batches import good_batch
 from faulty_files import Fault, FaultyFiles
 from hightide.batch.header import iterate
 from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.cuts import Cuts
 from hightide_broker.group_commit import GroupCommit
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.shell import Payload, ReplicaShell
@@ -266,3 +269,37 @@ def test_a_wall_clock_that_jumps_deletes_nothing_from_the_quarantine(tmp_path: P
         assert len(list((tmp_path / "quarantine").iterdir())) == 1
 
     run(tmp_path, scenario, clock=clock)
+
+
+def test_a_round_of_retention_says_once_how_much_went_of_how_many_logs_and_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            for _ in range(5):
+                running.produce(replica)
+        running.replicas[0].log.move_start(1)
+        await running.upkeep.apply_retention()
+        await running.upkeep.apply_retention()
+
+    run(tmp_path, scenario, settings=LogSettings(segment_bytes=1, retention_bytes=2 * BATCH_BYTES))
+    (told,) = [each.message for each in caplog.records if "retention in" in each.message]
+    assert told == (
+        f"retention in {tmp_path}: 6 segments deleted of 2 logs: {BATCH_BYTES} bytes below where the log "
+        f"begins, {5 * BATCH_BYTES} bytes more than retention.bytes; flights-0 begins at 3, flights-1 begins "
+        "at 3"
+    )
+
+
+def test_the_line_about_retention_names_ten_logs_at_most(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        cuts = Cuts()
+        for _ in range(12):
+            cuts.note(running.replicas[0], has_moved=True)
+        assert cuts.sentence().endswith("flights-0 begins at 0, and 2 more")
+        assert "12 logs; " in cuts.sentence()
+        assert Cuts().sentence() == ""
+
+    run(tmp_path, scenario)

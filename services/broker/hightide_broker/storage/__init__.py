@@ -28,6 +28,7 @@ from hightide_broker.storage.producer_states import (
     Rejected,
     Verdict,
 )
+from hightide_broker.storage.retention import Deleted
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "CorruptFile",
     "DamagedLog",
     "DataDirectory",
+    "Deleted",
     "DirectoryLocked",
     "DirectorySettings",
     "DiskFull",

@@ -23,7 +23,7 @@ from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in, segment_with
 from hightide_broker.storage.replicated_batches import ExpectedBatches
-from hightide_broker.storage.retention import expired_count
+from hightide_broker.storage.retention import Deleted, expired
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.segment_row import SegmentRow
 from hightide_broker.storage.settings import LogSettings
@@ -66,6 +66,7 @@ class Log:
         self.recovery_point_checkpoint = opened.recovery_point
         self.lost_data = opened.lost_data  # recovery cut off more than a torn write
         self.epochs = opened.epochs
+        self.deleted = Deleted()  # by retention
         self._volume = volume
         self._files = opened.files
         self._directory = directory
@@ -483,8 +484,8 @@ class Log:
                 ):
                     self._roll()
                 start = max(leaders_log_start, self._start_offset)
-                count = expired_count(self._row.segments, self.settings, now_us, high_watermark, start)
-                if count == 0:
+                reasons = expired(self._row.segments, self.settings, now_us, high_watermark, start)
+                if (count := len(reasons)) == 0:
                     if unwritten is not None:
                         raise unwritten
                     return self.log_start_offset
@@ -494,11 +495,12 @@ class Log:
                 if self._row.hold_place() or unwritten is not None:
                     # A name is all that says where the log begins.
                     self._volume.files.sync_directory(self._directory)
-                expired = self._row.let_go(count)
+                gone = self._row.let_go(count)
+                self.deleted.note(gone, reasons)
                 self._start_offset = max(self._start_offset, self._row.base_offset)
                 self._reads.forget()
                 self._snapshots.prune(self._row.base_offsets(), self._end_offset)
-        for segment in expired:
+        for segment in gone:
             with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
         # These need room, which may have come with the segments only. A log can do without: epochs that begin
