@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from hightide.v1 import controller_service_pb2 as pb2
+from hightide_local.histories.anomalies import Kind
+from hightide_local.histories.drill import Drill
+from hightide_local.pytest_plugin import ClusterFactory
 from integration.controller_harness import CALL_S, Cluster, cluster, until
 
 
@@ -86,3 +90,22 @@ def test_another_process_at_the_port_of_a_dead_broker_revives_nobody(
             await until(alive, "that life itself is believed")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.cluster
+def test_a_leader_whose_port_refused_follows_with_nothing_lost_when_it_answers(
+    hightide_cluster_factory: ClusterFactory,
+) -> None:
+    """It never lost its session, and called itself the leader all along."""
+    cluster = hightide_cluster_factory(session_timeout_ms=30_000, partitionable=True)
+    # Who still takes it for the leader may read its old high watermark before it hears of the new epoch.
+    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
+    with Drill(cluster, "refused", request_timeout_ms=2_000, allowed=allowed) as drill:
+        leader = drill.leader()
+        pid = cluster.running()[f"broker-{leader}"]
+        cluster.refuse_connections(f"broker-{leader}")
+        drill.wait_for_other_leaders(leader)
+        drill.wait_for_progress()
+        cluster.heal()
+        drill.wait_for_isr(3)
+        assert cluster.running()[f"broker-{leader}"] == pid
