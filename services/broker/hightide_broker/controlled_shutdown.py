@@ -15,13 +15,19 @@ from hightide_runtime.trace_context import traceparent_metadata
 from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
 
+from hightide_broker.ports import Connect
+
 log = logging.getLogger(__name__)
 
 AGAIN_S: Final = 0.1
 
 
 async def hand_over_leadership(
-    session: ZooKeeperSession, broker_id: int, broker_epoch: int, timeout_ms: int
+    session: ZooKeeperSession,
+    broker_id: int,
+    broker_epoch: int,
+    timeout_ms: int,
+    connect: Connect = open_channel,
 ) -> None:
     """Ask the active controller to move this broker's leaderships elsewhere; returns when it has.
 
@@ -30,13 +36,13 @@ async def hand_over_leadership(
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            while not await _ask(session, broker_id, broker_epoch):  # noqa: ASYNC110 - asks a remote process
+            while not await _ask(session, broker_id, broker_epoch, connect):  # noqa: ASYNC110 - asks a remote process
                 await asyncio.sleep(AGAIN_S)
     except TimeoutError:
         log.warning("leadership was not handed over within %d ms; stopping without", timeout_ms)
 
 
-async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int) -> bool:
+async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int, connect: Connect) -> bool:
     """Ask once; whether it is done."""
     try:
         found = await session.get(ControllerZnode.path())
@@ -51,7 +57,7 @@ async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int) -> 
         log.warning("the active controller is not known: %s", error)
         return False
     address = HostPort(active.host, active.port)
-    channel = open_channel(address)
+    channel = connect(address)
     try:
         stub = ControllerServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)

@@ -17,6 +17,7 @@ from hightide.batch import wire
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
+from hightide_broker.controlled_shutdown import hand_over_leadership
 from hightide_broker.core import effects as fx
 from hightide_broker.core.replica import Replica
 from hightide_broker.hosted import HostedReplica
@@ -155,7 +156,7 @@ class SimHost:
                 "min_insync_replicas": min_insync_replicas,
             }
         )
-        self.disk = MemoryDisk()
+        self.disk = MemoryDisk(self.paths)
         self.logs = LogsOnDisk(self.disk, self.paths, world.values)
         self.clock = Clock(lambda: world.now_ms)
         self.disk_latency_ms = 0
@@ -178,6 +179,7 @@ class SimHost:
         self.in_hand: list[Envelope] = []
         """Requests that are not answered."""
         self._methods: dict[str, _Method] = {}
+        self._is_stopping = False
         self._stopped: dict[Key, HostedReplica] = {}
         self.loop = SimLoop(lambda: self.world.now_ms)
         self.files = MemoryFiles(self.disk, self.clock.wall_us)
@@ -193,6 +195,13 @@ class SimHost:
         self.paused = False
         self.files.ended = True
         self.loop.end()
+
+    def stop(self) -> None:
+        """The process is told to stop, and ends when it has handed over what it leads."""
+        if self.parts is not None and self._methods and not self._is_stopping:
+            self._is_stopping = True
+            self.loop.create_task(self._stop(self.parts))
+            self.loop.settle()
 
     def cut_power(self, random: Random) -> None:
         """The machine of a dead process goes down, and what was not synced with it."""
@@ -229,6 +238,20 @@ class SimHost:
         if keeping.done():
             keeping.result()
         raise StartupError("no data directory is left")
+
+    async def _stop(self, parts: Parts) -> None:
+        session: Any = self.sim_session
+        await parts.stop_following()
+        await hand_over_leadership(
+            session, self.broker_id, self.broker_epoch, self.settings.controlled_shutdown_timeout_ms,
+            self._connect,
+        )  # fmt: skip
+        parts.answer_waiters()
+        self._methods = {}
+        await parts.registration.withdraw()
+        await parts.close()
+        await parts._directories.close(clean=True)
+        self.end = "it was told to stop"
 
     def _connect(self, address: HostPort, *, traced: bool = False) -> Any:
         return SimChannel(self.world, self.broker_id, self.world.node_at(address))

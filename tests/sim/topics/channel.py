@@ -33,7 +33,8 @@ class SimChannel:
         self._world = world
         self._source = source
         self._target = target
-        self._under_way: set[asyncio.Future[Any]] = set()
+        self._under_way: dict[asyncio.Future[Any], None] = {}
+        """In the order in which they were made."""
 
     async def channel_ready(self) -> None:
         """Wait until somebody listens there."""
@@ -72,8 +73,8 @@ class SimChannel:
             if timeout is not None:
                 timer = loop.call_later(timeout, _late, future)
                 future.add_done_callback(lambda _: timer.cancel())
-            self._under_way.add(future)
-            future.add_done_callback(self._under_way.discard)
+            self._under_way[future] = None
+            future.add_done_callback(lambda done: self._under_way.pop(done, None))
             return future
 
         return call

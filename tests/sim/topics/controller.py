@@ -206,19 +206,20 @@ class SimControllerProcess:
                 self.sim_session.expired(session)
             case Fired() | Expired():
                 pass
-            case Rpc("ReportFailedReplicas", request):
-                self.loop.create_task(self._hear_of_failed_replicas(envelope, request))
+            case Rpc(method, request):
+                self.loop.create_task(self._serve(envelope, method, request))
             case ProcessDied(broker_id, broker_epoch):
                 self.shell.put(ev.BrokerProcessDied(broker_id, broker_epoch))
             case _:
                 raise AssertionError(envelope)
 
-    async def _hear_of_failed_replicas(self, envelope: Envelope, request: bytes) -> None:
-        asked = controller_pb2.ReportFailedReplicasRequest.FromString(request)
+    async def _serve(self, envelope: Envelope, method: str, request: bytes) -> None:
+        """What brokers ask of a controller."""
+        asked = getattr(controller_pb2, f"{method}Request").FromString(request)
         answer: bytes | ServiceError
         try:
-            response = await ControllerServicer(self.shell).ReportFailedReplicas(asked, None)
+            response = await getattr(ControllerServicer(self.shell), method)(asked, None)
             answer = response.SerializeToString()
         except ServiceError as error:
             answer = error
-        self.world.answer(envelope, RpcAnswer("ReportFailedReplicas", answer))
+        self.world.answer(envelope, RpcAnswer(method, answer))

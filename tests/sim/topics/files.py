@@ -78,7 +78,8 @@ Change = tuple[tuple[Directory, str, File | Directory | None], ...]
 class MemoryDisk:
     """What survives the processes of one machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, directories: Sequence[str]) -> None:
+        """`directories` were made long ago."""
         self.root = Directory()
         self.boots = 1
         self.changes = 0
@@ -86,6 +87,9 @@ class MemoryDisk:
         self._unsynced: list[Change] = []
         self._files: dict[File, None] = {}
         """Those that are not synced."""
+        for path in directories:
+            MemoryFiles(self, lambda: 0).make_directory(path)
+        self._unsynced.clear()
 
     def find(self, path: str) -> File | Directory | None:
         """What is there; None where that is nothing."""

@@ -6,10 +6,14 @@ Each process of a cluster has one of its own, so that one that is paused stands 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any
+from typing import Any, Final
+
+TURNS_MAX: Final = 10_000
+"""Of a process without a message, or time that passes: one that goes on for longer never waits."""
 
 
 class SimLoop(asyncio.SelectorEventLoop):
@@ -33,9 +37,13 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def settle(self) -> None:
         """Run until everything waits: for a message, or for a time that has not come."""
-        while self._has_work():
+        for _ in range(TURNS_MAX):
+            if not self._has_work():
+                break
             self.call_soon(self.stop)
             self.run_forever()
+        else:
+            raise AssertionError(f"it never waits: {asyncio.all_tasks(self)}")
         if self.faults:
             raise self.faults[0]
 
@@ -62,12 +70,11 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.close()
 
     def _has_work(self) -> bool:
-        scheduled = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0].cancelled():
-            self.call_soon(self.stop)
-            self.run_forever()
-        due = bool(scheduled) and scheduled[0].when() <= self.time()
-        return bool(self._ready) or due  # type: ignore[attr-defined]
+        loop: Any = self
+        while loop._scheduled and loop._scheduled[0].cancelled():
+            heapq.heappop(loop._scheduled)._scheduled = False
+            loop._timer_cancelled_count -= 1
+        return bool(loop._ready) or (bool(loop._scheduled) and loop._scheduled[0].when() <= self.time())
 
     def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")

@@ -29,6 +29,7 @@ from sim.topics.world import BROKERS, CONTROLLERS, Cluster, Settings
 
 ORDERS_MAX: Final = 200
 PARTITIONS_MAX: Final = 3
+YEAR_MS: Final = 365 * 24 * 60 * 60 * 1000
 NAMES: Final = ("ebb", "flow")
 LEVELS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
 
@@ -57,6 +58,10 @@ FAULTS: Final = {
     "controller_crash": 0.8,
     "resign": 0.8,
     "fail_disk": 0.4,
+    "stop": 0.6,
+    "cut_power": 0.8,
+    "set_clock": 0.3,
+    "slow_disks": 0.5,
 }
 WISHES: Final = {
     "delete": 1.5,
@@ -88,6 +93,8 @@ class RandomWalk:
         self.world = Cluster(Settings(controller_mends=controller_mends or ControllerMends()))
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
+        self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "2000"}
+        """Of every topic. What flush=replicated promises where machines go down is asked of others."""
         self._deaths: list[tuple[int, int]] = []
 
     def run(self) -> Cluster:
@@ -207,6 +214,25 @@ class RandomWalk:
             if self.rng.random() < 0.7:
                 self.world.expire(controller_id)
 
+    def _stop(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive and not host.paused]
+        if len(running) > 1:
+            self.world.stop(self.rng.choice(running).broker_id)
+
+    def _cut_power(self) -> None:
+        if self.configs.get("flush") == "fsync":
+            host = self.world.hosts[self.rng.choice(BROKERS)]
+            if host.alive:
+                self._deaths.append((host.broker_id, host.broker_epoch))
+            self.world.lose_power(host.broker_id, self.rng.getrandbits(32))
+
+    def _set_clock(self) -> None:
+        by_ms = self.rng.choice((-YEAR_MS, -1_000, 1_000, YEAR_MS))
+        self.world.set_clock(self.rng.choice(BROKERS), by_ms)
+
+    def _slow_disks(self) -> None:
+        self.world.slow_disks(self.rng.choice(BROKERS), self.rng.choice((0, 15, 400)))
+
     def _fail_disk(self) -> None:
         running = [host for host in self.world.hosts.values() if host.alive]
         if running:
@@ -246,7 +272,7 @@ class RandomWalk:
         name = self.rng.choice(NAMES)
         assignment = tuple(self._replicas() for _ in range(self.rng.randint(1, 2)))
         topic_id = self.rng.randbytes(16).hex()
-        event = ev.CreateTopicRequested(0, name, topic_id, 0, 0, assignment)
+        event = ev.CreateTopicRequested(0, name, topic_id, 0, 0, assignment, self.configs)
         self._ask(event, ef.AnswerCreateTopic)
 
     def _delete(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
@@ -255,6 +256,31 @@ class Cluster(Network):
                 notice = ProcessDied(broker_id, broker_epoch)
                 self.pending.append(Envelope(broker_id, controller_id, 0, notice))
 
+    def stop(self, broker_id: int) -> None:
+        """A broker is told to stop."""
+        self.story.append(f"stop {broker_id}")
+        self.hosts[broker_id].stop()
+        self.touched(broker_id)
+        self.check()
+
+    def lose_power(self, broker_id: int, seed: int) -> None:
+        """A broker's machine goes down, with what had not reached its disks; `seed` says how much that is."""
+        self.story.append(f"power cut at {broker_id}, {seed}")
+        if self.hosts[broker_id].alive:
+            self._die(broker_id)
+        self.hosts[broker_id].cut_power(Random(seed))
+        self.check()
+
+    def set_clock(self, broker_id: int, by_ms: int) -> None:
+        """A hand sets a machine's clock."""
+        self.story.append(f"the clock of {broker_id} jumps by {by_ms}")
+        self.hosts[broker_id].clock.jumped_us += by_ms * 1000
+
+    def slow_disks(self, broker_id: int, latency_ms: int) -> None:
+        """Whatever waits for the broker's disks takes so long from now on."""
+        self.story.append(f"the disks of {broker_id} take {latency_ms}")
+        self.hosts[broker_id].disk_latency_ms = latency_ms
+
     def break_disk(self, broker_id: int, path: str) -> None:
         """A data directory of a broker fails, until its next life."""
         self.story.append(f"the disk {path} fails")
@@ -378,6 +404,8 @@ class Cluster(Network):
         """Faults end: links are whole, everyone lives, sessions of the dead are gone."""
         self.story.append("heal")
         self.cut_links.clear()
+        for host in self.hosts.values():
+            host.disk_latency_ms = 0
         self.pending += self.late
         self.late.clear()
         self.expire_orphans()

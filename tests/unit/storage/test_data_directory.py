@@ -231,6 +231,30 @@ def test_quarantine_keeps_the_data_for_the_grace_period(tmp_path: Path) -> None:
     rig.close()
 
 
+def test_a_partition_put_aside_twice_at_one_time_is_kept_twice(tmp_path: Path) -> None:
+    """The time of a directory counts milliseconds, and goes on where it was written down last."""
+    rig = LogRig(tmp_path)
+    for _ in range(2):
+        rig.fill(3)
+        rig.directory.quarantine(*KEY, now_us=5 * DAY_US)
+        rig.log = rig.directory.log(*KEY, True, "flights", LogSettings())
+    assert not rig.directory.failed
+    assert len(list((rig.path / "quarantine").glob("*/*.log"))) == 2
+    rig.close()
+
+
+def test_two_that_were_put_aside_while_the_clock_was_wrong_begin_their_grace_together(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    for now_us in (8 * DAY_US, 9 * DAY_US):
+        rig.fill(3)
+        rig.directory.quarantine(*KEY, now_us=now_us)
+        rig.log = rig.directory.log(*KEY, True, "flights", LogSettings())
+    assert rig.directory.delete_expired_quarantine(5 * DAY_US) == []
+    assert not rig.directory.failed
+    assert len(list((rig.path / "quarantine").glob("*/*.log"))) == 2
+    rig.close()
+
+
 def test_checkpoints_keep_what_is_not_said_again(tmp_path: Path) -> None:
     rig = LogRig(tmp_path)
     rig.fill(5)

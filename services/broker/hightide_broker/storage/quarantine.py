@@ -27,10 +27,17 @@ class Quarantine:
         """Where something of this name goes now."""
         return f"{self._path}/{name}.{now_us}"
 
+    def _free_place_for(self, name: str, now_us: int) -> str:
+        """The same, or as soon after as the place is free: what is there may be of the same name and moment,
+        since the time is not as exact as its unit."""
+        while self._files.exists(self.place_for(name, now_us)):
+            now_us += 1
+        return self.place_for(name, now_us)
+
     def take(self, name: str, now_us: int) -> None:
         """Move a directory of the data directory here, in one step that a crash cannot tear."""
         self._files.make_directory(self._path)
-        self._files.replace(f"{self._data_directory}/{name}", self.place_for(name, now_us))
+        self._files.replace(f"{self._data_directory}/{name}", self._free_place_for(name, now_us))
         self._files.sync_directory(self._path)
         self._files.sync_directory(self._data_directory)
 
@@ -45,7 +52,7 @@ class Quarantine:
             if not (since.isascii() and since.isdigit()):
                 continue
             if int(since) > now_us:
-                self._files.replace(f"{self._path}/{name}", self.place_for(what, now_us))
+                self._files.replace(f"{self._path}/{name}", self._free_place_for(what, now_us))
             elif int(since) < now_us - grace_us:
                 for file_name in self._files.names(f"{self._path}/{name}"):
                     self._files.remove(f"{self._path}/{name}/{file_name}")
