@@ -61,9 +61,11 @@ class Bench:
         described = self.admin.describe_cluster()
         return not described.complaints and described.under_replicated_partition_count == 0
 
-    def said(self, name: str, words: str) -> int:
-        """How often a process has logged this."""
-        return (self.cluster.log_directory / f"{name}.log").read_text().count(words)
+    def complaints(self, broker_id: int) -> int:
+        """How often a controller has complained of the replica on this broker."""
+        words = f"replica of {self.topic.name}-0 on broker {broker_id}: is damaged"
+        logs = self.cluster.log_directory.glob("controller-*.log")
+        return sum(log.read_text().count(words) for log in logs)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,6 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     with (
         LocalCluster(
             tmp_path_factory.mktemp("damage"),
-            controllers=1,
             session_timeout_ms=6_000,
             replica_lag_time_max_ms=3_000,
             broker_arguments=often,
@@ -110,14 +111,14 @@ def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
     middle = bench.segments(victim)[1]
     pid = bench.cluster.running()[f"broker-{victim}"]
     before = middle.read_bytes()
-    complaints = bench.said("controller-1", f"replica of flights-0 on broker {victim}: is damaged")
+    complaints = bench.complaints(victim)
     DAMAGES[damage](middle)
     assert bench.read() == list(range(ROWS))
     wait_until(
         "the segment is as it was", lambda: middle.exists() and middle.read_bytes() == before, HEALED_S
     )
     wait_until("health is green", bench.is_well, HEALED_S)
-    assert bench.said("controller-1", f"replica of flights-0 on broker {victim}: is damaged") > complaints
+    assert bench.complaints(victim) > complaints
     assert (bench.epoch() > epoch) == (whose == LEADER), "one that is whole leads"
     assert bench.read() == list(range(ROWS))
     assert bench.cluster.running()[f"broker-{victim}"] == pid
@@ -154,6 +155,11 @@ def test_the_last_copy_serves_what_is_whole_and_health_is_red_until_it_is_mended
     with RangeReader(bench.cluster.bootstrap) as reader:
         assert next(reader.read("alone", topic.topic_id, 0, 0, 1)).base_offset == 0
     write(bench.cluster, "alone")
+    cluster, active = bench.cluster, bench.admin.describe_cluster().controller_id
+    cluster.kill(f"controller-{active}")
+    wait_until("another controller complains", lambda: alone.complaints(1) == 2, HEALED_S)
+    cluster.restart(f"controller-{active}")
+    assert hightide(cluster, "cluster", "health").returncode == 1
     # As an operator does who has a backup.
     last.write_bytes(before)
     wait_until("health is green", bench.is_well, HEALED_S)

@@ -29,6 +29,8 @@ class NotingController(controller_grpc.ControllerServiceServicer):
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
         self.reports: asyncio.Queue[Report] = asyncio.Queue()
+        self.conditions: list[tuple[int, int, int]] = []
+        """Partition, condition and offset of all that was reported."""
 
     async def ReportFailedReplicas(  # noqa: N802
         self, request: controller_pb2.ReportFailedReplicasRequest, context: Any
@@ -36,6 +38,9 @@ class NotingController(controller_grpc.ControllerServiceServicer):
         if self.refusals:
             self.refusals -= 1
             raise ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, "another one is active")
+        self.conditions += [
+            (each.partition, each.condition, each.damaged_offset) for each in request.replicas
+        ]
         replicas = [(each.topic_id, each.partition) for each in request.replicas]
         await self.reports.put((request.broker_id, request.broker_epoch, replicas))
         return controller_pb2.ReportFailedReplicasResponse()
@@ -99,6 +104,27 @@ def test_a_broker_that_stops_reports_no_more(zookeeper_hosts: str) -> None:
         await failed.close()
         async with active_controller(session, refusals=0) as controller:
             assert controller.reports.empty()
+        await failed.close()
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_the_last_word_about_damage_counts_and_a_failed_directory_outweighs_it(zookeeper_hosts: str) -> None:
+    damaged, whole, failed_with_its_disk = 1, 2, 0
+
+    async def test(session: ZooKeeperSession) -> None:
+        failed = FailedReplicas(session, 7, lambda: 41)
+        for number in range(4):
+            failed.report_damage((TOPIC_ID, number), 9)
+        failed.report_damage((TOPIC_ID, 0), 5)
+        failed.report_whole((TOPIC_ID, 1))
+        failed.report([(TOPIC_ID, 2)])
+        failed.report_whole((TOPIC_ID, 2))
+        async with active_controller(session, refusals=0) as controller:
+            await failed.told(60)
+            assert sorted(controller.conditions) == [
+                (0, damaged, 5), (1, whole, -1), (2, failed_with_its_disk, -1), (3, damaged, 9),
+            ]  # fmt: skip
         await failed.close()
 
     with_session(zookeeper_hosts, test)

@@ -42,7 +42,7 @@ CALL_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What is told of one replica; only the last word counts."""
+    """What is told of one replica; the last word counts, unless its data directory has failed."""
 
     condition: ReplicaCondition.ValueType
     damaged_offset: int = -1
@@ -73,18 +73,22 @@ class FailedReplicas:
 
     def report_damage(self, key: PartitionKey, offset: int) -> None:
         """Tell it that one is damaged at an offset, which is -1 where that is not known; returns at once."""
-        self._pending[key] = _Report(REPLICA_CONDITION_DAMAGED, offset)
-        self._begin()
+        self._note(key, _Report(REPLICA_CONDITION_DAMAGED, offset))
 
     def report_whole(self, key: PartitionKey) -> None:
         """Tell it that one is damaged no more; returns at once."""
-        self._pending[key] = _Report(REPLICA_CONDITION_WHOLE)
-        self._begin()
+        self._note(key, _Report(REPLICA_CONDITION_WHOLE))
 
     async def told(self, patience_s: float) -> None:
         """Wait until the controller knows all that was reported, or for so long."""
         if self._reporting is not None:
             await asyncio.wait([self._reporting], timeout=patience_s)
+
+    def _note(self, key: PartitionKey, report: _Report) -> None:
+        before = self._pending.get(key)
+        if before is None or before.condition != REPLICA_CONDITION_UNSPECIFIED:
+            self._pending[key] = report
+        self._begin()
 
     def _begin(self) -> None:
         if self._pending and (self._reporting is None or self._reporting.done()):

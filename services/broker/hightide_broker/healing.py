@@ -229,12 +229,19 @@ class Healing:
             if place is None:
                 return None
 
+    async def _is_needless(self, replica: HostedReplica) -> bool:
+        """Whether all is whole that may be read: an operator has let go of what is damaged, and no peer has
+        it any more."""
+        return await self._first_damage(replica) is None
+
     async def _mend_segment(self, patient: _Patient, base_offset: int, peers: _Peers) -> None:
         mend = await self._run(patient.replica.log.at_rest.mend, base_offset)
         if mend is None:
             return  # Retention has taken it, or a cut.
         try:
             while (offset := await self._run(mend.go_on)) is not None:
+                if offset < patient.replica.log.log_start_offset and await self._is_needless(patient.replica):
+                    return
                 patient.offset = offset
                 await self._fetch_into(mend, patient.replica, offset, peers)
             if not await self._run(mend.finish):

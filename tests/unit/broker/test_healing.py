@@ -251,6 +251,19 @@ def test_what_nobody_has_stays_damaged_is_told_again_and_mended_when_somebody_ha
     run(tmp_path, scenario)
 
 
+def test_a_replica_is_whole_when_an_operator_has_let_go_of_what_nobody_has(tmp_path: Path) -> None:
+    async def scenario(ward: Ward) -> None:
+        ward.peer.has_it = False
+        DAMAGES["a flipped bit in a body"](ward.segment(4))
+        ward.read(5)
+        await ward.until("it is told again", lambda: ward.journal.count("damaged at 5") > 1)
+        ward.rig.log.move_start(6)
+        await ward.until_whole()
+        assert ward.healing.damaged_count == 0
+
+    run(tmp_path, scenario)
+
+
 def test_a_new_controller_is_told_of_what_is_damaged(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         ward.healing.tell_again()

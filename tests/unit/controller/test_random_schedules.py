@@ -6,12 +6,12 @@ import random
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState
+from hightide_controller.core.cluster_state import ClusterState, damage_subject
 from hightide_controller.core.invariants import check
 from hightide_controller.core.partition import NO_LEADER
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.controller.controller_world import World, broker, topic
+from unit.controller.controller_world import TOPIC_ID, World, broker, topic
 
 BROKERS = (1, 2, 3)
 ASSIGNMENT = ((1, 2, 3), (2, 3, 1), (3, 1), (2,))
@@ -32,8 +32,11 @@ class Schedule:
 
     def turn(self) -> None:
         happens = self.dice.choice(
-            (self.kill, self.come_back, self.bounce, self.write_isr, self.answer, self.answer, self.take_over)
-        )
+            (
+                self.kill, self.come_back, self.bounce, self.write_isr, self.damage, self.answer, self.answer,
+                self.take_over,
+            )
+        )  # fmt: skip
         happens()
         check(self.world.state)
 
@@ -67,6 +70,18 @@ class Schedule:
             others = [b for b in ASSIGNMENT[name.partition] if b in self.up and b != held.leader]
             chosen = [b for b in others if self.dice.random() < 0.7]
             self.world.leader_writes_isr(name, held.leader, *chosen)
+
+    def damage(self) -> None:
+        """A live broker tells that one of its replicas is damaged, or whole (again)."""
+        if not self.up:
+            return
+        broker_id = self.dice.choice(sorted(self.up))
+        number = self.dice.choice([at for at, held in enumerate(ASSIGNMENT) if broker_id in held])
+        epoch = broker(broker_id, self.lives[broker_id]).broker_epoch
+        if self.dice.random() < 0.6:
+            self.world.send(ev.ReplicasDamaged(broker_id, epoch, ((TOPIC_ID, number, 7),)))
+        else:
+            self.world.send(ev.ReplicasDamaged(broker_id, epoch, (), ((TOPIC_ID, number),)))
 
     def answer(self) -> None:
         """ZooKeeper answers one of the things that are under way, in any order, or the answer is lost."""
@@ -139,3 +154,19 @@ def test_a_leader_epoch_never_names_two_leaders(seed: int, turns: int) -> None:
         for decision in sent.decisions:
             key = (decision.partition, decision.leader_epoch)
             assert named.setdefault(key, decision.leader) == decision.leader
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_a_damaged_replica_is_in_the_isr_only_where_no_live_one_is_whole(seed: int, turns: int) -> None:
+    schedule = Schedule(seed)
+    for _ in range(turns):
+        schedule.turn()
+    world = schedule.world
+    world.send(ev.StatesRead(dict(world.zookeeper)))
+    world.settle()
+    for name, damaged in world.state.damaged_replicas.items():
+        live = set(world.zookeeper[name].isr) & schedule.up
+        assert not (live & damaged and live - damaged), (name, world.zookeeper[name], damaged)
+    about = {damage_subject(name, each) for name, ids in world.state.damaged_replicas.items() for each in ids}
+    assert {subject for subject in world.state.complaints if subject.startswith("replica of")} == about

@@ -205,6 +205,20 @@ def test_a_partition_directory_that_is_gone_is_written_anew(rig: LogRig, peer: L
     assert [entry.epoch for entry in again.epochs.entries] == [1, 2]
 
 
+@pytest.mark.parametrize("start", [6, 7, 8])
+def test_what_nobody_may_read_any_more_need_not_be_whole(rig: LogRig, start: int) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    rig.log.move_start(5)
+    with pytest.raises(DamagedLog):
+        checked(rig.log)
+    rig.log.move_start(start)
+    checked(rig.log)
+    DAMAGES["a flipped bit in a body"](segment(rig, 8))
+    with pytest.raises(DamagedLog) as caught:
+        checked(rig.log)
+    assert caught.value.offset == 9
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(rig: LogRig, peer: LogRig) -> None:
     DAMAGES["a flipped bit in a body"](segment(rig, 4))
     before = segment(rig, 4).read_bytes()

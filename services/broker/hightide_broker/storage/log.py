@@ -86,6 +86,7 @@ class Log:
         self.at_rest = LogAtRest(
             volume, directory, self._files, self._row, self.epochs, self._reads,
             (self._lock, self._flush_lock), (topic_name, topic_id, partition),
+            lambda: self._start_offset,
         )  # fmt: skip
         self._snapshots = ProducerSnapshots(volume.files, directory)
         self._producers: ProducerStates | None = None

@@ -11,7 +11,7 @@ to meanwhile.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -48,7 +48,17 @@ class LogAtRest:
     """The files of one log. Made by `Log`, and under its lock where it looks at what changes. Call it in a
     thread."""
 
-    __slots__ = ("_about", "_directory", "_epochs", "_files", "_locks", "_reads", "_row", "_volume")
+    __slots__ = (
+        "_about",
+        "_directory",
+        "_epochs",
+        "_files",
+        "_locks",
+        "_reads",
+        "_row",
+        "_start_offset",
+        "_volume",
+    )
 
     def __init__(
         self,
@@ -60,8 +70,10 @@ class LogAtRest:
         reads: SequentialReads,
         locks: tuple[threading.RLock, threading.Lock],
         about: tuple[str, bytes, int],
+        start_offset: Callable[[], int],
     ) -> None:
-        """`locks` are the log's own and that of its flushes; `about` is topic, topic id and partition."""
+        """`locks` are the log's own and that of its flushes; `about` is topic, topic id and partition.
+        `start_offset` is below which nobody may read, so that what is there need not be whole."""
         self._volume = volume
         self._directory = directory
         self._files = files
@@ -70,6 +82,7 @@ class LogAtRest:
         self._reads = reads
         self._locks = locks
         self._about = about
+        self._start_offset = start_offset
 
     @property
     def expected(self) -> BatchesAtRest:
@@ -100,7 +113,8 @@ class LogAtRest:
 
     def check(self, place: Place | None, max_bytes: int) -> tuple[Place | None, int]:
         """Check the batches from a place on, or from the start of the log, up to so many bytes, but at least
-        one. Gives where to go on, None at the end of the log, and the bytes that were read.
+        one; those that nobody may read any more need not be whole. Gives where to go on, None at the end of
+        the log, and the bytes that were read.
 
         What is appended meanwhile is left for the next time. Raises DamagedLog, LogClosed, StorageFailed.
         """
@@ -109,6 +123,8 @@ class LogAtRest:
             segment = self._segment_from(0 if place is None else place.segment)
             if segment is None:
                 return None, 0
+            if segment.next_offset <= self._start_offset() and not segment.is_active:
+                return Place(segment.next_offset, 0, segment.next_offset), 0
             if place is None or place.segment != segment.base_offset:
                 place = Place(segment.base_offset, 0, segment.base_offset)
             size_bytes, end_offset, is_active = segment.size_bytes, segment.next_offset, segment.is_active
@@ -136,8 +152,27 @@ class LogAtRest:
                 self._check_open()
                 if version != self._reads.forgotten:
                     return behind, 0  # The log was cut meanwhile: what is there now is somebody else's.
+                if (needed := self._first_needed(segment, reached.offset)) is not None:
+                    return needed, reached.position - place.position
             raise self._files.damaged(failure, reached.segment, reached.offset) from failure
         return (reached if reached.position < size_bytes else behind), reached.position - place.position
+
+    def _first_needed(self, segment: Segment, damaged: int) -> Place | None:
+        """Where the log begins in a segment, if the batch that is damaged lies before it, and that can be
+        found. Under the log's lock."""
+        start = self._start_offset()
+        if not segment.base_offset <= damaged < start:
+            return None
+        if start >= segment.next_offset:
+            return Place(segment.base_offset, segment.size_bytes, segment.next_offset)
+        with self._volume.disk:
+            try:
+                position, header = segment.locate(start)
+            except (BatchError, FileNotFoundError):
+                return None
+        if header.base_offset <= damaged:
+            return None
+        return Place(segment.base_offset, position, header.base_offset)
 
     def _read(self, fd: int, position: int, end: int, max_bytes: int) -> bytes:
         """Bytes that begin with a batch, which is whole where the file has it whole."""
