@@ -6,7 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hightide_broker.storage import DirectorySettings, LogSettings
+from damages import DAMAGES
+from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -119,6 +120,33 @@ class LogAgainstAList(RuleBasedStateMachine):
                 file.write(whole[: len(whole) * len(torn) // 61])
         self.rig.open()
         self.durable_end = self.end
+
+    @rule(data=st.data(), damage=st.sampled_from(sorted(set(DAMAGES) - {"two batches swapped"})))
+    def damage_a_segment_and_mend_it(self, data: st.DataObject, damage: str) -> None:
+        """Its disk changes or loses something of a segment; a peer has all."""
+        segments = [segment for segment in self.rig.segments() if segment.stat().st_size]
+        if not segments:
+            return
+        DAMAGES[damage](data.draw(st.sampled_from(segments)))
+        place, log = None, self.rig.log
+        while True:
+            try:
+                place, _ = log.at_rest.check(place, 3 * SIZE)
+            except DamagedLog as found:
+                self.mend(found.segment)
+                continue
+            if place is None:
+                return
+
+    def mend(self, segment: int) -> None:
+        peer = {batch[0]: batch for batch in self.batches}
+        mend = self.rig.log.at_rest.mend(segment)
+        assert mend is not None
+        while (offset := mend.go_on()) is not None:
+            _, count, epoch, value = peer[offset]
+            assert mend.take(as_sent_by_leader(make_batch(count, value), offset, epoch)) == 1
+        assert mend.finish()
+        mend.close()
 
     @rule(seed=st.integers(0, 2**32))
     def cut_the_power(self, seed: int) -> None:
