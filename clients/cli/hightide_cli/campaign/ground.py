@@ -18,7 +18,13 @@ from hightide_cli.campaign.strikes import strikes
 BROKER_PROGRAM: Final = (sys.executable, "-m", "hightide_cli.campaign.broker_on_faulty_disks")
 SESSION_TIMEOUT_MS: Final = 2_500
 LAG_TIME_MAX_MS: Final = 1_000
-BROKER_ARGUMENTS: Final = ("--high-watermark-checkpoint-interval-ms", "1000", "--flush-interval-ms", "5000")
+BROKER_ARGUMENTS: Final = (
+    *("--high-watermark-checkpoint-interval-ms", "1000"),
+    *("--flush-interval-ms", "5000"),
+    *("--scrub-interval-ms", "2000"),
+    *("--scrub-bytes-per-s", "100000000"),
+)
+"""What happens once in minutes or hours otherwise happens several times between two faults."""
 
 
 def run_campaign(
