@@ -103,12 +103,19 @@ def test_a_check_finds_batches_that_were_swapped(rig: LogRig) -> None:
         checked(rig.log)
 
 
-def test_a_file_that_is_gone_is_found_although_it_is_still_open(rig: LogRig) -> None:
-    rig.log.read_file(4, 1, END)
+def test_a_file_that_is_gone_is_found_although_it_is_still_open(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path, SETTINGS)
+    rig.fill(END)
     segment(rig, 4).unlink()
+    assert rig.log.read_file(4, 1, END)
     with pytest.raises(DamagedLog) as caught:
         checked(rig.log)
     assert caught.value.segment == 4
+    assert rig.log.at_rest.lacking() == [4]
+    mended(rig.log, 4, no_peer)
+    assert checked(rig.log) == END * SIZE
+    assert offsets(rig.crash()) == list(range(END))
+    rig.close(clean=False)
 
 
 @pytest.mark.parametrize("base", [4, 12])
