@@ -19,7 +19,7 @@ from hightide_broker.core.fetch_session import (
 from hightide_broker.core.leader import next_deadline_ms
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.core.replica import Replica, ReplicaSettings, Role
+from hightide_broker.core.replica import UNTOLD_EPOCH, Replica, ReplicaSettings, Role
 from hightide_controller.core.effects import Decision
 from sim.disk import Disk
 from sim.messages import (
@@ -43,6 +43,7 @@ from sim.messages import (
     WriteAnswer,
 )
 from sim.surroundings import Surroundings
+from sim.words import as_decided, as_read, as_stored
 from sim.zookeeper import (
     STATE,
     Check,
@@ -81,7 +82,7 @@ class SimBroker:
         self.session = self.world.open_session()
         self._look_then(self._begin_incarnation)
 
-    def open(self) -> None:
+    def open(self, *, is_new: bool = False) -> None:
         """The part of a start that touches nothing but the disk."""
         assert not self.alive
         self.alive = True
@@ -94,7 +95,7 @@ class SimBroker:
             log_end_offset=len(disk.log),
             high_watermark=disk.high_watermark_checkpoint,
             epochs=tuple(sorted(disk.epochs.items())),
-            is_new=self.lives == 1,
+            is_new=is_new,
         )
         self.sessions: LeaderSessions[str] = LeaderSessions(self.lives * 1000)
         self.parked: dict[LeaderSession[str], Envelope] = {}
@@ -110,18 +111,25 @@ class SimBroker:
         self.broker_epoch = -1
         self.incarnation = -1
 
-    def crash(self, lost_records: int = 0) -> None:
-        """The process dies. `lost_records` at the end of the log were not synced and are gone."""
+    def crash(self, lost_records: int = 0, *, loses_power: bool = False, loses_disk: bool = False) -> None:
+        """The process dies. `lost_records` at the end of the log were not synced and are gone with the power
+        of its machine; `loses_disk`: it comes back on an empty one."""
         assert self.alive
         assert lost_records <= len(self.disk.log) - self.disk.durable_end_offset
         self.alive = False
         self.paused = False
-        if lost_records:
-            disk = self.disk
-            # With flush=fsync nobody was told of what is not on the disk.
-            disk.is_doubtful = not self.settings.flush_on_disk
+        if not (lost_records or loses_power or loses_disk):
+            return
+        disk = self.disk
+        kept = 0 if loses_disk else len(disk.log) - lost_records
+        self.world.lost(self.broker_id, disk.log[kept:])
+        # With flush=fsync nobody was told of what is not on the disk.
+        disk.is_doubtful = disk.is_doubtful or loses_disk or not self.settings.flush_on_disk
+        if loses_disk:
+            disk.replace()
+        else:
             disk.lose(lost_records)
-            self.world.log_changed()
+        self.world.log_changed()
 
     # --- ZooKeeper -------------------------------------------------------------------------------
 
@@ -141,20 +149,22 @@ class SimBroker:
         self.world.call(self.broker_id, ZOOKEEPER, Write((operation,)), begun)
 
     def _leave_isr(self, view: View) -> None:
-        """A log that may lack records takes itself out of the ISR before it registers (DESIGN §6.8)."""
-        stored = None if view.state is None else view.state[0]
-        if not self.disk.is_doubtful or stored is None or set(stored.isr) <= {self.broker_id}:
+        """A log that may lack records takes itself out of the ISR before it registers (DESIGN §6.8), and says
+        what it still has; so does one of which that is written from an earlier life."""
+        if view.state is None:
             self._register_over(view)
             return
-        assert view.state is not None
-        if self.broker_id not in stored.isr:
-            self.disk.is_doubtful = False
-            self.out_at = view.state[1]
+        stored, version, _ = view.state
+        after = stored.without(self.broker_id, self.state.epochs.latest_epoch, len(self.disk.log))
+        is_doubted = self.broker_id in stored.doubted
+        leaves = self.disk.is_doubtful and self.broker_id in stored.trusted
+        if after == stored or not (is_doubted or leaves):
+            if self.disk.is_doubtful:
+                self.disk.is_doubtful = False
+                self.out_at = version
             self._register_over(view)
             return
-        leader = -1 if stored.leader == self.broker_id else stored.leader
-        isr = tuple(member for member in stored.isr if member != self.broker_id)
-        departure = Put(STATE, stored._replace(leader=leader, isr=isr), view.state[1])
+        departure = Put(STATE, after, version)
         self.world.call(
             self.broker_id, ZOOKEEPER, Write((departure,)), lambda body: self._look_then(self._leave_isr)
         )
@@ -178,7 +188,7 @@ class SimBroker:
         self.broker_epoch = dict(view.brokers)[self.broker_id]
         if view.state is not None:
             stored, version, _ = view.state
-            self._decided(stored.controller_epoch, stored, self.replicas, version)
+            self._decided(stored.controller_epoch, stored, self.replicas, version, is_live=False)
 
     def _look_then(self, then: Callable[[View], None]) -> None:
         def looked(body: Body) -> None:
@@ -191,7 +201,7 @@ class SimBroker:
 
     def _store_isr(self, effect: fx.StoreIsr) -> None:
         expected = effect.expected_partition_epoch
-        stored = Stored(self.broker_id, effect.leader_epoch, effect.isr, effect.controller_epoch)
+        stored = as_stored(self.broker_id, effect)
 
         def stored_or_not(body: Body) -> None:
             if isinstance(body, CallFailed):
@@ -210,9 +220,7 @@ class SimBroker:
     def _isr_read(self, view: View) -> None:
         assert view.state is not None
         stored, version, _ = view.state
-        self.feed(
-            ev.LeaderAndIsrRead(stored.leader, stored.leader_epoch, stored.isr, version, self.world.now_ms)
-        )
+        self.feed(as_read(stored, version, self.world.now_ms))
 
     # --- the core --------------------------------------------------------------------------------
 
@@ -503,18 +511,19 @@ class SimBroker:
         decided: Stored | Decision,
         replicas: tuple[int, ...],
         partition_epoch: int,
+        *,
+        is_live: bool = True,
     ) -> Refusal | None:
-        effects = self.feed(
-            ev.LeaderAndIsrDecided(
-                controller_epoch,
-                decided.leader,
-                decided.leader_epoch,
-                decided.isr,
-                replicas,
-                partition_epoch,
-                self.world.now_ms,
-            )
-        )
+        if (
+            self.state.spent_epoch == UNTOLD_EPOCH
+            and is_live
+            and decided.leader_epoch == 0
+            and self.disk.is_untouched
+        ):
+            # Hosting: the replica is new, since the first decision about the partition is made just now.
+            self.state = Replica.opened(self.settings)
+        now_ms = self.world.now_ms
+        effects = self.feed(as_decided(controller_epoch, decided, replicas, partition_epoch, now_ms))
         refusals = [effect.refusal for effect in effects if isinstance(effect, fx.Refuse)]
         return refusals[0] if refusals else None
 

@@ -13,7 +13,8 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
 from hightide_controller.core.mends import Mends
 from hightide_controller.core.outbox import Delivery, Outbox
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.partition import LeaderAndIsr, RecoveredLog, TopicPartition
+from hightide_controller.core.topic_configs import MIN_INSYNC_REPLICAS
 from sim.messages import (
     ZOOKEEPER,
     Body,
@@ -46,11 +47,17 @@ class SimController:
     """One controller process; two of them stand by for each other."""
 
     def __init__(
-        self, world: Surroundings, controller_id: int, replicas: tuple[int, ...], mends: Mends
+        self,
+        world: Surroundings,
+        controller_id: int,
+        replicas: tuple[int, ...],
+        mends: Mends,
+        min_insync_replicas: int,
     ) -> None:
         self.world = world
         self.controller_id = controller_id
-        self.topic = ev.Topic("tide", "0" * 32, (replicas,))
+        configs = {MIN_INSYNC_REPLICAS: str(min_insync_replicas)}
+        self.topic = ev.Topic("tide", "0" * 32, (replicas,), configs)
         self.mends = mends
         self.alive = False
         self.paused = False
@@ -169,7 +176,15 @@ class SimController:
             operations.append(Check(CONTROLLER_EPOCH, effect.controller_epoch_version))
         for change in effect.changes:
             decided = change.decided
-            data = Stored(decided.leader, decided.leader_epoch, decided.isr, decided.controller_epoch)
+            data = Stored(
+                decided.leader,
+                decided.leader_epoch,
+                decided.isr,
+                decided.controller_epoch,
+                decided.eligible,
+                decided.recovered,
+                decided.unclean_epoch,
+            )
             if change.expected_partition_epoch is None:
                 operations.append(Create(STATE, data))
             else:
@@ -283,4 +298,13 @@ def leader_and_isr(state: tuple[Stored, int, int] | None) -> LeaderAndIsr:
     """The controller's words for what the znode holds."""
     assert state is not None
     stored, version, _ = state
-    return LeaderAndIsr(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, version)
+    return LeaderAndIsr(
+        stored.leader,
+        stored.leader_epoch,
+        stored.isr,
+        stored.controller_epoch,
+        version,
+        stored.eligible,
+        tuple(RecoveredLog(*each) for each in stored.recovered),
+        stored.unclean_epoch,
+    )

@@ -43,6 +43,16 @@ class Disk:
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         self.durable_end_offset = min(self.durable_end_offset, offset)
 
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing of the partition is here: it never was, or it is gone."""
+        return not self.log and not self.epochs
+
+    def replace(self) -> None:
+        """Another disk is put in its place."""
+        self.begin_at(0)
+        self.log_start_written = self.high_watermark_checkpoint = 0
+
     def lose(self, records: int) -> None:
         """The power goes. Epochs reach the disk with the records: the last one is forgotten with them."""
         self.cut(len(self.log) - records)

@@ -60,6 +60,58 @@ def the_last_fetch_of_a_life_arrives_after_the_next_has_begun(world: World) -> N
     heal(world)
 
 
+def the_last_in_sync_loses_its_power_while_the_others_are_down(world: World) -> None:
+    """KIP-966: a record is on three disks, and only one of them loses it: the one that was left in the
+    ISR."""
+    assert world.settings.min_insync_replicas == 2
+    world.produce(1)
+    world.settle()
+    for broker in (2, 3):
+        world.crash(broker)
+        world.expire(broker)
+    world.settle()
+    assert world.isr == (1,)
+    world.crash(1, lost_records=1)
+    world.expire(1)
+    world.settle()
+    for broker in (2, 3, 1):
+        world.restart(broker)
+        world.settle()
+    heal(world)
+
+
+def an_isr_that_is_too_small_loses_what_it_alone_has(world: World) -> None:
+    """A producer waits; the followers lose their power and leave the ISR, and then so does the leader."""
+    assert world.settings.min_insync_replicas == 2
+    world.produce(1)
+    world.settle()
+    world.hold(1, 2)
+    world.hold(1, 3)
+    world.produce(1)
+    for follower in (2, 3):
+        world.crash(follower, lost_records=1)
+        world.restart(follower)
+        world.settle()
+    assert world.isr == (1,)
+    world.crash(1, lost_records=1)
+    world.restart(1)
+    heal(world)
+
+
+def all_lose_their_power_and_the_one_with_least_starts_last(world: World) -> None:
+    """Who starts last finds itself the only member of the ISR, since the others have left it."""
+    world.produce(1)
+    world.settle()
+    world.fsync(2)
+    for broker, lost in ((1, 1), (2, 0), (3, 1)):
+        world.crash(broker, lost_records=lost, loses_power=True)
+        world.expire(broker)
+    for broker in (2, 3, 1):
+        world.restart(broker)
+        world.settle()
+    heal(world)
+
+
 def out_of_the_isr_with_everything(world: World, follower: int) -> None:
     """The follower has every record, none synced, and says so in a fetch that is held on its way; the ISR is
     without it."""

@@ -53,8 +53,6 @@ class RandomWalk:
             getattr(self, f"_{name}")()
         world.heal()
         world.converge()
-        if world.is_forfeit:
-            return world
         healed = Healed(world)
         healed.check()
         healed.check_progress()
@@ -160,20 +158,28 @@ class RandomWalk:
         if running:
             self._kill(self.rng.choice(running))
 
-    def _kill(self, broker: SimBroker) -> None:
+    def _kill(self, broker: SimBroker, power_fails: float = 0.5) -> None:
+        loses_power = self.rng.random() < power_fails
         unsynced = len(broker.disk.log) - broker.disk.durable_end_offset
-        lost = self.rng.randint(0, unsynced) if unsynced and self._power_may_fail(broker) else 0
+        lost = self.rng.randint(0, unsynced) if loses_power else 0
         self._deaths.append((broker.broker_id, broker.broker_epoch))
-        self.world.crash(broker.broker_id, lost)
+        self.world.crash(broker.broker_id, lost, loses_power=loses_power)
 
-    def _power_may_fail(self, broker: SimBroker) -> bool:
-        """With flush=fsync everybody's. With flush=replicated that of one broker at a time: another one that
-        is in sync must be whole."""
-        world = self.world
-        if world.settings.flush_on_disk:
-            return True
-        whole = [m for m in world.isr if m != broker.broker_id and not world.brokers[m].disk.is_doubtful]
-        return bool(whole) and self.rng.random() < 0.5
+    def _blackout(self) -> None:
+        """All brokers lose their power, and perhaps the controllers."""
+        for broker in self.world.brokers.values():
+            if broker.alive:
+                self._kill(broker, 1.0)
+        if self.rng.random() < 0.5:
+            self._controllers_crash()
+
+    def _replace_disk(self) -> None:
+        """A broker comes back on an empty disk."""
+        running = self._running()
+        if running:
+            broker = self.rng.choice(running)
+            self._deaths.append((broker.broker_id, broker.broker_epoch))
+            self.world.crash(broker.broker_id, loses_disk=True)
 
     def _bounce(self) -> None:
         """A broker is shut down in order: its log is on disk."""

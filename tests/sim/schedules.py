@@ -10,7 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from sim.checkers.healed import Healed, heal
-from sim.lost_power import a_follower_loses_its_power_while_it_is_being_taken_in
+from sim.lost_power import (
+    a_follower_loses_its_power_while_it_is_being_taken_in,
+    all_lose_their_power_and_the_one_with_least_starts_last,
+    an_isr_that_is_too_small_loses_what_it_alone_has,
+    the_last_in_sync_loses_its_power_while_the_others_are_down,
+)
 from sim.messages import ZOOKEEPER, Envelope, Write
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
 
@@ -175,14 +180,17 @@ BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "shrink_on_timer": (all_followers_fall_silent, "Healed"),
     "maximal_isr": (a_shrink_of_the_isr_is_under_way, "Acknowledged"),
     "fenced_joins": (a_follower_loses_its_power_while_it_is_being_taken_in, "Acknowledged"),
+    "commits_by_min_insync": (an_isr_that_is_too_small_loses_what_it_alone_has, "LostPower"),
     "spent_epochs": (a_leader_loses_its_tail_and_comes_back_unnoticed, "LogMatching"),
 }
 """Switch of the broker core → the schedule that needs it, and the checker that says so."""
 
 CONTROLLER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "fenced_writes": (a_deposed_controller_finishes_a_write, "Znodes"),
-    "clean_elections": (only_a_lagging_replica_is_alive, "Acknowledged"),
+    "clean_elections": (only_a_lagging_replica_is_alive, "LostPower"),
     "last_isr_remembered": (everyone_dies_and_comes_back, "Healed"),
     "new_is_not_offline": (only_a_lagging_replica_is_alive, "Acknowledged"),
+    "eligible_leaders": (the_last_in_sync_loses_its_power_while_the_others_are_down, "LostPower"),
+    "best_recovered_leads": (all_lose_their_power_and_the_one_with_least_starts_last, "LostPower"),
 }
 """The same for the switches of the controller core."""

@@ -34,6 +34,8 @@ class Orders:
     depose: float
     crash: float
     bounce: float
+    blackout: float
+    replace_disk: float
     restart: float
     detect: float
     expire: float
@@ -72,6 +74,8 @@ class Orders:
             depose=rng.choice((2.0, 3.0, 5.0)),
             crash=fault(1.0),
             bounce=fault(1.5),
+            blackout=fault(0.5),
+            replace_disk=fault(0.3),
             restart=rng.choice((3.0, 6.0)),
             detect=rng.choice((0.0, 3.0, 6.0)),
             expire=rng.choice((1.0, 2.0)),
@@ -115,9 +119,12 @@ def odds_of(drawn: Orders | Falls) -> list[float]:
 
 
 def cluster_drawn(rng: Random) -> Settings:
-    """Two or three replicas, min.insync.replicas 1 or 2, flush=replicated or fsync."""
+    """Two or three replicas, min.insync.replicas 1 to 3, flush=replicated or fsync. Controllers may take it
+    for another while a setting changes."""
+    minimum = rng.choice((1, 1, 2, 2, 2, 3))
     return Settings(
         replicas=BROKERS if rng.random() < 0.8 else BROKERS[:2],
-        min_insync_replicas=rng.choice((1, 1, 2)),
-        flush_on_disk=rng.random() < 0.4,
+        min_insync_replicas=minimum,
+        min_insync_known=minimum if rng.random() < 0.8 else rng.choice((1, 2, 3)),
+        flush_on_disk=rng.random() < 0.3,
     )

@@ -21,9 +21,12 @@ CASES += [("controller", name, *case) for name, case in CONTROLLER_MENDS.items()
 
 def settings_of(where: str, name: str, on: bool) -> Settings:
     flush = name == "spent_epochs"
+    minimum = 2 if name in ("commits_by_min_insync", "eligible_leaders") else 1
     if where == "broker":
-        return Settings(flush_on_disk=flush, broker_mends=BrokerMends(**{name: on}))
-    return Settings(flush_on_disk=flush, controller_mends=ControllerMends(**{name: on}))
+        return Settings(
+            min_insync_replicas=minimum, flush_on_disk=flush, broker_mends=BrokerMends(**{name: on})
+        )
+    return Settings(min_insync_replicas=minimum, controller_mends=ControllerMends(**{name: on}))
 
 
 def started(settings: Settings) -> World:

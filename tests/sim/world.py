@@ -45,6 +45,8 @@ class Settings:
 
     replicas: tuple[int, ...] = BROKERS
     min_insync_replicas: int = 1
+    min_insync_known: int | None = None
+    """What the controllers take for it; None: the same."""
     flush_on_disk: bool = False
     broker_mends: BrokerMends = field(default_factory=BrokerMends)
     controller_mends: ControllerMends = field(default_factory=ControllerMends)
@@ -62,9 +64,12 @@ class World(Network):
         """Records acknowledged at an offset where another one was before."""
         self.commits: list[tuple[int, int, int]] = []
         """(leader epoch, broker, high watermark) of each advance at a leader since the last check."""
-        self.is_forfeit = False
-        """All that are in sync lost their power at once, and flush=replicated promises nothing then: nothing
-        is checked any more."""
+        self.losses: dict[Record, set[int]] = {}
+        """Record → the brokers whose disks lost it."""
+        self.unclean_epoch = 0
+        """The last epoch whose leader was elected where all that were in sync may have lost their ends."""
+        self.kept_until = 0
+        """Where that leader's log ended."""
         self.logs_changed = True
         self.deleted_before = 0
         """As far as any leader was told to let go of records."""
@@ -81,8 +86,9 @@ class World(Network):
         self.brokers = {
             n: SimBroker(self, replace(base, broker_id=n), replicas) for n in BROKERS if n in replicas
         }
+        known = self.settings.min_insync_known or self.settings.min_insync_replicas
         self.controllers = {
-            n: SimController(self, n, replicas, self.settings.controller_mends) for n in CONTROLLERS
+            n: SimController(self, n, replicas, self.settings.controller_mends, known) for n in CONTROLLERS
         }
         self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
         self.next_value = 1
@@ -98,6 +104,8 @@ class World(Network):
     def acknowledged(self, broker_id: int, offset: int, record: Record) -> None:
         """A producer is told that its record is committed."""
         self.story.append(f"      acknowledged {record} at {offset} by {broker_id}")
+        if self.brokers[broker_id].state.leader_epoch < self.unclean_epoch:
+            return  # It was lost since by those that it was committed on.
         if self.acked.setdefault(offset, record) != record:
             self.contradictions.append((offset, record))
         self._seen.clear()
@@ -110,6 +118,11 @@ class World(Network):
     def log_changed(self) -> None:
         """Some log is not what it was."""
         self.logs_changed = True
+
+    def lost(self, broker_id: int, records: list[Record]) -> None:
+        """A disk does not have these records any more."""
+        for record in records:
+            self.losses.setdefault(record, set()).add(broker_id)
 
     def deleting(self, before_offset: int) -> None:
         """A leader lets go of records."""
@@ -173,12 +186,20 @@ class World(Network):
     def _id(self, node: SimBroker | SimController) -> int:
         return node.broker_id if isinstance(node, SimBroker) else node.controller_id
 
-    def crash(self, node_id: int, lost_records: int = 0) -> None:
+    def crash(
+        self,
+        node_id: int,
+        lost_records: int = 0,
+        *,
+        loses_power: bool = False,
+        loses_disk: bool = False,
+    ) -> None:
         """The process dies; ZooKeeper will notice when its session ends (`expire`)."""
-        self.story.append(f"crash {node_id} lost={lost_records}")
+        lost = "all" if loses_disk else f"{lost_records} with its power" if loses_power else lost_records
+        self.story.append(f"crash {node_id} lost={lost}")
         node = self.nodes[node_id]
         if isinstance(node, SimBroker):
-            node.crash(lost_records)
+            node.crash(lost_records, loses_power=loses_power, loses_disk=loses_disk)
         else:
             node.crash()
         # Parked requests of others break with the connection.
@@ -264,9 +285,6 @@ class World(Network):
         same = len(replicas) == len(self._seen) and all(map(operator.is_, replicas, self._seen))
         if same and not (self.logs_changed or self.commits or self.zookeeper.state_writes):
             return
-        self.is_forfeit = self.is_forfeit or self._all_lost_their_power()
-        if self.is_forfeit:
-            return
         self._seen = replicas
         for checker in self.checkers:
             checker.check()
@@ -287,8 +305,25 @@ class World(Network):
         state = self.zookeeper.state()
         return () if state is None else state[0].isr
 
-    def _all_lost_their_power(self) -> bool:
-        return bool(self.isr) and all(self.brokers[member].disk.is_doubtful for member in self.isr)
+    @property
+    def doubted(self) -> frozenset[int]:
+        """Who may have lost the end of its log and has not caught up since."""
+        state = self.zookeeper.state()
+        return frozenset() if state is None else state[0].doubted
+
+    @property
+    def electable(self) -> tuple[int, ...]:
+        """Who is to have all that is committed: the ISR and the eligible that ZooKeeper holds, but for who is
+        in doubt."""
+        state = self.zookeeper.state()
+        return () if state is None else tuple(sorted(state[0].trusted))
+
+    @property
+    def promised_copies(self) -> int:
+        """How many disks have a record before it is acknowledged, and are remembered to have it."""
+        settings = self.settings
+        known = settings.min_insync_known or settings.min_insync_replicas
+        return min(known, settings.min_insync_replicas, len(settings.replicas))
 
     def counts(self, member: int, isr: IsrState | None = None) -> bool:
         """Whether a member of the stored ISR, or of what a leader takes for it, can be held to its word.
@@ -300,6 +335,8 @@ class World(Network):
             return False
         if isr is None:
             return True
+        if member in self.doubted:
+            return False
         if isinstance(isr, PendingExpand) and member in isr.joining:
             asked = isr.incarnations[isr.joining.index(member)]
             return asked == dict(self.zookeeper.incarnations()).get(member)

@@ -32,6 +32,32 @@ class Stored(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    eligible: tuple[int, ...] = ()
+    recovered: tuple[tuple[int, int, int], ...] = ()
+    """(broker, latest leader epoch, log end) of those that may have lost the end of their log."""
+    unclean_epoch: int = 0
+
+    @property
+    def doubted(self) -> frozenset[int]:
+        """Whose word counts for nothing until they have caught up."""
+        return frozenset(each[0] for each in self.recovered)
+
+    @property
+    def trusted(self) -> frozenset[int]:
+        """Who is to have all that is committed."""
+        return frozenset({*self.isr, *self.eligible} - self.doubted)
+
+    def without(self, member: int, epoch: int, end_offset: int) -> Stored:
+        """What a broker writes that may have lost the end of its log (trust.py): it leaves, and says what it
+        has. The last member stays in the ISR in name."""
+        isr = tuple(other for other in self.isr if other != member) or self.isr
+        others = tuple(each for each in self.recovered if each[0] != member)
+        return self._replace(
+            leader=-1 if self.leader == member else self.leader,
+            isr=isr,
+            eligible=tuple(other for other in self.eligible if other != member),
+            recovered=tuple(sorted((*others, (member, epoch, end_offset)))),
+        )
 
 
 @dataclass

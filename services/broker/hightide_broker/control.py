@@ -334,7 +334,7 @@ class Control:
             decision.partition_epoch,
             self._clock.monotonic_ms(),
             decision.eligible,
-            bool(decision.recovered),
+            decision.recovered,
             decision.unclean_epoch,
         )
         # A decision that comes late brings settings that are late.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hightide_runtime.znodes import RecoveredLog
-
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.metadata import EndpointView
 
 PartitionKey = tuple[bytes, int]

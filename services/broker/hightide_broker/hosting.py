@@ -44,6 +44,8 @@ class Hosting:
         self._shell = shell
         self._directories = directories
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._stood: set[PartitionKey] = set()
+        """What was decided on before this life of the broker began."""
 
     def is_at_hand(self, key: PartitionKey, decision: PartitionDecision) -> bool:
         """Whether `replica_for` need not wait for a disk: the replica runs, or there is no log of it yet."""
@@ -79,8 +81,12 @@ class Hosting:
             log.warning("%s was removed and added again: the old log is put aside", replica)
             self._stop(replica, controller_epoch)
             await self.put_aside(key)
-        # What ZooKeeper holds when the broker starts was decided before, whatever its epoch.
-        opened = await self._open(key, topic, settings, decision, decision.is_first and is_live)
+        # What ZooKeeper holds when the broker starts was decided before, whatever its epoch: an earlier life
+        # may have led, and an empty log, or none, may be one that lost all of its records.
+        is_first = decision.is_first and is_live
+        if not is_live:
+            self._stood.add(key)
+        opened = await self._open(key, topic, settings, decision, is_first)
         state = Replica.opened(
             ReplicaSettings(
                 self._broker_id, self._replica_lag_time_max_ms, settings.min_insync_replicas,
@@ -90,8 +96,7 @@ class Hosting:
             log_end_offset=opened.log_end_offset,
             high_watermark=opened.high_watermark_checkpoint,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
-            # Also an empty log may be one that lost all of its records.
-            is_new=not was_here,
+            is_new=not was_here and key not in self._stood and is_first,
         )  # fmt: skip
         replica = HostedReplica(key, topic, settings, state, opened)
         self._replicas.add(replica)

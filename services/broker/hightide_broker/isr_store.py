@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hightide_runtime import znodes
 from hightide_runtime.clock import Clock
 from hightide_runtime.znodes import (
     BrokerIncarnationZnode,
@@ -48,7 +49,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     StopRequested,
 )
-from hightide_broker.core.isr import Committed
+from hightide_broker.core.isr import Committed, RecoveredLog
 from hightide_broker.hosted import HostedReplica
 from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import StorageError
@@ -282,6 +283,7 @@ class IsrStore:
             effect.isr,
             effect.controller_epoch,
             eligible=effect.eligible,
+            recovered=tuple(znodes.RecoveredLog(*each) for each in effect.recovered),
             unclean_epoch=effect.unclean_epoch,
         )
         write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
@@ -341,7 +343,7 @@ class IsrStore:
             znode.version,
             self._clock.monotonic_ms(),
             read.eligible,
-            bool(read.recovered),
+            tuple(RecoveredLog(*each) for each in read.recovered),
         )
         self._feed(replica, event)
         leading = replica.state.leading

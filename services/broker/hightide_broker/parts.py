@@ -198,8 +198,9 @@ class Parts:
         started = time.monotonic()
         await self.registration.begin_life(patience_s)
         stored = await read_cluster(self._session, self._settings.broker_id)
-        trusts = await look_at_disks(self._directories, stored.decisions)
-        stored = await leave_doubtful_isrs(self._session, self._settings.broker_id, trusts, stored)
+        broker_id = self._settings.broker_id
+        trusts = await look_at_disks(self._directories, broker_id, stored.decisions)
+        stored = await leave_doubtful_isrs(self._session, broker_id, trusts, stored)
         await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch

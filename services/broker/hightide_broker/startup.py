@@ -24,6 +24,7 @@ from hightide_runtime.znodes import (
 )
 from hightide_runtime.zookeeper import Znode, ZooKeeperSession
 
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
 from hightide_broker.metadata import EndpointView, MetadataUpdate, PartitionView, TopicView
 
@@ -149,7 +150,7 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
                 state.controller_epoch,
                 topic.first_leader_epochs.get(partition, 0),
                 eligible=state.eligible,
-                recovered=state.recovered,
+                recovered=tuple(RecoveredLog(*each) for each in state.recovered),
                 unclean_epoch=state.unclean_epoch,
             )
         )

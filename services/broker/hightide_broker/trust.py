@@ -3,7 +3,8 @@
 A process that is killed loses nothing that it wrote: the operating system has it. A machine that loses its
 power, or a disk that was replaced, takes the tail of the log or all of it along; such a broker must not count
 as in sync for what it had before. It takes itself out of the ISRs before it registers, and comes back in by
-catching up.
+catching up. With it it writes what it still has: where all that were in sync may have lost the ends of their
+logs, the one that has most of them leads. What was written so by an earlier life is brought up to date.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hightide_runtime import znodes
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
 from hightide_runtime.zookeeper import (
@@ -27,9 +29,10 @@ from hightide_runtime.zookeeper import (
     multis_of,
 )
 
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.core.replica import NO_LEADER
 from hightide_broker.decisions import Decisions, PartitionDecision, PartitionKey, TopicDecisions
-from hightide_broker.log_directories import LogDirectories
+from hightide_broker.log_directories import LogDirectories, LogDirectory
 from hightide_broker.startup import ClusterAsStored, read_cluster
 from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
 from hightide_broker.topic_settings import topic_settings
@@ -67,6 +70,18 @@ NONE: Final = Trust(is_new=True, may_lack_tails=True)
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """How far a log goes that was found."""
+
+    leader_epoch: int
+    """The latest in it; -1 where it has no record."""
+    log_end_offset: int
+
+
+NOTHING: Final = LogEnd(-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Trusts:
     """How far a broker's logs can be believed, by the directory that they live in.
 
@@ -81,6 +96,8 @@ class Trusts:
     """The path of the directory that a partition was found in; None where it is on no disk."""
     damaged: frozenset[PartitionKey]
     """The partitions whose logs lost batches to damage, or cannot be opened."""
+    ends: Mapping[PartitionKey, LogEnd] = field(default_factory=dict)
+    """What is on disk of those that are in doubt, or that are remembered to have been."""
 
     def doubts(self, topic: TopicDecisions, partition: int) -> bool:
         """Whether what ZooKeeper says about this broker's replica may be more than it has."""
@@ -163,6 +180,24 @@ def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[Partiti
     return frozenset(found)
 
 
+def log_ends(
+    data: DataDirectory, wanted: Collection[tuple[TopicDecisions, int]]
+) -> dict[PartitionKey, LogEnd]:
+    """How far the logs of these partitions go; nothing of those that cannot be opened. Does file I/O."""
+    ends: dict[PartitionKey, LogEnd] = {}
+    for topic, partition in wanted:
+        settings = topic_settings(topic.topic, topic.configs, 1)
+        try:
+            log_there = data.log(topic.topic_id, partition, False, topic.topic, settings.log)
+        except StorageError:
+            continue  # `damaged_logs` has told; the decision about it meets the error again.
+        epochs = log_there.epochs.entries
+        ends[topic.topic_id, partition] = LogEnd(
+            epochs[-1].epoch if epochs else NOTHING.leader_epoch, log_there.log_end_offset
+        )
+    return ends
+
+
 def siblings(data: DataDirectory) -> frozenset[str]:
     """The paths of all data directories that the broker had in its last life, as far as this one knows. Does
     file I/O."""
@@ -186,7 +221,7 @@ def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
         log.warning("%s", error)
 
 
-async def look_at_disks(directories: LogDirectories, decisions: Decisions) -> Trusts:
+async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> Trusts:
     """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
     own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
 
@@ -218,7 +253,23 @@ async def look_at_disks(directories: LogDirectories, decisions: Decisions) -> Tr
         home = directories.home_of(key)
         return None if home is None else home.path
 
-    return Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged, _ in looked)))
+    found = Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged, _ in looked)))
+    return replace(found, ends=await _measure(broker_id, directories, decisions, found))
+
+
+async def _measure(
+    broker_id: int, directories: LogDirectories, decisions: Decisions, trusts: Trusts
+) -> dict[PartitionKey, LogEnd]:
+    """How far the logs go of which this broker has to tell."""
+    wanted: dict[LogDirectory, list[tuple[TopicDecisions, int]]] = {}
+    for topic in decisions.topics:
+        for each in topic.partitions:
+            home = directories.home_of((topic.topic_id, each.partition))
+            if home is not None and _has_to_tell(broker_id, trusts, topic, each):
+                wanted.setdefault(home, []).append((topic, each.partition))
+    online = [home for home in wanted if home in directories.online]
+    measured = await asyncio.gather(*(home.run(log_ends, home.data, wanted[home]) for home in online))
+    return {key: end for ends in measured for key, end in ends.items()}
 
 
 async def confirm_all(directories: LogDirectories) -> None:
@@ -241,8 +292,8 @@ async def leave_doubtful_isrs(
 ) -> ClusterAsStored:
     """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
 
-    Called once at startup, before the broker registers. Where it is the only member left it stays, since an
-    ISR is never empty, and says so. Raises ZooKeeperError, StartupError.
+    Called once at startup, before the broker registers. Where it is the only member left it stays in name,
+    since an ISR is never empty. Raises ZooKeeperError, StartupError.
     """
     for attempt in range(ATTEMPTS):
         groups = list(_departures(broker_id, trusts, stored.decisions))
@@ -277,24 +328,48 @@ def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterato
 
 def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> Iterator[SetData]:
     for each in topic.partitions:
-        if broker_id not in each.isr or not trusts.doubts(topic, each.partition):
+        if not _has_to_tell(broker_id, trusts, topic, each):
             continue
-        if len(each.isr) == 1:
-            has_history = trusts.home_of((topic.topic_id, each.partition)) is not None
-            if has_history or each.leader_epoch > 0:
-                log.error(
-                    "%s-%d: this broker is the only in-sync replica, and its last records may be lost",
-                    topic.topic,
-                    each.partition,
-                )
+        end = trusts.ends.get((topic.topic_id, each.partition), NOTHING)
+        told = RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
+        if told in each.recovered and not _is_trusted(broker_id, each):
             continue
-        yield _departure(broker_id, topic.topic, each)
+        if {*each.isr, *each.eligible} - {log.broker_id for log in each.recovered} == {broker_id}:
+            log.error(
+                "%s-%d: this broker is the last that was to have all records, and the end of its log may be "
+                "lost; it ends at %d",
+                topic.topic,
+                each.partition,
+                end.log_end_offset,
+            )
+        yield _departure(topic.topic, each, told)
 
 
-def _departure(broker_id: int, topic: str, decision: PartitionDecision) -> SetData:
-    leader = NO_LEADER if decision.leader == broker_id else decision.leader
-    isr = tuple(member for member in decision.isr if member != broker_id)
-    znode = LeaderAndIsrZnode(leader, decision.leader_epoch, isr, decision.controller_epoch)
+def _has_to_tell(broker_id: int, trusts: Trusts, topic: TopicDecisions, decision: PartitionDecision) -> bool:
+    """Whether others would believe that this broker has more than it may have."""
+    if any(log.broker_id == broker_id for log in decision.recovered):
+        return True
+    return _is_trusted(broker_id, decision) and trusts.doubts(topic, decision.partition)
+
+
+def _is_trusted(broker_id: int, decision: PartitionDecision) -> bool:
+    """Whether this broker is to have all that is committed."""
+    is_member = broker_id in decision.isr or broker_id in decision.eligible
+    return is_member and all(log.broker_id != broker_id for log in decision.recovered)
+
+
+def _departure(topic: str, decision: PartitionDecision, told: RecoveredLog) -> SetData:
+    broker_id = told.broker_id
+    others = (log for log in decision.recovered if log.broker_id != broker_id)
+    znode = LeaderAndIsrZnode(
+        NO_LEADER if decision.leader == broker_id else decision.leader,
+        decision.leader_epoch,
+        tuple(member for member in decision.isr if member != broker_id) or decision.isr,
+        decision.controller_epoch,
+        eligible=tuple(member for member in decision.eligible if member != broker_id),
+        recovered=tuple(znodes.RecoveredLog(*log) for log in sorted((told, *others))),
+        unclean_epoch=decision.unclean_epoch,
+    )
     return SetData(
         LeaderAndIsrZnode.path(topic, decision.partition), znode.encode(), decision.partition_epoch
     )

@@ -71,7 +71,7 @@ class Tallies:
                 self.gone_offline += 1
                 continue
             self.elections[_reason(state, change.name, known, reason)] += 1
-            if known is not None and decided.leader not in known.isr:
+            if known is not None and decided.is_unclean:
                 self.unclean_elections += 1
 
 

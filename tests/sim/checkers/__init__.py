@@ -13,12 +13,14 @@ from sim.checkers.committing_leader import CommittingLeader
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.log_start import LogStart
+from sim.checkers.lost_power import LostPower
 from sim.checkers.strong_isr import StrongIsr
 from sim.checkers.znodes import Znodes
 
 __all__ = ["ALL_CHECKERS", "Checker", "Violation"]
 
 ALL_CHECKERS: Final = (
+    LostPower,
     Acknowledged,
     StrongIsr,
     LogMatching,

@@ -1,5 +1,5 @@
-"""Acknowledged ⊆ the log of every ISR member: whoever may lead next has what producers were promised, but for
-what an operator has let go of."""
+"""Acknowledged ⊆ the log of every ISR member and of who is eligible: whoever may lead next has what producers
+were promised, but for what an operator has let go of."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from sim.checkers.checker import Checker
 
 
 class Acknowledged(Checker):
-    """Each acknowledged record is at its offset in the log of every member of the stored ISR."""
+    """Each acknowledged record is at its offset in the log of every member of the stored ISR, and of
+    those that may be elected beside it."""
 
     def check(self) -> None:
         world = self.world
         for offset, record in world.contradictions:
             self.violated(f"{world.acked[offset]} and {record} are both acknowledged at {offset}")
-        for member in world.isr:
+        for member in world.electable:
             if not world.counts(member):
                 continue
             disk = world.brokers[member].disk
@@ -23,4 +24,4 @@ class Acknowledged(Checker):
                     continue
                 if offset >= len(log) or log[offset] != record:
                     held = log[offset] if offset < len(log) else "nothing"
-                    self.violated(f"acknowledged {record} at {offset}; ISR member {member} has {held}")
+                    self.violated(f"acknowledged {record} at {offset}; {member}, which may lead, has {held}")

@@ -12,21 +12,25 @@ class HighWatermark(Checker):
 
     def __init__(self, world: object) -> None:
         super().__init__(world)  # type: ignore[arg-type]
-        self._seen: dict[tuple[int, int], int] = {}
-        """(broker, life) → its last high watermark."""
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
+        """(broker, life) → its last high watermark, and the latest leader epoch in its log then."""
         self._committed: list[Record] = []
+        self._unclean_epoch = 0
 
     def check(self) -> None:
+        if self._unclean_epoch < self.world.unclean_epoch:
+            self._unclean_epoch = self.world.unclean_epoch
+            del self._committed[self.world.kept_until :]
         for broker in self.world.brokers.values():
             if not broker.alive:
                 continue
             state = broker.state
             key = (broker.broker_id, broker.lives)
-            before = self._seen.get(key, 0)
-            if state.high_watermark < before:
+            before, epoch = self._seen.get(key, (0, -1))
+            if state.high_watermark < before and epoch >= self._unclean_epoch:
                 self.violated(f"{broker.broker_id} went back from {before} to {state.high_watermark}")
-            self._seen[key] = state.high_watermark
-            if state.leading is not None:
+            self._seen[key] = (state.high_watermark, state.epochs.latest_epoch)
+            if state.leading is not None and state.leader_epoch >= self._unclean_epoch:
                 self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
                 log = broker.disk.log[: state.high_watermark]
                 self._remember(broker.broker_id, log, state.log_start_offset)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from sim.checkers.checker import Checker
-from sim.zookeeper import StateWrite, Stored
-
-
-def departure(before: Stored, member: int) -> Stored:
-    """What a member of the ISR may write that takes itself out."""
-    leader = -1 if before.leader == member else before.leader
-    return before._replace(leader=leader, isr=tuple(other for other in before.isr if other != member))
+from sim.zookeeper import StateWrite
 
 
 class Znodes(Checker):
@@ -28,7 +22,7 @@ class Znodes(Checker):
                     f"controller {write.writer} wrote {after} under epoch {after.controller_epoch}; "
                     f"the current one is {write.current_controller_epoch}"
                 )
-        elif before is not None and after == departure(before, write.writer):
+        elif before is not None and is_departure(write):
             return  # It lost its power: its log may be shorter than others count on.
         elif before is None or (before.leader, before.leader_epoch) != (write.writer, after.leader_epoch):
             self.violated(f"{write.writer} changed {before} to {after} without being its leader")
@@ -40,5 +34,12 @@ class Znodes(Checker):
             self.violated(f"the leader epoch went back: {before} to {after}")
         if after.leader != before.leader and after.leader_epoch == before.leader_epoch:
             self.violated(f"one epoch, two leaders: {before} and {after}")
-        if after.leader not in (-1, before.leader) and after.leader not in before.isr:
+        unclean = after.unclean_epoch == after.leader_epoch and not before.trusted
+        if after.leader not in (-1, before.leader) and after.leader not in before.trusted and not unclean:
             self.violated(f"unclean election: {before} to {after}")
+
+
+def is_departure(write: StateWrite) -> bool:
+    """Whether its writer takes itself out, and says what it has."""
+    ends = [each for each in write.after.recovered if each[0] == write.writer]
+    return bool(ends) and write.before is not None and write.after == write.before.without(*ends[0])

@@ -77,7 +77,10 @@ class PartitionView:
         self.logs_changed = True
         self.deleted_before = 0
         """Nobody lets go of records in these schedules."""
+        self.unclean_epoch = self.kept_until = 0
         self.isr: tuple[int, ...] = ()
+        self.electable: tuple[int, ...] = ()
+        """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
         self.brokers: dict[int, SimReplica | _OnDisk] = {}
         """What each broker has of it."""
         self.forget()
@@ -93,6 +96,9 @@ class PartitionView:
         """See what is there now."""
         state = self._world.state(self.topic, self.generation.partition)
         self.isr = () if state is None else state.isr
+        if state is not None:
+            doubted = {log.broker_id for log in state.recovered}
+            self.electable = tuple(sorted({*state.isr, *state.eligible} - doubted))
         self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:

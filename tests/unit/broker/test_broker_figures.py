@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -86,31 +87,34 @@ def test_where_nobody_asks_for_metrics_no_batch_that_is_sent_is_looked_at() -> N
 
 
 def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> None:
-    data = DataDirectory.open(tmp_path, "the-cluster", 1, DirectorySettings())
-    shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), lambda _: None)
-    settings = ReplicaSettings(1, min_insync_replicas=2)
-    log = data.log(TOPIC_ID, 0, True, "tides", TopicSettings().log)
-    replica = HostedReplica((TOPIC_ID, 0), "tides", TopicSettings(), Replica.opened(settings), log)
-    shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1, 2, 3)))
-    appended = batch(6)
-    shell.feed(
-        replica,
-        ProduceArrived.dummy(record_count=6, acks_all=False),
-        Payload(appended, [header for _, header in iterate(appended)]),
-    )
-    shell.feed(replica, FollowerFetched(2, 1, 0, SystemClock().monotonic_ms(), 0))
-    found = survey([replica])
-    assert (found.replicas, found.leaders, found.size_bytes) == (1, 1, len(appended))
-    assert (found.under_replicated, found.under_min_isr, found.without_leader) == (1, 1, 0)
-    assert found.lag_max == 6
-    assert shell.tallies.leaderships_begun == 1
-    assert shell.tallies.topics["tides"].received.records == 6
-    shell.feed(replica, LeaderAndIsrDecided.dummy(-1, 2, (1,), replicas=(1, 2, 3)))
-    found = survey([replica])
-    assert (found.leaders, found.without_leader, found.under_replicated) == (0, 1, 0)
-    assert shell.tallies.leaderships_lost == 1
-    shell.close()
-    data.close()
+    async def scenario() -> None:
+        data = DataDirectory.open(tmp_path, "the-cluster", 1, DirectorySettings())
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), lambda _: None)
+        settings = ReplicaSettings(1, min_insync_replicas=3)
+        log = data.log(TOPIC_ID, 0, True, "tides", TopicSettings().log)
+        replica = HostedReplica((TOPIC_ID, 0), "tides", TopicSettings(), Replica.opened(settings), log)
+        shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1, 2), replicas=(1, 2, 3)))
+        appended = batch(6)
+        shell.feed(
+            replica,
+            ProduceArrived.dummy(record_count=6, acks_all=False),
+            Payload(appended, [header for _, header in iterate(appended)]),
+        )
+        shell.feed(replica, FollowerFetched(2, 1, 0, SystemClock().monotonic_ms(), 0))
+        found = survey([replica])
+        assert (found.replicas, found.leaders, found.size_bytes) == (1, 1, len(appended))
+        assert (found.under_replicated, found.under_min_isr, found.without_leader) == (1, 1, 0)
+        assert found.lag_max == 6
+        assert shell.tallies.leaderships_begun == 1
+        assert shell.tallies.topics["tides"].received.records == 6
+        shell.feed(replica, LeaderAndIsrDecided.dummy(-1, 2, (1,), replicas=(1, 2, 3)))
+        found = survey([replica])
+        assert (found.leaders, found.without_leader, found.under_replicated) == (0, 1, 0)
+        assert shell.tallies.leaderships_lost == 1
+        shell.close()
+        data.close()
+
+    asyncio.run(scenario())
 
 
 def test_names_begin_with_the_service_and_are_declared_once() -> None:

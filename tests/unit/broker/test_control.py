@@ -42,11 +42,11 @@ OTHER_ID = bytes(15) + b"\x07"
 ON_DISK = f"{TOPIC_ID.hex()}-0"
 
 
-def leave_a_log(path: Path, epoch: int = 0, first_epoch: int = 0) -> None:
+def leave_a_log(path: Path, epoch: int = 0) -> None:
     """An earlier life of the broker led partition 0, and appended a record to it."""
 
     async def scenario(rig: Rig) -> None:
-        assert await rig.decide(decision(epoch=epoch, first_epoch=first_epoch)) == [OK]
+        assert await rig.decide(decision(epoch=epoch, first_epoch=epoch)) == [OK]
         rig.produce()
 
     run(path, scenario)
@@ -101,7 +101,7 @@ def test_a_stop_of_what_is_only_on_disk_puts_it_aside(tmp_path: Path) -> None:
 )
 def test_a_late_stop_does_not_touch_what_was_decided_on_since(tmp_path: Path, late: object) -> None:
     async def scenario(rig: Rig) -> None:
-        await rig.decide(decision(epoch=3, version=7))
+        await rig.decide(decision(epoch=3, version=7, first_epoch=3))
         assert await rig.stop(late) in ([FENCED], [OK])  # type: ignore[arg-type]
         assert rig.replica().state.is_leader
         assert rig.quarantined() == []
@@ -213,7 +213,7 @@ def test_a_decision_waits_for_the_quarantine_before_it_and_begins_a_new_log(tmp_
             stopping = asyncio.create_task(rig.stop(stop()))
             await until_settled()
             assert not rig.runs(), "whoever asks hears at once that it is not here"
-            deciding = asyncio.create_task(rig.decide(decision(epoch=1, version=2)))
+            deciding = asyncio.create_task(rig.decide(decision(epoch=1, version=2, first_epoch=1)))
             await until_settled()
             assert not deciding.done()
         assert (await stopping, await deciding) == ([OK], [OK])
@@ -317,7 +317,7 @@ def test_a_log_of_a_removed_partition_is_put_aside_and_a_new_one_begun(tmp_path:
 
 
 def test_a_log_of_the_partition_that_came_back_is_kept(tmp_path: Path) -> None:
-    leave_a_log(tmp_path, epoch=4, first_epoch=4)
+    leave_a_log(tmp_path, epoch=4)
 
     async def scenario(rig: Rig) -> None:
         assert await rig.decide(decision(leader=2, epoch=5, first_epoch=4)) == [OK]
@@ -329,7 +329,7 @@ def test_a_log_of_the_partition_that_came_back_is_kept(tmp_path: Path) -> None:
 
 def test_a_replica_of_a_removed_partition_that_runs_is_replaced(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        await rig.decide(decision(epoch=3))
+        await rig.decide(decision(epoch=3, first_epoch=3))
         rig.produce()
         produce = ParkedProduce()
         produce.expect(0, rig.replica().acks, 1)
@@ -344,7 +344,7 @@ def test_a_replica_of_a_removed_partition_that_runs_is_replaced(tmp_path: Path) 
 
 def test_a_replacement_that_nobody_waits_for_any_more_never_begins_over_the_old_log(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        await rig.decide(decision(epoch=3))
+        await rig.decide(decision(epoch=3, first_epoch=3))
         rig.produce()
         with rig.busy_disk():
             given_up = asyncio.create_task(rig.decide(decision(leader=2, epoch=4, first_epoch=4)))
@@ -360,7 +360,7 @@ def test_a_replacement_that_nobody_waits_for_any_more_never_begins_over_the_old_
 
 def test_a_late_controller_cannot_have_a_replica_replaced(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        await rig.decide(decision(epoch=3))
+        await rig.decide(decision(epoch=3, first_epoch=3))
         rig.produce()
         late = request(decision(leader=2, epoch=4, first_epoch=4))
         await rig.control.decide(4, late)
@@ -513,7 +513,7 @@ def test_a_startup_that_takes_over_leaves_what_is_not_assigned_for_the_search_fo
     leave_a_log(tmp_path)
 
     async def scenario(rig: Rig) -> None:
-        assert codes(await rig.control.decide(None, request(decision(1)))) == [OK]
+        assert codes(await rig.control.decide(None, request(decision(1, leader=2)))) == [OK]
         assert rig.control.not_hosted() == [(TOPIC_ID, 0)]
         held = rig.control.held((TOPIC_ID, 0))
         assert held is not None

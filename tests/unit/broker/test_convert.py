@@ -10,6 +10,7 @@ from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker import convert, convert_control, refused
 from hightide_broker.core.fetch_session import Position, SessionRequest
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.hosted import HostedReplicas
@@ -22,7 +23,6 @@ from hightide_broker.metadata import (
 )
 from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import RecoveredLog
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 77)

@@ -62,7 +62,7 @@ def test_what_a_producer_sends_is_noted_whether_it_is_taken_or_lacks_replicas(
 
     async def scenario(rig: Rig) -> None:
         producing = Producing(ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, Budget(1_000_000))
-        await rig.decide(decision(replicas=(1,), isr=(1,)), configs=configs)
+        await rig.decide(decision(replicas=(1, 2), isr=(1,)), configs=configs)
         rig.replica().first_commit = FirstCommit(telemetry, SystemClock(), "", 1)
         asked = ProducePartition(TOPIC_ID, 0, -1, memoryview(good_batch(TOPIC_ID, 0)))
         (outcome,) = await producing.produce(ProduceRequest(Acks.ACKS_ALL, 100, (asked,)))

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from faulty_files import Fault, FaultyFiles
 from hightide_broker import trust
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_runtime import znodes
+from hightide_runtime.znodes import LeaderAndIsrZnode
+from hightide_runtime.zookeeper import Check, SetData
 from log_rig import KEY, LogRig
 
 PLAIN = TopicDecisions("plain", bytes(16), {}, ())
@@ -157,7 +161,7 @@ def trusts_of(*paths: Path, decisions: Decisions = MINE) -> trust.Trusts:
 
     async def life() -> trust.Trusts:
         directories = await LogDirectories.open(paths, "cluster", 1)
-        found = await trust.look_at_disks(directories, decisions)
+        found = await trust.look_at_disks(directories, 1, decisions)
         await trust.confirm_all(directories)
         await directories.close(clean=True)
         return found
@@ -191,3 +195,71 @@ def test_what_is_found_twice_is_doubted(tmp_path: Path) -> None:
     (topic,) = MINE.topics
     for _ in range(2):
         assert trusts_of(tmp_path / "data", tmp_path / "copy").doubts(topic, KEY[1])
+
+
+def decided(
+    leader: int, *isr: int, eligible: tuple[int, ...] = (), recovered: tuple[RecoveredLog, ...] = ()
+) -> Decisions:
+    """What ZooKeeper says of a partition of which broker 1 has a replica."""
+    decision = PartitionDecision(
+        KEY[1], leader, 3, isr, (1, 2, 3), 7, 1, eligible=eligible, recovered=recovered, unclean_epoch=2
+    )
+    return Decisions((TopicDecisions("t", KEY[0], {}, (decision,)),), ())
+
+
+def written(trusts: trust.Trusts, decisions: Decisions) -> LeaderAndIsrZnode | None:
+    """What broker 1 writes before it registers; None: nothing."""
+    groups = list(trust._departures(1, trusts, decisions))
+    if not groups:
+        return None
+    ((check, write),) = groups
+    assert isinstance(check, Check)
+    assert isinstance(write, SetData)
+    assert write.version == 7
+    return LeaderAndIsrZnode.decode(write.data)
+
+
+IN_DOUBT = trust.Trusts({"/one": trust.NONE}, {KEY: "/one"}.get, frozenset(), {KEY: trust.LogEnd(2, 40)})
+BELIEVED = trust.Trusts({"/one": GOOD}, {KEY: "/one"}.get, frozenset(), {KEY: trust.LogEnd(2, 40)})
+HERS = RecoveredLog(1, 2, 40)
+
+
+def test_a_log_in_doubt_leaves_the_isr_and_tells_how_far_it_goes() -> None:
+    told = (znodes.RecoveredLog(*HERS),)
+    assert written(IN_DOUBT, decided(2, 1, 2)) == LeaderAndIsrZnode(2, 3, (2,), 1, "", (), told, 2)
+    assert written(IN_DOUBT, decided(1, 1, 2)) == LeaderAndIsrZnode(-1, 3, (2,), 1, "", (), told, 2)
+    assert written(BELIEVED, decided(1, 1, 2)) is None
+
+
+def test_the_last_member_stays_in_the_isr_in_name() -> None:
+    found = written(IN_DOUBT, decided(1, 1, eligible=(2,), recovered=(RecoveredLog(3, 0, 5),)))
+    assert found is not None
+    assert (found.leader, found.isr, found.eligible) == (-1, (1,), (2,))
+    assert found.recovered == (znodes.RecoveredLog(*HERS), znodes.RecoveredLog(3, 0, 5))
+
+
+def test_who_was_eligible_is_so_no_more() -> None:
+    found = written(IN_DOUBT, decided(2, 2, eligible=(1, 3)))
+    assert found is not None
+    assert (found.leader, found.isr, found.eligible) == (2, (2,), (3,))
+
+
+def test_what_an_earlier_life_told_is_brought_up_to_date_and_told_once() -> None:
+    earlier = decided(2, 2, recovered=(RecoveredLog(1, 2, 90),))
+    for trusts in (IN_DOUBT, BELIEVED):
+        found = written(trusts, earlier)
+        assert found is not None
+        assert found.recovered == (znodes.RecoveredLog(*HERS),)
+        assert written(trusts, decided(2, 2, recovered=(HERS,))) is None
+
+
+def test_who_nobody_counts_on_has_nothing_to_tell() -> None:
+    assert written(IN_DOUBT, decided(2, 2, eligible=(3,))) is None
+
+
+def test_how_far_a_log_goes_is_looked_up_on_the_disk_where_it_is(killed: LogRig, tmp_path: Path) -> None:
+    killed.open()
+    killed.close(clean=False)
+    doubted = decided(1, 1, 2)
+    assert trusts_of(Path(killed.path), decisions=doubted).ends == {KEY: trust.LogEnd(1, 10)}
+    assert trusts_of(Path(killed.path), decisions=doubted).ends == {}, "it is believed by now"

@@ -39,7 +39,7 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
         event.replicas,
         event.partition_epoch,
         event.eligible,
-        event.has_recovered,
+        event.recovered,
         event.unclean_epoch,
     )
     if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
@@ -102,7 +102,8 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
     led = enter(replica, Role.LEADER, decision, leading)
     if decision.partition_epoch <= leading.isr.partition_epoch:
         return led, ()
-    return adopt_isr(led, Committed(decision.isr, decision.partition_epoch))
+    stored = Committed(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered)
+    return adopt_isr(led, stored)
 
 
 def become_offline(replica: Replica, decision: Decision) -> Step:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
 
@@ -130,6 +131,8 @@ class StoreIsr(Matchable):
     joining: tuple[tuple[int, int], ...] = ()
     eligible: tuple[int, ...] = ()
     """Who else may be elected: those that leave an ISR smaller than min.insync.replicas (KIP-966)."""
+    recovered: tuple[RecoveredLog, ...] = ()
+    """What is remembered of replicas that may have lost the end of their logs."""
     unclean_epoch: int = 0
     """As the decision has it."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 
 
@@ -33,7 +34,7 @@ class LeaderAndIsrDecided:
 
     `controller_epoch` is the epoch of the controller that *sends* (at startup: that wrote the znode).
     `leader` is -1 where the partition is offline. `eligible` are out of the ISR and hold what is committed;
-    `has_recovered`: the znode says what replicas have that may have lost the end of their logs;
+    `recovered` tells what replicas had that may have lost the end of their logs;
     `unclean_epoch` is the last leader epoch whose election may have lost records, 0 where none did.
     """
 
@@ -45,7 +46,7 @@ class LeaderAndIsrDecided:
     partition_epoch: int
     now_ms: int
     eligible: tuple[int, ...] = ()
-    has_recovered: bool = False
+    recovered: tuple[RecoveredLog, ...] = ()
     unclean_epoch: int = 0
 
     @staticmethod
@@ -59,7 +60,7 @@ class LeaderAndIsrDecided:
         partition_epoch: int | None = None,
         now_ms: int = 0,
         eligible: tuple[int, ...] = (),
-        has_recovered: bool = False,
+        recovered: tuple[RecoveredLog, ...] = (),
         unclean_epoch: int = 0,
     ) -> LeaderAndIsrDecided:
         """A decision over three replicas; the partition epoch is the leader epoch unless said otherwise."""
@@ -73,7 +74,7 @@ class LeaderAndIsrDecided:
             version,
             now_ms,
             eligible,
-            has_recovered,
+            recovered,
             unclean_epoch,
         )
 
@@ -178,7 +179,7 @@ class LeaderAndIsrRead:
     partition_epoch: int
     now_ms: int
     eligible: tuple[int, ...] = ()
-    has_recovered: bool = False
+    recovered: tuple[RecoveredLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

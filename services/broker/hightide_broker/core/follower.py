@@ -187,7 +187,9 @@ def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
         return replica, ()
     if event.refusal is not Refusal.OFFSET_OUT_OF_RANGE or replica.role is not Role.FETCHING:
         return replica, ()
-    if replica.log_end_offset < event.log_start_offset:
+    # An empty log that begins beyond the leader's end: records were lost that had been committed and deleted.
+    is_beyond = not replica.epochs.entries and replica.decision.unclean_epoch > 0
+    if replica.log_end_offset < event.log_start_offset or is_beyond:
         return begin_anew(replica, event.log_start_offset)
     if not replica.settings.mends.truncate_by_epoch or not replica.epochs.entries:
         return fetch_on(replica)

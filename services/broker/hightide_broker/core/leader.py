@@ -7,7 +7,8 @@ published models (KafkaReplication, Kip320, AsyncIsr), in snake case.
 Theory of operation. Three things move the high watermark: a follower's fetch, the leader's own end (its
 append, or its fsync where flush=fsync), and a change of the maximal ISR. Each ends in
 `leader_inc_high_watermark`. One write of the ISR is under way at most; while its outcome is unknown both
-sets count.
+sets count. An ISR below min.insync.replicas commits nothing (KIP-966): then whoever left it last has all that
+is committed for as long as that lasts, and may be elected where the ISR is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     ProduceArrived,
 )
-from hightide_broker.core.isr import Committed, PendingExpand, PendingShrink, expand, shrink
+from hightide_broker.core.isr import Committed, PendingExpand, PendingShrink, expand, settle, shrink
 from hightide_broker.core.mends import SMALL_LAG_RECORDS
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import (
@@ -65,7 +66,7 @@ def become_leader(replica: Replica, decision: Decision, now_ms: int) -> Step:
     assert decision.leader == replica.settings.broker_id
     assert decision.leader in decision.isr
     leading = Leading(
-        Committed(decision.isr, decision.partition_epoch),
+        Committed(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered),
         progress_of(replica, decision.replicas, (), now_ms),
         replica.log_end_offset,
     )
@@ -74,8 +75,9 @@ def become_leader(replica: Replica, decision: Decision, now_ms: int) -> Step:
         effects.append(StopFetching())
     led = enter(replica, Role.LEADER, decision, leading)
     led = led.with_log(epochs=led.epochs.assign(decision.leader_epoch, led.log_end_offset))
+    leading, settled = leader_settle_isr(led, leading)
     led, advanced = leader_inc_high_watermark(led, leading)
-    return led, (*effects, *advanced)
+    return led, (*effects, *settled, *advanced, *refuse_waiting(led))
 
 
 def progress_of(
@@ -107,7 +109,7 @@ def produce(replica: Replica, event: ProduceArrived) -> Step:
             break
     append = Append(old_end, replica.decision.leader_epoch, new_end)
     appended = replica.with_leading(leading, replica.high_watermark, log_end_offset=new_end)
-    if len(leading.isr.maximal) == 1:
+    if len(leading.isr.electable) == 1:
         appended, advanced = leader_inc_high_watermark(appended, leading)
         return appended, (append, *advanced)
     return appended, (append,)
@@ -120,9 +122,18 @@ def refuse_produce(replica: Replica, acks_all: bool, leader_epoch: int) -> Refus
     if refusal is not None:
         return refusal
     assert replica.leading is not None
-    if acks_all and len(replica.leading.isr.isr) < replica.settings.min_insync_replicas:
+    if acks_all and not replica.has_enough_in_sync:
         return Refusal.NOT_ENOUGH_REPLICAS
     return None
+
+
+def refuse_waiting(replica: Replica) -> Effects:
+    """Tell the producers that wait for acks=all that the ISR has become too small, rather than let them wait
+    until they give up: what they sent is committed when it has grown again, and they may send it again."""
+    assert replica.leading is not None
+    if replica.has_enough_in_sync or not replica.settings.mends.commits_by_min_insync:
+        return ()
+    return (AnswerProduces(replica.log_end_offset, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND),)
 
 
 def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leading:
@@ -222,7 +233,8 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
     ]
     if not joining:
         return Leading(state, leading.progress, leading.epoch_start_offset), ()
-    pending = expand(state, tuple(p.replica_id for p in joining), tuple(p.incarnation for p in joining))
+    ids, lives = tuple(p.replica_id for p in joining), tuple(p.incarnation for p in joining)
+    pending = expand(state, ids, lives, replica.in_sync_minimum)
     leading = Leading(pending, leading.progress, leading.epoch_start_offset)
     return leading, (store(replica, pending),)
 
@@ -246,9 +258,20 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
     )
     if not leaving:
         return leading, ()
-    pending = shrink(state, leaving)
+    pending = shrink(state, leaving, replica.in_sync_minimum)
     waiting = tuple(r for r in leading.waiting if r not in leaving)
     leading = Leading(pending, leading.progress, leading.epoch_start_offset, waiting)
+    return leading, (store(replica, pending),)
+
+
+def leader_settle_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to forget the eligible where this ISR may commit without them; nothing to do for nearly
+    every partition, or while a write is under way."""
+    state = leading.isr
+    pending = settle(state, replica.in_sync_minimum) if isinstance(state, Committed) else None
+    if pending is None:
+        return leading, ()
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset, leading.waiting)
     return leading, (store(replica, pending),)
 
 
@@ -264,6 +287,8 @@ def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
         decision.leader_epoch,
         decision.controller_epoch,
         joining,
+        pending.wanted_eligible,
+        pending.wanted_recovered,
         unclean_epoch=decision.unclean_epoch,
     )
 
@@ -272,28 +297,26 @@ def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
     """The smallest end over the maximal ISR becomes the high watermark, which never falls
     (LeaderIncHighWatermark).
 
-    Every member of whatever ISR is stored now has all records below it, so that any of them may lead next. A
-    follower's end counts from its fetches in this epoch only.
+    Every member of whatever ISR is stored now has all records below it, so that any of them may lead next,
+    and so has who is eligible. A follower's end counts from its fetches in this epoch only. Nothing is
+    committed while the ISR that is stored for certain is below min.insync.replicas.
     """
     mends = replica.settings.mends
     state = leading.isr
-    counted = state.maximal if mends.maximal_isr else state.wanted
+    before = replica.high_watermark
+    if mends.commits_by_min_insync and len(state.isr) < replica.in_sync_minimum:
+        return replica if leading is replica.leading else replica.with_leading(leading, before), ()
+    counted = state.electable if mends.maximal_isr else state.wanted
     smallest_end = replica.reliable_end_offset
     for progress in leading.progress:
         if progress.log_end_offset < smallest_end and progress.replica_id in counted:
             smallest_end = progress.log_end_offset
-    before = replica.high_watermark
     if mends.high_watermark_never_falls and smallest_end <= before:
         return replica if leading is replica.leading else replica.with_leading(leading, before), ()
     after = max(smallest_end, replica.log_start_offset)
     if after == before:
         return replica.with_leading(leading, before), ()
-    enough = len(counted) >= replica.settings.min_insync_replicas
-    refusal = None if enough else Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return replica.with_leading(leading, after), (
-        AdvanceHighWatermark(after),
-        AnswerProduces(after, refusal),
-    )
+    return replica.with_leading(leading, after), (AdvanceHighWatermark(after), AnswerProduces(after))
 
 
 def epoch_end(replica: Replica, event: EpochEndAsked) -> Step:
@@ -341,7 +364,11 @@ def isr_stored(replica: Replica, event: IsrStored) -> Step:
         return replica, ()
     if event.partition_epoch != leading.isr.partition_epoch + 1:
         return replica, ()  # The answer to a write that a later decision has overtaken.
-    return adopt_isr(replica, Committed(leading.isr.wanted, event.partition_epoch))
+    pending = leading.isr
+    stored = Committed(
+        pending.wanted, event.partition_epoch, pending.wanted_eligible, pending.wanted_recovered
+    )
+    return adopt_isr(replica, stored)
 
 
 def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown) -> Step:
@@ -374,17 +401,16 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
         event.partition_epoch > state.partition_epoch and decision.leader not in event.isr
     ):
         return enter(replica, Role.SUPERSEDED, decision), (AbandonWaiters(Refusal.NOT_LEADER),)
+    read = Committed(event.isr, event.partition_epoch, event.eligible, event.recovered)
     if isinstance(state, Committed):
-        if event.partition_epoch > state.partition_epoch:
-            return adopt_isr(replica, Committed(event.isr, event.partition_epoch))
-        return replica, ()
+        return adopt_isr(replica, read) if event.partition_epoch > state.partition_epoch else (replica, ())
     if event.partition_epoch < state.partition_epoch:
         return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that lags behind; ask again.
     if event.partition_epoch == state.partition_epoch:
         if isinstance(state, PendingExpand) and state.is_void:
             return abandon_join(replica, state)
         return replica, (store(replica, state),)
-    return adopt_isr(replica, Committed(event.isr, event.partition_epoch))
+    return adopt_isr(replica, read)
 
 
 def abandon_join(replica: Replica, void: PendingExpand) -> Step:
@@ -395,9 +421,9 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
     leading = replica.leading
     assert leading is not None
     waiting = tuple(r for r in leading.waiting if r not in void.joining)
-    state = Committed(void.isr, void.partition_epoch)
+    state = Committed(void.isr, void.partition_epoch, void.eligible, void.recovered)
     leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
-    leading, effects = leader_expand_isr(replica, leading)
+    leading, effects = leader_change_isr(replica, leading)
     abandoned, advanced = leader_inc_high_watermark(replica, leading)
     return abandoned, (*effects, *(AwaitFetch(r) for r in void.joining), *advanced)
 
@@ -419,9 +445,19 @@ def adopt_isr(replica: Replica, stored: Committed) -> Step:
         removed = tuple(sorted({*removed, *joining} - set(stored.isr)))
     waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
     leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
-    leading, effects = leader_expand_isr(replica, leading)
+    leading, effects = leader_change_isr(replica, leading)
     adopted, advanced = leader_inc_high_watermark(replica, leading)
-    return adopted, (*effects, *(AwaitFetch(r) for r in removed), *advanced)
+    awaited = tuple(AwaitFetch(r) for r in removed)
+    return adopted, (*effects, *awaited, *advanced, *refuse_waiting(adopted))
+
+
+def leader_change_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """The next change that waits, now that the stored ISR is known: those that join, else what is to be
+    forgotten."""
+    leading, effects = leader_expand_isr(replica, leading)
+    if effects:
+        return leading, effects
+    return leader_settle_isr(replica, leading)
 
 
 def refuse_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:

@@ -101,7 +101,9 @@ def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica,
     changed = replace(replica, settings=settings)
     if changed.leading is None:
         return changed, ()
-    return leader.leader_inc_high_watermark(changed, changed.leading)
+    leading, effects = leader.leader_settle_isr(changed, changed.leading)
+    settled, advanced = leader.leader_inc_high_watermark(changed, leading)
+    return settled, (*effects, *advanced, *leader.refuse_waiting(settled))
 
 
 def storage_failed(replica: Replica) -> tuple[Replica, Effects]:

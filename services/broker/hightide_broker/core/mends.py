@@ -40,6 +40,9 @@ class Mends:
     fenced_joins: bool = True
     """§6.8 (KIP-841, KIP-903). Off: a follower joins the ISR by a fetch of an earlier life of it."""
 
+    commits_by_min_insync: bool = True
+    """KIP-966. Off: an ISR below min.insync.replicas commits, though it does not acknowledge (V3 G)."""
+
 
 V3_TO_THE_LETTER: Final = Mends(
     truncate_by_epoch=False,
@@ -50,6 +53,7 @@ V3_TO_THE_LETTER: Final = Mends(
     maximal_isr=False,
     spent_epochs=False,
     fenced_joins=False,
+    commits_by_min_insync=False,
 )
 """Every mend of the broker core off. Nothing but a test may use it."""
 

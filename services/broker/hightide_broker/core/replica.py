@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hightide_broker.core.isr import IsrState
+from hightide_broker.core.isr import IsrState, RecoveredLog
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
 from hightide_broker.core.mends import Mends
 
@@ -88,8 +88,8 @@ class Decision:
     partition_epoch: int = -1
     eligible: tuple[int, ...] = ()
     """Out of the ISR, and hold all that is committed (KIP-966)."""
-    has_recovered: bool = False
-    """The znode says what replicas have that may have lost the end of their logs."""
+    recovered: tuple[RecoveredLog, ...] = ()
+    """What replicas had that may have lost the end of their logs."""
     unclean_epoch: int = 0
     """The last leader epoch whose election may have lost records; 0 where none did."""
 
@@ -203,6 +203,18 @@ class Replica:
     def is_follower(self) -> bool:
         """Whether this replica follows (truncating or fetching)."""
         return self.role is Role.TRUNCATING or self.role is Role.FETCHING
+
+    @property
+    def in_sync_minimum(self) -> int:
+        """How many members an ISR needs to commit: min.insync.replicas, or all where there are fewer
+        replicas."""
+        return min(self.settings.min_insync_replicas, len(self.decision.replicas))
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether this leader may acknowledge acks=all with the ISR that is stored for certain."""
+        assert self.leading is not None
+        return len(self.leading.isr.isr) >= self.in_sync_minimum
 
     @property
     def reliable_end_offset(self) -> int:

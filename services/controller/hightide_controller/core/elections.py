@@ -7,16 +7,33 @@ of the controller boils down to asking it again.
 The leader epoch grows whenever the leader changes (also to none, and also to a new life of the same
 broker), and only then: an ISR that merely shrinks keeps its leader and its epoch, so followers need not
 truncate or reconnect.
+
+Who may lead, in this order. A member of the ISR. One that is eligible (KIP-966): it left an ISR that fell
+below min.insync.replicas, which commits nothing, so it still has all that is committed. Where each of these
+has told that it may have lost the end of its log (`recovered`): the one that has most, by (leader epoch, log
+end). As long as one has not told, it is waited for. Then whom the topic, or an operator, prefers to nobody.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from hightide_controller.core.mends import Mends
-from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, Partition
+from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, Partition, RecoveredLog
 
-__all__ = ["Candidates", "decide", "isr_that_stays"]
+__all__ = [
+    "Candidates",
+    "best_recovered",
+    "decide",
+    "elected_uncleanly",
+    "eligible_with",
+    "isr_that_stays",
+    "live_eligible",
+    "recovered_with",
+    "trusted_isr",
+    "unclean_leader",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,15 @@ class Candidates:
     damaged: frozenset[int] = frozenset()
     silent: frozenset[int] = frozenset()
     """They do not acknowledge what they are told: they lead where nobody else in sync can (silence.py)."""
+    failed: frozenset[int] = frozenset()
+    """Those that live and cannot use their replica: they leave the ISR, and are not eligible either."""
+    min_insync_replicas: int = 1
+    """Of the topic. An ISR that is smaller commits nothing, so whoever leaves it stays eligible."""
+
+    @property
+    def unusable(self) -> frozenset[int]:
+        """Those whose replica cannot be used, or is about to be fetched anew: they are never eligible."""
+        return self.failed | self.damaged
 
 
 def decide(
@@ -53,20 +79,29 @@ def decide(
         return _initialise(
             partition, candidates, controller_epoch, known.leader_epoch + 1, known.partition_epoch + 1
         )
-    isr = isr_that_stays(partition.replicas, known.isr, candidates)
+    trusted = trusted_isr(known)
+    isr = isr_that_stays(partition.replicas, trusted, candidates)
     leader = known.leader
     if candidates.leaving_may_follow and leader in isr and leader not in candidates.bounced:
-        isr = isr_that_stays(partition.replicas, known.isr, replace(candidates, leaving=frozenset()))
+        isr = isr_that_stays(partition.replicas, trusted, replace(candidates, leaving=frozenset()))
     if not isr:
-        leader, isr = _without_isr(partition, known, candidates, mends, unclean)
-    elif leader not in isr or leader in candidates.silent:
+        return _without_isr(partition, known, candidates, controller_epoch, mends, unclean)
+    if leader not in isr or leader in candidates.silent:
         leader = _elected(partition.replicas, isr, leader, candidates.silent)
     reborn = leader in candidates.bounced and leader == known.leader
-    if leader == known.leader and isr == known.isr and not reborn:
+    fails = not candidates.unusable.isdisjoint(known.eligible)
+    if leader == known.leader and isr == known.isr and not (reborn or fails):
         return None
     changed = leader != known.leader or reborn
-    return LeaderAndIsr(
-        leader, known.leader_epoch + changed, isr, controller_epoch, known.partition_epoch + 1
+    return replace(
+        known,
+        leader=leader,
+        leader_epoch=known.leader_epoch + changed,
+        isr=isr,
+        controller_epoch=controller_epoch,
+        partition_epoch=known.partition_epoch + 1,
+        eligible=eligible_with(partition, known, isr, candidates) if mends.eligible_leaders else (),
+        recovered=recovered_with(partition, known, isr, candidates),
     )
 
 
@@ -84,6 +119,14 @@ def _initialise(
         return None
     leader = next((broker_id for broker_id in isr if broker_id not in candidates.silent), isr[0])
     return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, partition_epoch)
+
+
+def trusted_isr(known: LeaderAndIsr) -> tuple[int, ...]:
+    """The ISR without who is in it in name only, since it may have lost the end of its log."""
+    if not known.recovered:
+        return known.isr
+    doubted = {log.broker_id for log in known.recovered}
+    return tuple(broker_id for broker_id in known.isr if broker_id not in doubted)
 
 
 def isr_that_stays(
@@ -111,12 +154,113 @@ def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silen
     return (answering or in_sync)[0]
 
 
+def eligible_with(
+    partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
+) -> tuple[int, ...]:
+    """Who is eligible beside an ISR (KIP-966): nobody where it is large enough to commit, else whoever was so
+    or leaves the ISR, unless its log is in doubt or cannot be used."""
+    replicas = partition.replicas
+    if len(isr) >= min(candidates.min_insync_replicas, len(replicas)):
+        return ()
+    return tuple(sorted((_trusted(partition, known) - candidates.unusable).difference(isr)))
+
+
+def recovered_with(
+    partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
+) -> tuple[RecoveredLog, ...]:
+    """What is remembered of logs that may have lost their ends: nothing beside an ISR that is large enough to
+    commit, else that of those out of it. It may be all that is left, where the few of this ISR lose
+    theirs."""
+    if not known.recovered or len(isr) >= min(candidates.min_insync_replicas, len(partition.replicas)):
+        return ()
+    return tuple(log for log in known.recovered if log.broker_id not in isr)
+
+
+def _trusted(partition: Partition, known: LeaderAndIsr) -> set[int]:
+    """Who has all that is committed, alive or not."""
+    doubted = (log.broker_id for log in known.recovered)
+    return {*known.isr, *known.eligible}.intersection(partition.replicas).difference(doubted)
+
+
+def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> tuple[int, ...]:
+    """Those of the eligible that can lead now."""
+    if not known.eligible:
+        return ()
+    trusted = _trusted(partition, known)
+    return isr_that_stays(
+        partition.replicas, tuple(each for each in known.eligible if each in trusted), candidates
+    )
+
+
+def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
+    """Whoever has most where all that had everything may have lost the ends of their logs; None where one is
+    waited for that has not told, or that has most and is not alive."""
+    logs = [log for log in known.recovered if log.broker_id in partition.replicas]
+    if not logs or _trusted(partition, known):
+        return None
+    most = max((log.leader_epoch, log.log_end_offset) for log in logs)
+    best = {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
+    return next((each for each in partition.replicas if each in best & candidates.live), None)
+
+
+def unclean_leader(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
+    """The live replica with which least is lost, as far as is known; None where none is alive."""
+    ends = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in known.recovered}
+    live = [each for each in partition.replicas if each in candidates.live]
+    staying = [each for each in live if each not in candidates.leaving]
+    # The first of the best, in assignment order.
+    return max(staying or live, key=lambda each: ends.get(each, (-2, 0)), default=None)
+
+
 def _without_isr(
-    partition: Partition, known: LeaderAndIsr, candidates: Candidates, mends: Mends, unclean: bool
-) -> tuple[int, tuple[int, ...]]:
-    """No ISR member is alive: offline with the ISR remembered, unless an unclean election is allowed."""
-    if unclean or not mends.clean_elections:
-        for broker_id in partition.replicas:
-            if broker_id in candidates.live:
-                return broker_id, (broker_id,)
-    return NO_LEADER, known.isr if mends.last_isr_remembered else ()
+    partition: Partition,
+    known: LeaderAndIsr,
+    candidates: Candidates,
+    controller_epoch: int,
+    mends: Mends,
+    unclean: bool,
+) -> LeaderAndIsr | None:
+    """No trusted ISR member is alive: an eligible one leads, or who has most where all may have lost the ends
+    of their logs; else the partition is offline with all of them remembered, unless the topic prefers an
+    unclean election."""
+    decided = replace(known, controller_epoch=controller_epoch, partition_epoch=known.partition_epoch + 1)
+    epoch = known.leader_epoch + 1
+    eligible = live_eligible(partition, known, candidates) if mends.eligible_leaders else ()
+    if eligible:
+        leader = _elected(partition.replicas, eligible, NO_LEADER, candidates.silent)
+        rest = eligible_with(partition, known, (leader,), candidates)
+        return replace(
+            decided,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=(leader,),
+            eligible=rest,
+            recovered=recovered_with(partition, known, (leader,), candidates),
+        )
+    chosen = best_recovered(partition, known, candidates)
+    if not mends.best_recovered_leads:
+        chosen = next((each for each in known.isr if each in candidates.live), None)
+    if chosen is None and (unclean or not mends.clean_elections):
+        chosen = unclean_leader(partition, known, candidates)
+    if chosen is not None:
+        return elected_uncleanly(partition, known, chosen, candidates, controller_epoch)
+    if known.leader == NO_LEADER:
+        return None
+    isr = known.isr if mends.last_isr_remembered else ()
+    return replace(decided, leader=NO_LEADER, leader_epoch=epoch, isr=isr)
+
+
+def elected_uncleanly(
+    partition: Partition, known: LeaderAndIsr, leader: int, candidates: Candidates, controller_epoch: int
+) -> LeaderAndIsr:
+    """A leader that may lack records: its followers may cut what was committed, and are told so by the
+    epoch."""
+    return LeaderAndIsr(
+        leader,
+        known.leader_epoch + 1,
+        (leader,),
+        controller_epoch,
+        known.partition_epoch + 1,
+        recovered=recovered_with(partition, known, (leader,), candidates),
+        unclean_epoch=known.leader_epoch + 1,
+    )

@@ -6,9 +6,20 @@ it is decided on what ZooKeeper holds, again after a write that was refused, and
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome, Refusal
-from hightide_controller.core.elections import Candidates, isr_that_stays
+from hightide_controller.core.elections import (
+    Candidates,
+    elected_uncleanly,
+    eligible_with,
+    isr_that_stays,
+    live_eligible,
+    recovered_with,
+    trusted_isr,
+    unclean_leader,
+)
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, Partition, TopicPartition
 from hightide_controller.core.purposes import ElectsLeaders
 from hightide_controller.core.requests import ElectionKind
@@ -34,7 +45,7 @@ def _preferred(
         return PartitionOutcome(name, Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
     if known.leader == preferred and preferred in candidates.live:
         return PartitionOutcome(name, None, f"broker {preferred} leads {_dashed(name)} already")
-    isr = isr_that_stays(partition.replicas, known.isr, candidates)
+    isr = isr_that_stays(partition.replicas, trusted_isr(known), candidates)
     if preferred not in candidates.live:
         reason = "is not alive, or its data directory failed"
     elif preferred in candidates.leaving:
@@ -44,8 +55,15 @@ def _preferred(
     elif preferred not in isr:
         reason = f"is not in the ISR {list(known.isr)}"
     else:
-        return LeaderAndIsr(
-            preferred, known.leader_epoch + 1, isr, controller_epoch, known.partition_epoch + 1
+        return replace(
+            known,
+            leader=preferred,
+            leader_epoch=known.leader_epoch + 1,
+            isr=isr,
+            controller_epoch=controller_epoch,
+            partition_epoch=known.partition_epoch + 1,
+            eligible=eligible_with(partition, known, isr, candidates),
+            recovered=recovered_with(partition, known, isr, candidates),
         )
     message = f"the preferred replica of {_dashed(name)}, broker {preferred}, {reason}"
     return PartitionOutcome(name, Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
@@ -63,18 +81,16 @@ def _unclean(
     if known.leader != NO_LEADER:
         message = f"broker {known.leader} leads {_dashed(name)}; an unclean election is not needed"
         return PartitionOutcome(name, Refusal.ELECTION_NOT_NEEDED, message)
-    if isr_that_stays(partition.replicas, known.isr, candidates):
+    if isr_that_stays(partition.replicas, trusted_isr(known), candidates) or live_eligible(
+        partition, known, candidates
+    ):
         message = f"a member of the ISR {list(known.isr)} of {_dashed(name)} is alive, and is elected cleanly"
         return PartitionOutcome(name, Refusal.ELECTION_NOT_NEEDED, message)
-    live = [broker_id for broker_id in partition.replicas if broker_id in candidates.live]
-    staying = [broker_id for broker_id in live if broker_id not in candidates.leaving]
-    if not live:
+    leader = unclean_leader(partition, known, candidates)
+    if leader is None:
         message = f"none of the replicas {list(partition.replicas)} of {_dashed(name)} is alive"
         return PartitionOutcome(name, Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
-    leader = (staying or live)[0]
-    return LeaderAndIsr(
-        leader, known.leader_epoch + 1, (leader,), controller_epoch, known.partition_epoch + 1
-    )
+    return elected_uncleanly(partition, known, leader, candidates, controller_epoch)
 
 
 def settle(state: ClusterState, name: TopicPartition, outcome: PartitionOutcome) -> None:

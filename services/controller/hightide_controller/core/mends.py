@@ -25,6 +25,11 @@ class Mends:
     """6.7: when a replica leaves AR a new leader epoch begins. Off: only where the leader changes."""
     new_is_not_offline: bool = True
     """6.5: only a partition without a znode is initialised. Off: V3 D.6, leaderless ones start again."""
+    eligible_leaders: bool = True
+    """KIP-966: who leaves an ISR that commits nothing may be elected. Off: whoever is left alone leads."""
+    best_recovered_leads: bool = True
+    """6.8: where all may have lost the ends of their logs, who has most leads. Off: whoever is left in the
+    ISR."""
 
 
 ALL_MENDS = Mends()
@@ -34,4 +39,6 @@ V3_TO_THE_LETTER = Mends(
     last_isr_remembered=False,
     departures_end_epochs=False,
     new_is_not_offline=False,
+    eligible_leaders=False,
+    best_recovered_leads=False,
 )

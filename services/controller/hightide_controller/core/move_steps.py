@@ -172,7 +172,8 @@ def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundi
     isr = tuple(broker_id for broker_id in known.isr if broker_id in replicas)
     if not isr:
         return None
-    kept = replace(known, isr=isr)
+    eligible = tuple(broker_id for broker_id in known.eligible if broker_id in replicas)
+    kept = replace(known, isr=isr, eligible=eligible)
     shaped = replace(partition, replicas=replicas, leader_and_isr=kept)
     decided = decide(shaped, around.candidates, around.controller_epoch, around.mends, unclean=False)
     if decided is None:

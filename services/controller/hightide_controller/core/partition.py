@@ -83,6 +83,11 @@ class LeaderAndIsr:
     recovered: tuple[RecoveredLog, ...] = ()
     unclean_epoch: int = 0
 
+    @property
+    def is_unclean(self) -> bool:
+        """Whether its leader was elected although it may lack records."""
+        return self.unclean_epoch > 0 and self.unclean_epoch == self.leader_epoch and self.leader != NO_LEADER
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:

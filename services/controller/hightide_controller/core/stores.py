@@ -33,7 +33,7 @@ from hightide_controller.core.events import StatesRead
 from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from hightide_controller.core.purposes import ShutsDown
-from hightide_controller.core.topic_configs import allows_unclean
+from hightide_controller.core.topic_configs import allows_unclean, min_insync_replicas
 
 __all__ = [
     "READS_MAX",
@@ -63,16 +63,19 @@ def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) ->
 
 
 def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
-    """Without those who cannot use their replica of this partition (failed_replicas.py), and with those whose
-    replica is damaged (damaged_replicas.py)."""
+    """Without those who cannot use their replica of this partition (failed_replicas.py), with those whose
+    replica is damaged (damaged_replicas.py), and with what the topic asks of its ISR."""
     failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
-    if not failed and not damaged and not state.silent:
+    minimum = min_insync_replicas(state.topics[name.topic].configs)
+    if not (failed or damaged or state.silent) and minimum == candidates.min_insync_replicas:
         return candidates
     return replace(
         candidates,
         live=candidates.live - (failed or frozenset()),
+        failed=failed or frozenset(),
         damaged=damaged or frozenset(),
-        silent=_silent_for(state, name),
+        silent=_silent_for(state, name) if state.silent else frozenset(),
+        min_insync_replicas=minimum,
     )
 
 
@@ -122,7 +125,7 @@ def reconsider(
             elections.append(change)
         else:
             shrinks.append(change)
-        if known is not None and decided.leader != NO_LEADER and decided.leader not in known.isr:
+        if known is not None and decided.is_unclean:
             effects.append(Report(_unclean_message(name, known, decided)))
     for changes in (elections, shrinks):
         effects.extend(_store(state, changes, cause, bounced))

@@ -13,6 +13,7 @@ __all__ = [
     "UNCLEAN_LEADER_ELECTION",
     "allows_unclean",
     "config_fault",
+    "min_insync_replicas",
     "sensible_part",
     "unknown_setting",
 ]
@@ -101,6 +102,12 @@ def _setting_fault(name: str, value: str) -> str | None:
         return fault
     fault = _RULES[name].fault(value)
     return None if fault is None else f"{name}={value!r}: {fault}"
+
+
+def min_insync_replicas(configs: Mapping[str, str]) -> int:
+    """How many in-sync replicas a commit of the topic takes, as far as its own settings tell."""
+    value = configs.get(MIN_INSYNC_REPLICAS, "1")
+    return int(value) if _RULES[MIN_INSYNC_REPLICAS].fault(value) is None else 1
 
 
 def allows_unclean(configs: Mapping[str, str]) -> bool:

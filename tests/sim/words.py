@@ -1,0 +1,52 @@
+"""What ZooKeeper of the simulation holds, in the words of the broker's core, and back."""
+
+from __future__ import annotations
+
+from hightide_broker.core import effects as fx
+from hightide_broker.core import events as ev
+from hightide_broker.core.isr import RecoveredLog
+from hightide_controller.core.effects import Decision
+from sim.zookeeper import Stored
+
+
+def as_decided(
+    controller_epoch: int,
+    decided: Stored | Decision,
+    replicas: tuple[int, ...],
+    partition_epoch: int,
+    now_ms: int,
+) -> ev.LeaderAndIsrDecided:
+    """A decision that was read, or sent."""
+    return ev.LeaderAndIsrDecided(
+        controller_epoch,
+        decided.leader,
+        decided.leader_epoch,
+        decided.isr,
+        replicas,
+        partition_epoch,
+        now_ms,
+        decided.eligible,
+        tuple(RecoveredLog(*each) for each in decided.recovered),
+        decided.unclean_epoch,
+    )
+
+
+def as_read(stored: Stored, version: int, now_ms: int) -> ev.LeaderAndIsrRead:
+    """What a leader reads after a write that failed."""
+    recovered = tuple(RecoveredLog(*each) for each in stored.recovered)
+    return ev.LeaderAndIsrRead(
+        stored.leader, stored.leader_epoch, stored.isr, version, now_ms, stored.eligible, recovered
+    )
+
+
+def as_stored(broker_id: int, effect: fx.StoreIsr) -> Stored:
+    """What a leader writes."""
+    return Stored(
+        broker_id,
+        effect.leader_epoch,
+        effect.isr,
+        effect.controller_epoch,
+        effect.eligible,
+        effect.recovered,
+        effect.unclean_epoch,
+    )
