@@ -75,6 +75,13 @@ def test_a_look_up_by_time_that_meets_damage_says_so(rig: LogRig) -> None:
         rig.log.find_timestamp(10**9, END)
 
 
+def test_a_look_up_by_time_takes_nothing_from_a_batch_that_is_damaged(rig: LogRig) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    rig.log.move_start(5)
+    with pytest.raises(DamagedLog):
+        rig.log.find_timestamp(0, END)
+
+
 def test_an_active_segment_that_is_gone_takes_no_append_and_counts_as_not_durable(rig: LogRig) -> None:
     rig.append(1)
     read(rig, 0)

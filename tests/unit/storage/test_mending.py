@@ -226,6 +226,22 @@ def test_what_nobody_may_read_any_more_need_not_be_whole(rig: LogRig, start: int
     assert caught.value.offset == 9
 
 
+def test_a_segment_that_went_missing_between_two_lives_is_fetched_into_the_one_before(
+    rig: LogRig, peer: LogRig
+) -> None:
+    rig.close()
+    segment(rig, 4).unlink()
+    rig.open()
+    with pytest.raises(DamagedLog) as caught:
+        checked(rig.log)
+    assert (caught.value.segment, caught.value.offset) == (0, 4)
+    mended(rig.log, 0, fetch_from(peer))
+    assert checked(rig.log) == END * SIZE
+    assert rig.log.size_bytes == END * SIZE
+    assert offsets(rig.log) == list(range(END))
+    assert offsets(rig.restart()) == list(range(END))
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(rig: LogRig, peer: LogRig) -> None:
     DAMAGES["a flipped bit in a body"](segment(rig, 4))
     before = segment(rig, 4).read_bytes()

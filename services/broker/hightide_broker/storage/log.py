@@ -319,7 +319,7 @@ class Log:
         """The first record at or after a timestamp, below `end_offset`; None where there is none.
 
         Opens one batch by pyarrow, which is imported then. Call it in a thread. Raises DamagedLog, and
-        BatchError where the batch is damaged.
+        BatchError where the batch was never one.
         """
         offset = self.log_start_offset
         while True:
@@ -329,6 +329,8 @@ class Log:
                     candidate = first_candidate(
                         self._row.segments, timestamp_us, max(offset, self.log_start_offset), end_offset
                     )
+                    if candidate is not None:
+                        self.at_rest.expected.check(candidate[1], 0, candidate[0])
             if candidate is None:
                 return None
             found = found_in(*candidate, timestamp_us, self.log_start_offset)
