@@ -59,6 +59,10 @@ class FaultyFiles(OsFiles):
         self._synced: dict[str, int] = {}
         self._names: list[NameChange] = []
 
+    def go_on_from(self, earlier: FaultyFiles) -> None:
+        """The process was killed and another one began: what was not synced is not synced yet."""
+        self._synced, self._names = dict(earlier._synced), list(earlier._names)
+
     def _step(self, call: str, path: str) -> Fault | None:
         """Before every call: die or fail where that was asked for."""
         if self.crashed:

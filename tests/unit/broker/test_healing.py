@@ -49,6 +49,8 @@ class Peer:
         self._rig = rig
         self.asked: list[int] = []
         self.has_it = True
+        self.cut: Callable[[], object] | None = None
+        """What happens once, while it is asked."""
         self.address = HostPort("127.0.0.1", 0)
 
     async def fetch(self, request: bytes, context: object) -> bytes:
@@ -56,6 +58,9 @@ class Peer:
         (asked,) = call.partitions
         assert call.from_follower
         self.asked.append(asked.fetch_offset)
+        if self.cut is not None:
+            cut, self.cut = self.cut, None
+            cut()
         code, batches = ErrorCode.ERROR_CODE_STORAGE_FAILED, b""
         if self.has_it:
             try:
@@ -275,6 +280,22 @@ def test_a_new_controller_is_told_of_what_is_damaged(tmp_path: Path) -> None:
         told = ward.journal.count("damaged at 5")
         ward.healing.tell_again()
         assert ward.journal.count("damaged at 5") == told + 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_segment_that_was_cut_while_it_was_mended_is_mended_again_before_the_replica_is_whole(
+    tmp_path: Path,
+) -> None:
+    async def scenario(ward: Ward) -> None:
+        DAMAGES["a flipped bit in a body"](ward.segment(4))
+        ward.peer.cut = lambda: ward.rig.log.truncate_to(12)
+        ward.read(5)
+        await ward.until_whole()
+        assert len(ward.peer.asked) > 1, "what was begun before the cut was given up"
+        place, _ = ward.rig.log.at_rest.check(None, 1 << 20)
+        while place is not None:
+            place, _ = ward.rig.log.at_rest.check(place, 1 << 20)
 
     run(tmp_path, scenario)
 

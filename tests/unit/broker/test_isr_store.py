@@ -43,7 +43,7 @@ from hightide_runtime.zookeeper import (
 
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(16)
-HEARD_S = 60.0
+HEARD_S = 20.0
 MARKER = TopicIdZnode.path(TOPIC_ID)
 TOPIC = TopicZnode.path("flights")
 

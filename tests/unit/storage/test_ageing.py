@@ -172,6 +172,15 @@ def test_the_time_that_a_machine_was_off_makes_nothing_older_since_only_the_wall
     assert kept.retain() == 5
 
 
+def test_how_long_another_boot_has_lasted_makes_nothing_older(kept: Kept, machine: Machine) -> None:
+    kept.directory.close()
+    machine.boots(off_us=0)
+    # It has run for longer by now than the one before it had; the broker starts only then.
+    machine.uptime = 9 * DAY_US
+    kept.open()
+    assert kept.retain() == 0
+
+
 def test_files_of_the_future_are_kept_for_one_retention_and_not_until_then(
     kept: Kept, machine: Machine
 ) -> None:

@@ -103,6 +103,13 @@ def test_a_check_finds_batches_that_were_swapped(rig: LogRig) -> None:
         checked(rig.log)
 
 
+def test_a_closed_segment_that_has_grown_is_damaged(rig: LogRig) -> None:
+    with segment(rig, 4).open("ab") as grown:
+        grown.write(make_batch(1))
+    with pytest.raises(DamagedLog):
+        checked(rig.log)
+
+
 def test_a_file_that_is_gone_is_found_although_it_is_still_open(tmp_path: Path) -> None:
     rig = LogRig(tmp_path, SETTINGS)
     rig.fill(END)
@@ -171,6 +178,21 @@ def test_nothing_that_a_peer_sends_is_taken_unless_it_fits(rig: LogRig, peer: Lo
     assert mend.go_on() == 5
     mend.close()
     assert not list(rig.log_directory.glob("*.tmp"))
+
+
+def test_of_what_a_peer_sends_beyond_the_segment_nothing_is_taken(rig: LogRig, peer: LogRig) -> None:
+    # Its segments may begin elsewhere.
+    before = segment(rig, 4).read_bytes()
+    segment(rig, 4).write_bytes(b"")
+    mended(
+        rig.log,
+        4,
+        lambda offset: (
+            b"".join(map(bytes, peer.log.read_file(offset, 4 * SIZE, END)))
+            + (b"".join(map(bytes, peer.log.read_file(8, 4 * SIZE, END))))
+        ),
+    )
+    assert segment(rig, 4).read_bytes() == before
 
 
 def test_appends_go_on_while_the_active_segment_is_mended(rig: LogRig, peer: LogRig) -> None:

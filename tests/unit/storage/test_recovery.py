@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from faulty_files import SimulatedCrash
-from hightide_broker.storage import LogSettings, StorageFailed
+from faulty_files import FaultyFiles, SimulatedCrash
+from hightide_broker.storage import DataDirectory, LogSettings, StorageFailed
 from log_rig import KEY, LogRig, offsets, read_all
 from stored_batches import as_sent_by_leader, make_batch
 
@@ -299,6 +299,19 @@ def test_a_segment_that_was_cut_off_does_not_come_back_once_the_cut_is_flushed(
     # No byte is to be synced, only the name that has gone: what it held would follow on the log's end.
     assert rig.log.flush() == 8
     assert offsets(rig.cut_power(seed)) == list(range(8))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_recovery_calls_durable_outlives_a_power_cut(rig: LogRig, seed: int) -> None:
+    # The process that wrote it was killed, and had synced nothing.
+    killed = rig.files
+    rig.close(clean=False)
+    rig.files = FaultyFiles()
+    rig.files.go_on_from(killed)
+    rig.directory = DataDirectory.open(rig.path, "cluster", 1, rig.shared, files=rig.files)
+    rig.log = rig.directory.log(*KEY, True, "flights", rig.settings)
+    assert rig.log.durable_end_offset == 10
+    assert offsets(rig.cut_power(seed)) == list(range(10))
 
 
 def test_a_crash_at_any_step_of_a_roll_loses_nothing(tmp_path: Path) -> None:
