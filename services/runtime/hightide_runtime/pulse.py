@@ -26,8 +26,8 @@ __all__ = ["Heartbeat", "Pulse"]
 
 _log = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.2
-LOOK_S: Final = 0.2
+BEAT_S: Final = 0.25
+LOOK_S: Final = 0.5
 SESSION_SHARE: Final = 2 / 3
 LIMIT_MIN_S: Final = 2.0
 BUSY_TIMES: Final = 5

@@ -18,7 +18,7 @@ from hightide_broker.storage.files import Files
 
 __all__ = ["CallsUnderWay", "HungCall"]
 
-LOOK_MAX_S: Final = 0.5
+LOOK_MAX_S: Final = 1.0
 _METHODS: Final = tuple(name for name in vars(Files) if not name.startswith("_"))
 
 
