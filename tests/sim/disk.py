@@ -29,6 +29,7 @@ class Disk:
         if len(self.log) < self.log_start:
             self.begin_at(self.log_start)
         self.durable_end_offset = len(self.log)
+        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, len(self.log))
 
     def begin_at(self, offset: int) -> None:
         """The log is thrown away, and begins anew."""
@@ -42,6 +43,7 @@ class Disk:
         del self.log[offset:]
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         self.durable_end_offset = min(self.durable_end_offset, offset)
+        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, offset)
 
     @property
     def is_untouched(self) -> bool:

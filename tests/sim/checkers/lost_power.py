@@ -21,10 +21,10 @@ class LostPower(Checker):
         if before.trusted:
             self.violated(f"{sorted(before.trusted)} were to be waited for: {before} to {after}")
         kept = world.brokers[after.leader].disk
-        if kept.is_doubtful:
+        ends = {member: end for member, _, end in before.recovered}
+        if len(kept.log) < ends.get(after.leader, 0):
             return  # It died since it was chosen, and says what it has left before it leads.
         # It fetches from nobody before it leads, so its log is what it was elected with.
-        ends = {member: end for member, _, end in before.recovered}
         for offset, record in sorted(world.acked.items()):
             if kept.log[offset : offset + 1] == [record]:
                 continue
@@ -36,7 +36,7 @@ class LostPower(Checker):
                 if offset < ends[member] and log[offset : offset + 1] == [record]:
                     self.violated(f"{member} told of {record} at {offset}; {after.leader} leads without it")
             lost_by = world.losses.get(record, set())
-            if len(lost_by) < world.promised_copies:
+            if len(lost_by) < world.promised_copies and record not in world.thin:
                 self.violated(f"{record} at {offset} is given up, and only the disks {lost_by} have lost it")
         world.unclean_epoch = after.leader_epoch
         world.kept_until = len(kept.log)
