@@ -76,7 +76,10 @@ class Schedule:
         if not self.up:
             return
         broker_id = self.dice.choice(sorted(self.up))
-        number = self.dice.choice([at for at, held in enumerate(ASSIGNMENT) if broker_id in held])
+        held = [at for at, replicas in enumerate(ASSIGNMENT) if broker_id in replicas]
+        if not held:
+            return
+        number = self.dice.choice(held)
         epoch = broker(broker_id, self.lives[broker_id]).broker_epoch
         if self.dice.random() < 0.6:
             self.world.send(ev.ReplicasDamaged(broker_id, epoch, ((TOPIC_ID, number, 7),)))
