@@ -1,4 +1,4 @@
-"""The record batches of a simulation: one record each, whose value is a number."""
+"""The record batches of a simulation. Each record has a number for a value, no two the same one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import struct
 from typing import Final
 
 import pyarrow as pa
-from hightide.batch.body import SCHEMA, TIMESTAMP_TYPE, encode
+from hightide.batch.body import SCHEMA, TIMESTAMP_TYPE, decode, encode
+from hightide.batch.header import Buffer
 from sim.topics.messages import Key
 
 _CRC: Final = struct.Struct("<I")
@@ -27,8 +28,13 @@ def make_batch(key: Key, value: int, producer: tuple[int, int, int] = (-1, -1, -
     ).to_bytes()
 
 
-def crc_of(batch: bytes) -> int:
+def crc_of(batch: Buffer) -> int:
     """By which it is known wherever it is."""
     (crc,) = _CRC.unpack_from(batch, _CRC_AT)
     assert isinstance(crc, int)
     return crc
+
+
+def values_in(batch: Buffer) -> tuple[int, ...]:
+    """Of its records."""
+    return tuple(int(value) for value in decode(batch).column("value").to_pylist())

@@ -32,6 +32,7 @@ from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.telemetry import Telemetry
 from hightide_runtime.zookeeper import ZooKeeperError
 from sim.messages import CallFailed, Envelope
+from sim.topics.batches import crc_of
 from sim.topics.channel import SimChannel
 from sim.topics.files import MemoryDisk, MemoryFiles
 from sim.topics.logs import LogOnDisk, LogsOnDisk
@@ -52,7 +53,7 @@ class Surroundings(Protocol):
     """What a broker may do to the rest of the world."""
 
     cluster_id: str
-    values: dict[int, int]
+    values: dict[int, tuple[int, ...]]
 
     @property
     def now_ms(self) -> int: ...
@@ -69,7 +70,7 @@ class Surroundings(Protocol):
 
     def is_reachable(self, source: int, target: int) -> bool: ...
 
-    def acknowledged(self, host: SimHost, key: Key, base_offset: int, value: int) -> None: ...
+    def acknowledged(self, host: SimHost, key: Key, base_offset: int, crc: int) -> None: ...
 
     def committed(self, replica: SimReplica) -> None: ...
 
@@ -354,7 +355,11 @@ class SimHost:
     async def _serve(self, envelope: Envelope, name: str, method: _Method, request: bytes) -> None:
         answer: Any
         try:
-            answer = method.serialise(await method.handler(method.parse(request), None))
+            asked = method.parse(request)
+            answered = await method.handler(asked, None)
+            if name == "Produce":
+                self._note_acknowledged(asked, answered)
+            answer = method.serialise(answered)
         except ServiceError as error:
             answer = error
         except Exception as error:
@@ -363,7 +368,14 @@ class SimHost:
         self.in_hand.remove(envelope)
         self.world.answer(envelope, RpcAnswer(name, answer))
 
-    def produce(self, key: Key, batch: bytes, value: int, acks: int) -> None:
+    def _note_acknowledged(self, asked: Any, answered: Any) -> None:
+        if asked.acks == broker_pb2.ACKS_ALL:
+            for each, result in zip(asked.partitions, answered.partitions, strict=True):
+                if not result.error_code:
+                    key = (each.topic_id, each.partition)
+                    self.world.acknowledged(self, key, result.base_offset, crc_of(each.batches))
+
+    def produce(self, key: Key, batch: bytes, acks: int) -> None:
         """A producer that stands beside the broker sends a batch; it hears the answer at once."""
         request = wire.serialise_produce_request(
             wire.ProduceRequest(acks, 30_000, (wire.ProducePartition(*key, -1, (batch,)),))
@@ -372,14 +384,13 @@ class SimHost:
         async def produced() -> None:
             try:
                 method = self._methods["Produce"]
-                (answer,) = (await method.handler(method.parse(request), None)).partitions
+                asked = method.parse(request)
+                self._note_acknowledged(asked, await method.handler(asked, None))
             except ServiceError:
                 return
             except Exception as error:
                 self.loop.faults.append(error)
                 raise
-            if not answer.error_code and acks == broker_pb2.ACKS_ALL:
-                self.world.acknowledged(self, key, answer.base_offset, value)
 
         if "Produce" in self._methods:
             self.loop.create_task(produced())
@@ -391,6 +402,16 @@ def _methods(parts: Parts) -> dict[str, _Method]:
     return {
         "Produce": _Method(
             wire.parse_produce_request, client.Produce, broker_pb2.ProduceResponse.SerializeToString
+        ),
+        "GetMetadata": _Method(
+            broker_pb2.GetMetadataRequest.FromString,
+            client.GetMetadata,
+            broker_pb2.GetMetadataResponse.SerializeToString,
+        ),
+        "InitProducerId": _Method(
+            broker_pb2.InitProducerIdRequest.FromString,
+            client.InitProducerId,
+            broker_pb2.InitProducerIdResponse.SerializeToString,
         ),
         "ReplicaFetch": _Method(
             replica_pb2.ReplicaFetchRequest.FromString,

@@ -235,6 +235,20 @@ class Checkers:
                     f"{replica.broker_id} has records of another partition in {view.generation}: "
                     f"{replica.disk.log}",
                 )
+            self._check_sequence(view, replica.disk)
+
+    def _check_sequence(self, view: PartitionView, found: LogOnDisk) -> None:
+        """What idempotent producers sent is there once, each producer's in its order."""
+        last: dict[int, int] = {}
+        for _, value in found.log:
+            producer = self._world.sent.get(value)
+            if producer is None:
+                continue
+            if value <= last.get(producer, 0):
+                self._violated(
+                    "Sequence", f"{view.generation}: {value} comes after {last[producer]}: {found.log}"
+                )
+            last[producer] = value
 
     def _check_write(self, write: Written) -> None:
         if not write.path.endswith("/leaderAndISR") or write.after is None:

@@ -16,7 +16,6 @@ from sim.topics.files import Directory, File, MemoryDisk
 from sim.topics.messages import Key
 
 _HEADER: Final = struct.Struct("<qiiB3xI")
-_RECORD_COUNT_AT: Final = 60
 _HEADER_SIZE_BYTES: Final = 80
 _UNCOUNTED_BYTES: Final = 12
 
@@ -35,8 +34,10 @@ EMPTY: Final = LogOnDisk()
 class LogsOnDisk:
     """The logs of one machine. What has not changed is not read again."""
 
-    def __init__(self, disk: MemoryDisk, directories: tuple[str, ...], values: Mapping[int, int]) -> None:
-        """`values` tells by its CRC the value of the first record of each batch that was ever made."""
+    def __init__(
+        self, disk: MemoryDisk, directories: tuple[str, ...], values: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        """`values` tells by its CRC what each batch that was ever made holds."""
         self._disk = disk
         self._directories = directories
         self._values = values
@@ -83,10 +84,9 @@ class LogsOnDisk:
             while len(data) - at >= _HEADER_SIZE_BYTES:
                 base_offset, length_bytes, epoch, _, crc = _HEADER.unpack_from(data, at)
                 size_bytes = length_bytes + _UNCOUNTED_BYTES
-                value = self._values.get(crc)
-                if value is None or base_offset != len(log) or len(data) - at < size_bytes:
+                values = self._values.get(crc)
+                if values is None or base_offset != len(log) or len(data) - at < size_bytes:
                     return LogOnDisk(log, start)  # Torn; recovery cuts it.
-                (count,) = struct.unpack_from("<i", data, at + _RECORD_COUNT_AT)
-                log += [(epoch, value + index) for index in range(count)]
+                log += [(epoch, value) for value in values]
                 at += size_bytes
         return LogOnDisk(log, start)

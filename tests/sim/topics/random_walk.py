@@ -25,7 +25,7 @@ from hightide_runtime.znodes import TopicZnode
 from sim.messages import ZOOKEEPER, CallFailed, Envelope
 from sim.topics.broker import LAG_TIME_MAX_MS
 from sim.topics.messages import COMMANDS, Rpc
-from sim.topics.world import BROKERS, CONTROLLERS, Cluster, Settings
+from sim.topics.world import BROKERS, CONTROLLERS, PRODUCERS, Cluster, Settings
 
 ORDERS_MAX: Final = 200
 PARTITIONS_MAX: Final = 3
@@ -36,7 +36,8 @@ LEVELS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
 OFTEN: Final = {
     "deliver": 20.0,
     "settle": 12.0,
-    "produce": 8.0,
+    "produce": 5.0,
+    "send": 6.0,
     "advance": 5.0,
     "restart": 4.0,
     "resume": 3.0,
@@ -249,6 +250,10 @@ class RandomWalk:
         ]
         if leaders:
             self.world.produce(*self.rng.choice(leaders), acks_all=self.rng.random() < 0.9)
+
+    def _send(self) -> None:
+        if (name := self._partition()) is not None:
+            self.world.send(self.rng.choice(PRODUCERS), *name)
 
     # --- what clients and operators wish -----------------------------------------------------------
 

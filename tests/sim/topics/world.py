@@ -23,15 +23,17 @@ from sim.checkers import Violation
 from sim.messages import ZOOKEEPER, CallFailed, Envelope, ProcessDied
 from sim.network import Network
 from sim.topics.batches import crc_of, make_batch
-from sim.topics.broker import LAG_TIME_MAX_MS, SimHost, SimReplica
+from sim.topics.broker import LAG_TIME_MAX_MS, PORT, SimHost, SimReplica
 from sim.topics.bugs import Bugs
 from sim.topics.checkers import Checkers
 from sim.topics.controller import SimControllerProcess
 from sim.topics.messages import REQUESTS, Answered, Asked, Expired, Fired, Key
+from sim.topics.producer import SimProducer
 from sim.topics.tree import Client, Tree
 
 BROKERS = (1, 2, 3, 4)
 CONTROLLERS = (11, 12)
+PRODUCERS = (21, 22)
 MOMENT_MS = 10
 """As long as brokers gather what they write of ISRs."""
 MOMENTS = 5
@@ -53,19 +55,27 @@ class Cluster(Network):
     cluster_id = "sim"
 
     def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__((*BROKERS, *CONTROLLERS))
+        super().__init__((*BROKERS, *CONTROLLERS, *PRODUCERS))
         self.settings = settings or Settings()
         self.tree = Tree(self._notify)
         for path in znodes.PARENTS:
             self._make(path)
         self.tree.by_hand(Create(ClusterIdZnode.path(), ClusterIdZnode(self.cluster_id).encode()))
-        self.values: dict[int, int] = {}
-        """The value of the first record of each batch, by the batch's CRC."""
+        self.values: dict[int, tuple[int, ...]] = {}
+        """The values of each batch that was ever made, by its CRC."""
+        self.sent: dict[int, int] = {}
+        """The values that idempotent producers sent, and which of them."""
         self.hosts = {n: SimHost(self, n, self.settings.min_insync_replicas) for n in BROKERS}
         self.controllers = {
             n: SimControllerProcess(self, n, self.settings.controller_mends) for n in CONTROLLERS
         }
-        self.nodes: dict[int, SimHost | SimControllerProcess] = {**self.hosts, **self.controllers}
+        addresses = tuple(f"broker{n}:{PORT}" for n in BROKERS)
+        self.producers = {n: SimProducer(self, n, addresses) for n in PRODUCERS}
+        self.nodes: dict[int, SimHost | SimControllerProcess | SimProducer] = {
+            **self.hosts,
+            **self.controllers,
+            **self.producers,
+        }
         self.orphans: list[int] = []
         self.bugs = Bugs()
         self.next_value = 1
@@ -88,11 +98,13 @@ class Cluster(Network):
         """A message between a process and ZooKeeper was lost: its watches are gone."""
         self.tree.forget(client)
 
-    def acknowledged(self, host: SimHost, key: Key, base_offset: int, value: int) -> None:
-        """A producer is told that its record is committed."""
+    def acknowledged(self, host: SimHost, key: Key, base_offset: int, crc: int) -> None:
+        """A producer is told that a batch is committed."""
+        values = self.values[crc]
         name = f"{key[0][:2].hex()}-{key[1]}"
-        self.story.append(f"      {host.broker_id} acknowledges {value} at {base_offset} of {name}")
-        self.checkers.acknowledged(host, key, base_offset, value)
+        self.story.append(f"      {host.broker_id} acknowledges {values} at {base_offset} of {name}")
+        for offset, value in enumerate(values, base_offset):
+            self.checkers.acknowledged(host, key, offset, value)
 
     def committed(self, replica: SimReplica) -> None:
         """A replica's high watermark moved."""
@@ -318,8 +330,8 @@ class Cluster(Network):
         host = self.hosts[broker_id]
         self.story.append(f"produce {value} at {broker_id} for {key[0][:2].hex()}-{key[1]}")
         batch = make_batch(key, value)
-        self.values[crc_of(batch)] = value
-        host.produce(key, batch, value, ACKS_ALL if acks_all else ACKS_LEADER)
+        self.values[crc_of(batch)] = (value,)
+        host.produce(key, batch, ACKS_ALL if acks_all else ACKS_LEADER)
         self.touched(broker_id)
         self.check()
         is_there = host.alive and any(each == value for _, each in host.logs.log(key).log)
@@ -332,6 +344,15 @@ class Cluster(Network):
         if state is None or state.leader not in self.hosts:
             return None
         return self.produce(state.leader, key, acks_all)
+
+    def send(self, producer_id: int, topic: str, partition: int) -> None:
+        """A program gives a producer one record, which brings it to the leader as its SDK does."""
+        value = self.next_value
+        self.next_value += 1
+        self.story.append(f"send {value} by {producer_id} to {topic}-{partition}")
+        self.sent[value] = producer_id
+        self.producers[producer_id].send(topic, partition, value)
+        self.check()
 
     def ask(self, event: Any, kind: Any) -> tuple[int, int] | None:
         """A client asks the active controller; who that is and the request's id, or None where none is."""

@@ -121,6 +121,17 @@ def test_a_wall_that_jumps_deletes_nothing_also_over_a_restart(
     assert kept.retain() == 0
 
 
+def test_a_wall_that_jumps_in_the_first_minute_of_a_directory_deletes_nothing(
+    tmp_path: Path, machine: Machine
+) -> None:
+    kept = Kept(tmp_path, machine)
+    kept.append(5)
+    machine.wall += 400 * DAY_US
+    kept.append(2)
+    kept.restart(clean=False)
+    assert kept.retain() == 0
+
+
 @pytest.mark.parametrize("jump_us", [8 * DAY_US, -8 * DAY_US])
 def test_what_was_written_while_the_wall_was_wrong_goes_when_its_time_has_come(
     kept: Kept, machine: Machine, jump_us: int

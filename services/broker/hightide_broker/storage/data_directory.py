@@ -125,7 +125,7 @@ class DataDirectory:
                 raise
         is_new = not on_disk and not checkpoints
         volume = Volume.make(root, files, settings if settings is not None else DirectorySettings(), clock)
-        return cls(
+        opened = cls(
             root,
             volume,
             lock,
@@ -135,6 +135,14 @@ class DataDirectory:
             was_closed_cleanly=is_clean or is_new,
             threads=threads if threads is not None else _system_threads,
         )
+        if is_new:
+            # At once: a wall that jumps before it is written down would be believed at the next start.
+            try:
+                opened.write_time(at_once=True)
+            except StorageError:
+                lock.release()
+                raise
+        return opened
 
     @property
     def path(self) -> str:

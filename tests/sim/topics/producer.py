@@ -1,0 +1,151 @@
+"""A simulated producer: the real core of the SDK's producer, idempotent, with its retries and metadata.
+
+It is driven as its shells drive it: its calls are sent when it asks for them, and it hears of each outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, Protocol
+
+import grpc
+from hightide.batch import wire
+from hightide.calls import Call, Method
+from hightide.cluster import Cluster as KnownCluster
+from hightide.errors import HightideError
+from hightide.producer_core import ProducerCore
+from hightide.producer_settings import ProducerSettings
+from hightide.transport import error_of
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import ServiceError
+from sim.messages import CallFailed, Envelope
+from sim.topics.batches import crc_of, values_in
+from sim.topics.channel import rpc_error
+from sim.topics.messages import Body, Rpc, RpcAnswer
+from sim.topics.tree import Client
+
+SETTINGS: Final = ProducerSettings(linger_ms=0, request_timeout_ms=2_000, delivery_timeout_ms=60_000)
+START_MS: Final = 1_000_000
+
+
+class Surroundings(Protocol):
+    """What a producer may do to the world."""
+
+    values: dict[int, tuple[int, ...]]
+
+    @property
+    def now_ms(self) -> int: ...
+
+    def call(self, source: int, target: int, body: Body, then: Callable[[Any], None]) -> int: ...
+
+    def node_at(self, address: HostPort) -> int: ...
+
+
+class SimProducer:
+    """One process that produces. It never dies; it can stand still."""
+
+    alive = True
+    session = 0
+    end = ""
+
+    def __init__(self, world: Surroundings, node_id: int, bootstrap: tuple[str, ...]) -> None:
+        self._world = world
+        self.node_id = node_id
+        self.client = Client(node_id, 0)
+        self.paused = False
+        self._bootstrap = bootstrap
+        self._calls: dict[Call[Any], float] = {}
+        """Under way, each with the time at which it is given up."""
+        self._begin()
+
+    @property
+    def loop(self) -> SimProducer:
+        """It has no other."""
+        return self
+
+    def _begin(self) -> None:
+        self._calls.clear()
+        cluster = KnownCluster(self._bootstrap)
+        owner: Any = self
+        self._core = ProducerCore(SETTINGS, cluster, owner, random=Random(self.node_id))
+
+    @property
+    def _now_ms(self) -> float:
+        return float(START_MS + self._world.now_ms)
+
+    def start(self) -> None:
+        """Nothing: it has begun."""
+
+    def crash(self) -> None:
+        """The world ends."""
+
+    def tick(self) -> None:
+        """Time passed."""
+        for call in [each for each, end_ms in self._calls.items() if end_ms <= self._now_ms]:
+            self._end(call, error_of(rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, None), call))
+
+    def send(self, topic: str, partition: int, value: int) -> bool:
+        """Produce one record; whether it was taken, which it is not before the topic is known."""
+        core = self._core
+        if core.fatal is not None:
+            self._begin()
+            core = self._core
+        home = core.lanes_of(topic)
+        if home is None or partition >= home.partition_count:
+            core.seeker.want_again([topic], now_ms=self._now_ms)
+            self.settle()
+            return False
+        core.seeker.topics.add(topic)
+        try:
+            core.append(home, home.lanes[partition], None, str(value).encode(), 1_000, None, self._now_ms)
+        except HightideError:
+            return False
+        self.settle()
+        return True
+
+    def settle(self) -> None:
+        """Make the calls that the core asks for."""
+        while True:
+            calls = self._core.poll(self._now_ms)
+            cancelled, self._core.cancelled = self._core.cancelled, []
+            self._core.callbacks.clear()
+            for call in cancelled:
+                self._end(call, error_of(rpc_error(grpc.StatusCode.CANCELLED, None), call))
+            for call in calls:
+                self._make(call)
+            if not calls and not cancelled:
+                return
+
+    def _make(self, call: Call[Any]) -> None:
+        request = call.encode()
+        if call.method is Method.PRODUCE:
+            for each in wire.parse_produce_request(request).partitions:
+                self._world.values[crc_of(each.batches)] = values_in(each.batches)
+        self._calls[call] = self._now_ms + call.timeout_ms
+
+        def answered(body: Any) -> None:
+            value = body.value if isinstance(body, RpcAnswer) else body
+            outcome: Any
+            try:
+                if isinstance(value, CallFailed):
+                    outcome = error_of(rpc_error(grpc.StatusCode.UNAVAILABLE, None), call)
+                elif isinstance(value, ServiceError):
+                    outcome = error_of(rpc_error(value.status, value.to_rich_status()), call)
+                else:
+                    assert isinstance(value, bytes)
+                    outcome = call.decode(value)
+            except HightideError as error:
+                outcome = error
+            self._end(call, outcome)
+
+        target = self._world.node_at(HostPort.parse(call.address))
+        self._world.call(self.node_id, target, Rpc(call.method.value.rpartition("/")[2], request), answered)
+
+    def _end(self, call: Call[Any], outcome: Any) -> None:
+        if self._calls.pop(call, None) is not None:
+            self._core.completed(call, outcome, self._now_ms)
+
+    def receive(self, envelope: Envelope) -> None:
+        """Nobody asks anything of a producer."""
+        raise AssertionError(envelope)
