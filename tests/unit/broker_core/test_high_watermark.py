@@ -64,6 +64,18 @@ def test_a_follower_counts_for_min_insync_replicas_when_its_joining_is_stored(pa
     assert pair[1].produces("a") == (Append(0, 1, 1),)
 
 
+def test_nothing_is_committed_with_a_follower_whose_joining_is_not_stored(pair: ReplicaPair) -> None:
+    # The write may never happen: then the ISR was too small all the time, and nobody else may be elected.
+    pair = ReplicaPair(ReplicaSettings(0, min_insync_replicas=2))
+    pair.decide(1, 1, isr=(1,))
+    assert StoreIsr((1, 2), 1, 1, 1, ((2, 0),)) in pair.fetch(2)
+    pair[1].produces("a", acks_all=False)
+    pair.catch_up(2)
+    assert pair[1].state.high_watermark == 0
+    pair[1].happens(IsrStored(2))
+    assert pair[1].state.high_watermark == 1
+
+
 def test_acks_all_is_refused_before_the_append_when_too_few_are_in_sync(pair: ReplicaPair) -> None:
     pair = ReplicaPair(ReplicaSettings(0, min_insync_replicas=2))
     pair.decide(1, 1, isr=(1,))
