@@ -9,8 +9,8 @@ from hightide_controller import convert_requests
 from hightide_controller.core import events as ev
 from hightide_controller.core.partition import TopicPartition
 from hightide_runtime.errors import ServiceError
-from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, led
-from unit.controller.moving_world import begun, catch_up, hear, replicas, world_of
+from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, led, topic
+from unit.controller.moving_world import BROKERS, begun, catch_up, hear, replicas, world_of
 
 
 def damage(world: World, broker_id: int, *numbers: int, offset: int = 7, life: int = 1) -> None:
@@ -43,6 +43,17 @@ def test_the_last_member_of_the_isr_stays_and_leads_although_it_is_damaged() -> 
     damage(world, 1, 0)
     assert world.zookeeper[FLIGHTS] == led(1, 1)
     assert len(world.state.complaints) == 1
+
+
+def test_a_damaged_replica_that_has_all_that_is_committed_leads_where_the_others_die() -> None:
+    # It is mended in place: its log keeps its end, and all that is whole.
+    strict = topic((1, 2), **{"min.insync.replicas": "2"})
+    world = World.elected(*BROKERS, topics=(strict,))
+    damage(world, 1, 0)
+    assert (world.zookeeper[FLIGHTS].isr, world.zookeeper[FLIGHTS].eligible) == ((2,), (1,))
+    world.registered(*(broker(broker_id) for broker_id in (1, 3, 4, 5)))
+    world.settle()
+    assert (world.zookeeper[FLIGHTS].leader, world.zookeeper[FLIGHTS].isr) == (1, (1,))
 
 
 def test_of_two_that_are_damaged_one_stays_until_the_other_is_whole_and_in_sync() -> None:

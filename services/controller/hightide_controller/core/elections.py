@@ -54,11 +54,6 @@ class Candidates:
     min_insync_replicas: int = 1
     """Of the topic. An ISR that is smaller commits nothing, so whoever leaves it stays eligible."""
 
-    @property
-    def unusable(self) -> frozenset[int]:
-        """Those whose replica cannot be used, or is about to be fetched anew: they are never eligible."""
-        return self.failed | self.damaged
-
 
 def decide(
     partition: Partition,
@@ -89,7 +84,7 @@ def decide(
     if leader not in isr or leader in candidates.silent:
         leader = _elected(partition.replicas, isr, leader, candidates.silent)
     reborn = leader in candidates.bounced and leader == known.leader
-    fails = not candidates.unusable.isdisjoint(known.eligible)
+    fails = not candidates.failed.isdisjoint(known.eligible)
     if leader == known.leader and isr == known.isr and not (reborn or fails):
         return None
     changed = leader != known.leader or reborn
@@ -140,8 +135,9 @@ def isr_that_stays(
     live = tuple(broker_id for broker_id in isr if broker_id in candidates.live and broker_id in replicas)
     staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
     steady = tuple(broker_id for broker_id in staying if broker_id not in candidates.bounced)
-    whole = tuple(broker_id for broker_id in steady if broker_id not in candidates.damaged)
-    return whole or steady or staying or live
+    left = steady or staying or live
+    whole = tuple(broker_id for broker_id in left if broker_id not in candidates.damaged)
+    return whole or left
 
 
 def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silent: frozenset[int]) -> int:
@@ -162,7 +158,7 @@ def eligible_with(
     replicas = partition.replicas
     if len(isr) >= min(candidates.min_insync_replicas, len(replicas)):
         return ()
-    return tuple(sorted((_trusted(partition, known) - candidates.unusable).difference(isr)))
+    return tuple(sorted((_trusted(partition, known) - candidates.failed).difference(isr)))
 
 
 def recovered_with(
