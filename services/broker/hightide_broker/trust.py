@@ -281,6 +281,11 @@ async def confirm_all(directories: LogDirectories) -> None:
         try:
             confirm(data)
             note_siblings(data, paths)
+            if not data.was_closed_cleanly:
+                # What a log has lost is committed no more, whatever is appended in its place before a crash.
+                data.checkpoint_high_watermarks({})
+        except DiskFull as error:
+            log.warning("high watermarks of logs that lost their ends stand as they were: %s", error)
         except StorageFailed as error:
             log.error("%s", error)
 

@@ -156,14 +156,14 @@ def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
     assert trusts.doubts(PLAIN, 0)
 
 
-def trusts_of(*paths: Path, decisions: Decisions = MINE) -> trust.Trusts:
+def trusts_of(*paths: Path, decisions: Decisions = MINE, clean: bool = True) -> trust.Trusts:
     """A life of a broker with these data directories: what it believes at its start."""
 
     async def life() -> trust.Trusts:
         directories = await LogDirectories.open(paths, "cluster", 1)
         found = await trust.look_at_disks(directories, 1, decisions)
         await trust.confirm_all(directories)
-        await directories.close(clean=True)
+        await directories.close(clean=clean)
         return found
 
     return asyncio.run(life())
@@ -263,3 +263,22 @@ def test_how_far_a_log_goes_is_looked_up_on_the_disk_where_it_is(killed: LogRig,
     doubted = decided(1, 1, 2)
     assert trusts_of(Path(killed.path), decisions=doubted).ends == {KEY: trust.LogEnd(1, 10)}
     assert trusts_of(Path(killed.path), decisions=doubted).ends == {}, "it is believed by now"
+
+
+def test_a_high_watermark_above_the_end_that_is_left_is_not_found_again_when_the_log_has_grown(
+    killed: LogRig,
+) -> None:
+    """The power took what was committed; other records come in its place, and the broker is killed."""
+    path = Path(killed.path)
+    killed.open()
+    killed.directory.checkpoint_high_watermarks({KEY: 10})
+    killed.log.truncate_to(4)
+    killed.close(clean=False)
+    trusts_of(path, decisions=decided(2, 2), clean=False)
+    killed.open()
+    assert killed.log.high_watermark_checkpoint == 4
+    killed.fill(3, epoch=2)
+    killed.close(clean=False)
+    killed.open()
+    assert killed.log.high_watermark_checkpoint == 4, "what came in its place is not committed yet"
+    killed.close(clean=False)

@@ -259,7 +259,8 @@ class DataDirectory:
             recovery_points[key] = _promised(opened)
             checkpoints[key] = PartitionCheckpoint(
                 recovery_point=recovery_points[key],
-                high_watermark=high_watermarks.get(key, before.high_watermark),
+                # Never past the end: the log may have lost what was committed, and grow by other records.
+                high_watermark=min(high_watermarks.get(key, before.high_watermark), opened.log_end_offset),
                 active_size_bytes=opened.active_size_bytes,
                 is_clean=key in clean,
             )
