@@ -262,8 +262,8 @@ class Checkers:
             self._violated("Znodes", f"{write.writer} wrote {after} under an epoch that is not")
         if before is None:
             return
-        if write.writer in self._world.hosts and is_departure(write.writer, before, after):
-            return  # It may lack what others count on.
+        if write.writer in self._world.hosts and is_about_itself(write.writer, before, after):
+            return
         if write.writer in self._world.hosts and (before.leader, before.leader_epoch) != (
             write.writer,
             after.leader_epoch,
@@ -274,7 +274,7 @@ class Checkers:
         if after.leader not in (-1, before.leader):
             if after.leader_epoch == before.leader_epoch:
                 self._violated("Znodes", f"one epoch, two leaders: {before} and {after}")
-            if after.leader not in before.isr:
+            if after.leader not in (*before.isr, *before.eligible):
                 self._unclean(write.path, before, after)
 
     def _unclean(self, path: str, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> None:
@@ -358,8 +358,10 @@ def has_epochs_before(found: LogOnDisk, first_leader_epoch: int) -> bool:
     return first_leader_epoch > 0 and any(0 <= epoch < first_leader_epoch for epoch, _ in found.log)
 
 
-def is_departure(broker_id: int, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
-    """Whether a broker takes itself out of an ISR."""
-    leader = -1 if before.leader == broker_id else before.leader
-    isr = tuple(member for member in before.isr if member != broker_id)
-    return (after.leader, after.leader_epoch, after.isr) == (leader, before.leader_epoch, isr)
+def is_about_itself(broker_id: int, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
+    """Whether a broker says that it may lack what others count on: it leaves the ISR, or, where it is the last
+    one, tells what it still has."""
+    leaders = (before.leader, -1) if before.leader == broker_id else (before.leader,)
+    left = tuple(member for member in before.isr if member != broker_id)
+    is_of_epoch = after.leader_epoch == before.leader_epoch and after.leader in leaders
+    return is_of_epoch and (after.isr == left or (after.isr == before.isr and after.leader == -1))
