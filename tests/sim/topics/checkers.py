@@ -359,8 +359,8 @@ def has_epochs_before(found: LogOnDisk, first_leader_epoch: int) -> bool:
 
 
 def is_about_itself(broker_id: int, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
-    """Whether a broker says that it may lack what others count on: it leaves the ISR, or, where it is the last
-    one, tells what it still has."""
+    """Whether a broker says that it may lack what others count on: it leaves the ISR, or, where it is the
+    last one, tells what it still has."""
     leaders = (before.leader, -1) if before.leader == broker_id else (before.leader,)
     left = tuple(member for member in before.isr if member != broker_id)
     is_of_epoch = after.leader_epoch == before.leader_epoch and after.leader in leaders
