@@ -34,7 +34,7 @@ class Schedule:
         happens = self.dice.choice(
             (
                 self.kill, self.come_back, self.bounce, self.write_isr, self.damage, self.answer, self.answer,
-                self.take_over,
+                self.take_over, self.refuse, self.fall_silent,
             )
         )  # fmt: skip
         happens()
@@ -61,6 +61,30 @@ class Schedule:
         if self.up:
             self.lives[self.dice.choice(sorted(self.up))] += 1
             self.world.send(ev.BrokersChanged(self.registrations()))
+
+    def refuse(self) -> None:
+        """The port of a live broker refuses for a while: it is declared dead, and answers again."""
+        if not self.up:
+            return
+        victim = self.dice.choice(sorted(self.up))
+        epoch = broker(victim, self.lives[victim]).broker_epoch
+        self.world.send(ev.BrokerProcessDied(victim, epoch))
+        for _ in range(self.dice.randrange(4)):
+            self.answer()
+        self.world.send(ev.BrokerProcessAlive(victim, epoch))
+
+    def fall_silent(self) -> None:
+        """A live broker acknowledges nothing, or acknowledges all again."""
+        if not self.up:
+            return
+        victim = self.dice.choice(sorted(self.up))
+        epoch = broker(victim, self.lives[victim]).broker_epoch
+        if self.dice.random() < 0.4:
+            self.world.send(ev.BrokerAnswers(victim, epoch))
+            return
+        held = sorted(self.world.zookeeper.items())
+        leads = tuple((name, each.leader_epoch) for name, each in held if each.leader == victim)
+        self.world.send(ev.BrokerSilent(victim, epoch, leads[: self.dice.randrange(len(leads) + 1)]))
 
     def write_isr(self) -> None:
         """A live leader changes its ISR: itself, and some of the live replicas."""
