@@ -1,5 +1,6 @@
-"""A simulated cluster of many topics: the controller's real shell and core, and real replica cores.
+"""A simulated cluster of many topics: brokers and controllers with their real shells, cores and storage.
 
 What sim.world does for one partition that is never moved or deleted, this does for topics that come and go:
-creation, deletion and recreation, partitions added and removed, replicas moved, elections by hand.
+creation, deletion and recreation, partitions added and removed, replicas moved, elections by hand. Producers
+are the core of the SDK's.
 """
