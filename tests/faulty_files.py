@@ -2,20 +2,26 @@
 
 A verified fake: every call but for fsync, whose effect is modelled, goes to the real files, in a temporary
 directory; what is added is when it fails, and what a power cut leaves. The model of a power cut: of each
-file, any prefix that is at least what was synced; of the names, any number of the last changes to a
-directory since it was synced are undone. A truncation is on disk at once.
+file, any prefix that is at least what was synced, or what it was before it was cut, where that was not
+synced; of the names of files and directories, any number of the last changes to a directory since it was
+synced are undone. What a process did not sync is not synced in the life of the next one either.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from hightide.batch.header import Buffer
 from hightide_broker.storage.files import OsFiles
+
+T = TypeVar("T")
 
 
 class SimulatedCrash(BaseException):
@@ -37,17 +43,25 @@ class Fault:
 
 @dataclass
 class NameChange:
-    """A change to a directory that is not synced: `before` is what the name led to, None where to nothing."""
+    """A change to a directory that is not synced, and how a power cut undoes it."""
 
     directory: str
-    path: str
-    before: bytes | None
+    undo: Callable[[], None]
+
+
+@dataclass
+class CutFile:
+    """A file before it was cut: what it held, and how much of that was synced."""
+
+    contents: bytes
+    synced: int
 
 
 class FaultyFiles(OsFiles):
     """Real files with faults."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: FaultyFiles | None = None) -> None:
+        """`before` are those of the process before, which was killed or stopped under power."""
         self.faults: list[Fault] = []
         # How many more changing calls are made before the process dies; None for ever.
         self.crash_in: int | None = None
@@ -56,8 +70,10 @@ class FaultyFiles(OsFiles):
         self.changes = 0
         self.syncs = 0
         self._paths: dict[int, str] = {}
-        self._synced: dict[str, int] = {}
-        self._names: list[NameChange] = []
+        self._synced: dict[str, int] = {} if before is None else before._synced
+        self._cut: dict[str, CutFile] = {} if before is None else before._cut
+        self._names: list[NameChange] = [] if before is None else before._names
+        self._boot: int = 1 if before is None else before._boot
 
     def go_on_from(self, earlier: FaultyFiles) -> None:
         """The process was killed and another one began: what was not synced is not synced yet."""
@@ -94,8 +110,20 @@ class FaultyFiles(OsFiles):
         self._paths[fd] = path
         if is_new:
             self._synced[path] = 0
-            self._names.append(NameChange(os.path.dirname(path), path, None))
+            self._changed_name(path, partial(remove_if_there, path))
         return fd
+
+    def _changed_name(self, path: str, undo: Callable[[], None]) -> None:
+        self._names.append(NameChange(os.path.dirname(path), undo))
+
+    def machine_boot(self) -> str:
+        return f"boot-{self._boot}"
+
+    def make_directory(self, path: str) -> None:
+        self._step("make_directory", path)
+        if not os.path.lexists(path):
+            self._changed_name(path, partial(shutil.rmtree, path, ignore_errors=True))
+        super().make_directory(path)
 
     def close(self, fd: int) -> None:
         self._paths.pop(fd, None)
@@ -119,15 +147,19 @@ class FaultyFiles(OsFiles):
     def truncate(self, fd: int, size: int) -> None:
         path = self._paths[fd]
         self._step("truncate", path)
+        now = os.path.getsize(path)
+        synced = self._synced.get(path, now)
+        if size < now and path not in self._cut:
+            self._cut[path] = CutFile(Path(path).read_bytes(), synced)
         super().truncate(fd, size)
-        if path in self._synced:
-            self._synced[path] = min(self._synced[path], size)
+        self._synced[path] = min(synced, size)
 
     def sync(self, fd: int) -> None:
         path = self._paths[fd]
         self._step("sync", path)
         self.syncs += 1
         self._synced[path] = os.path.getsize(path)
+        self._cut.pop(path, None)
 
     def sync_directory(self, path: str) -> None:
         self._step("sync_directory", path)
@@ -135,27 +167,68 @@ class FaultyFiles(OsFiles):
 
     def replace(self, source: str, target: str) -> None:
         self._step("replace", target)
-        if os.path.isfile(source):
+        if os.path.isdir(source):
+            self._changed_name(target, partial(move_back, target, source))
+            self._synced = moved(self._synced, source, target)
+            self._cut = moved(self._cut, source, target)
+        elif os.path.isfile(source):
             before = Path(target).read_bytes() if os.path.lexists(target) else None
-            self._names.append(NameChange(os.path.dirname(target), target, before))
+            self._changed_name(target, partial(write_back, target, before))
+            self._synced.pop(target, None)
+            self._cut.pop(target, None)
             if source in self._synced:
                 self._synced[target] = self._synced.pop(source)
         super().replace(source, target)
 
     def remove(self, path: str) -> None:
         self._step("remove", path)
-        self._names.append(NameChange(os.path.dirname(path), path, Path(path).read_bytes()))
+        self._changed_name(path, partial(write_back, path, Path(path).read_bytes()))
         self._synced.pop(path, None)
+        self._cut.pop(path, None)
         super().remove(path)
 
     def cut_power(self, random: Random) -> None:
         """What is on disk after a power cut; nothing may use the files any more."""
         self.crashed = True
         for path, synced in self._synced.items():
-            if os.path.isfile(path):
+            if not os.path.isfile(path):
+                continue
+            cut = self._cut.get(path)
+            if cut is not None and random.random() < 0.5:
+                Path(path).write_bytes(cut.contents[: random.randint(cut.synced, len(cut.contents))])
+            else:
                 os.truncate(path, random.randint(synced, max(synced, os.path.getsize(path))))
         for change in reversed(self._names[random.randint(0, len(self._names)) :]):
-            if change.before is not None and os.path.isdir(change.directory):
-                Path(change.path).write_bytes(change.before)
-            elif os.path.isfile(change.path):
-                os.unlink(change.path)
+            change.undo()
+        self._boot += 1
+        self._synced.clear()
+        self._cut.clear()
+        self._names.clear()
+
+
+def moved(known: dict[str, T], source: str, target: str) -> dict[str, T]:
+    """What is known of files, after a directory was moved."""
+    return {
+        target + path.removeprefix(source) if path.startswith(f"{source}/") else path: each
+        for path, each in known.items()
+    }
+
+
+def remove_if_there(path: str) -> None:
+    """The file was never made."""
+    if os.path.isfile(path):
+        os.unlink(path)
+
+
+def write_back(path: str, contents: bytes | None) -> None:
+    """The name leads to what it led to before, if its directory is there."""
+    if contents is None:
+        remove_if_there(path)
+    elif os.path.isdir(os.path.dirname(path)):
+        Path(path).write_bytes(contents)
+
+
+def move_back(path: str, before: str) -> None:
+    """The directory was never moved."""
+    if os.path.isdir(path):
+        os.replace(path, before)

@@ -14,7 +14,8 @@ KEY = (TOPIC_ID, PARTITION)
 
 
 class LogRig:
-    """One log on disk. `files` is new at each open, so that faults of one life do not reach the next."""
+    """One log on disk. `files` is new at each open, so that faults of one life do not reach the next; what
+    one did not sync stays unsynced."""
 
     def __init__(
         self, path: Path, settings: LogSettings | None = None, shared: DirectorySettings | None = None
@@ -22,13 +23,23 @@ class LogRig:
         self.path = path / "data"
         self.settings = settings if settings is not None else LogSettings()
         self.shared = shared
+        self.settles = True
+        """Whether what was lost is acted on at once, as a broker does that leaves its ISRs."""
+        self.files = FaultyFiles()
         self.open()
 
     def open(self) -> Log:
-        self.files = FaultyFiles()
-        self.directory = DataDirectory.open(self.path, "cluster", 1, self.shared, files=self.files)
+        self.open_directory()
         self.log = self.directory.log(TOPIC_ID, PARTITION, True, "flights", self.settings)
+        if self.settles:
+            self.directory.settle()
         return self.log
+
+    def open_directory(self) -> DataDirectory:
+        """Open the directory, and no log in it."""
+        self.files = FaultyFiles(self.files)
+        self.directory = DataDirectory.open(self.path, "cluster", 1, self.shared, files=self.files)
+        return self.directory
 
     def close(self, clean: bool = True) -> None:
         self.directory.close(clean)

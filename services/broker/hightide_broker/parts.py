@@ -50,7 +50,7 @@ from hightide_broker.shell import ReplicaShell
 from hightide_broker.startup import read_cluster
 from hightide_broker.storage import StorageError
 from hightide_broker.strays import StrayWatch
-from hightide_broker.trust import confirm_all, disown, leave_doubtful_isrs, look_at_disks
+from hightide_broker.trust import begin_anew, confirm_all, disown, leave_doubtful_isrs, look_at_disks
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 
 log = logging.getLogger(__name__)
@@ -201,6 +201,7 @@ class Parts:
         broker_id = self._settings.broker_id
         trusts = await look_at_disks(self._directories, broker_id, stored.decisions)
         stored = await leave_doubtful_isrs(self._session, broker_id, trusts, stored)
+        await begin_anew(self._directories, broker_id, trusts, stored.decisions)
         await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch

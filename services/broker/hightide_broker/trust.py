@@ -95,9 +95,11 @@ class Trusts:
     home_of: Callable[[PartitionKey], str | None]
     """The path of the directory that a partition was found in; None where it is on no disk."""
     damaged: frozenset[PartitionKey]
-    """The partitions whose logs lost batches to damage, or cannot be opened."""
+    """The partitions whose logs have less than they had, are gone, or cannot be opened."""
     ends: Mapping[PartitionKey, LogEnd] = field(default_factory=dict)
     """What is on disk of those that are in doubt, or that are remembered to have been."""
+    lack_front: frozenset[PartitionKey] = frozenset()
+    """The partitions whose oldest records are missing."""
 
     def doubts(self, topic: TopicDecisions, partition: int) -> bool:
         """Whether what ZooKeeper says about this broker's replica may be more than it has."""
@@ -121,6 +123,9 @@ def assess(data: DataDirectory) -> Trust:
     if found is None or not mark.isascii():
         return NONE  # Also where the last life ended between cutting damaged logs and acting on it.
     same_boot = mark != b"" and mark.decode("ascii") == data.machine_boot()
+    if data.lost_checkpoints or (same_boot and not data.knows_its_logs):
+        log.error("%s lacks what says how long its logs were: none of them is believed", data.path)
+        return NONE
     return Trust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
 
 
@@ -155,29 +160,46 @@ def confirm(data: DataDirectory) -> None:
         data.remove_note(_MARK)
 
 
-def damaged_logs(data: DataDirectory, decisions: Decisions) -> frozenset[PartitionKey]:
-    """The partitions whose logs lost batches to damage, found by recovering them. Does file I/O.
+@dataclass(slots=True)
+class LogsFound:
+    """What a data directory has of the partitions that are assigned to its broker."""
 
-    After a clean shutdown nothing is recovered, so nothing is opened here.
-    """
-    found: set[PartitionKey] = set()
-    if data.was_closed_cleanly:
-        return frozenset(found)
+    damaged: set[PartitionKey] = field(default_factory=set)
+    """Whose logs have less than they had, or cannot be opened."""
+    missing: set[PartitionKey] = field(default_factory=set)
+    """Whose logs were here, with something in them, and are not."""
+    lack_front: set[PartitionKey] = field(default_factory=set)
+    """Of the damaged, whose oldest records are missing."""
+
+
+def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: bool) -> LogsFound:
+    """Open the logs, which compares each with what it had, and recovers it where that takes reading. Does
+    file I/O. After a clean shutdown nothing is read."""
+    found = LogsFound()
     on_disk = frozenset(data.partitions())
     for topic in decisions.topics:
         settings = topic_settings(topic.topic, topic.configs, 1)
         for each in topic.partitions:
             key = (topic.topic_id, each.partition)
+            if may_lack_tails and settings.flush_on_disk and not data.acks_were_synced(*key):
+                log.error("%s-%d was not kept with flush=fsync for long", topic.topic, each.partition)
+                found.damaged.add(key)
             if key not in on_disk:
+                if data.is_missing(*key):
+                    found.missing.add(key)
                 continue
             try:
-                if data.log(*key, False, topic.topic, settings.log).lost_data:
-                    found.add(key)
+                opened = data.log(*key, False, topic.topic, settings.log)
             except StorageError as error:
                 # The decision about it will meet the same error, and answer it.
                 log.error("%s-%d cannot be opened: %s", topic.topic, each.partition, error)
-                found.add(key)
-    return frozenset(found)
+                found.damaged.add(key)
+                continue
+            if opened.lost_data:
+                found.damaged.add(key)
+            if opened.lacks_front:
+                found.lack_front.add(key)
+    return found
 
 
 def log_ends(
@@ -190,7 +212,7 @@ def log_ends(
         try:
             log_there = data.log(topic.topic_id, partition, False, topic.topic, settings.log)
         except StorageError:
-            continue  # `damaged_logs` has told; the decision about it meets the error again.
+            continue  # `look_at_logs` has told; the decision about it meets the error again.
         epochs = log_there.epochs.entries
         ends[topic.topic_id, partition] = LogEnd(
             epochs[-1].epoch if epochs else NOTHING.leader_epoch, log_there.log_end_offset
@@ -228,15 +250,15 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
     Called once at startup.
     """
 
-    def look_at(data: DataDirectory) -> tuple[Trust, frozenset[PartitionKey], frozenset[str]]:
+    def look_at(data: DataDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
         trust, known = assess(data), siblings(data)
         try:
             if not data.was_closed_cleanly:
                 suspend(data)
         except StorageError as error:
             log.error("%s", error)
-        damaged = damaged_logs(data, decisions)
-        return (NONE if data.failed else trust), damaged, known
+        found = look_at_logs(data, decisions, may_lack_tails=trust.may_lack_tails)
+        return (NONE if data.failed else trust), found, known
 
     online = directories.online
     looked = await asyncio.gather(*(each.run(look_at, each.data) for each in online))
@@ -253,7 +275,12 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
         home = directories.home_of(key)
         return None if home is None else home.path
 
-    found = Trusts(trusts, home_of, directories.in_two.union(*(damaged for _, damaged, _ in looked)))
+    missing = {key for _, logs, _ in looked for key in logs.missing if directories.home_of(key) is None}
+    for topic_id, partition in sorted(missing):
+        log.error("partition %d of topic id %s was on a disk and is on none", partition, topic_id.hex())
+    damaged = directories.in_two.union(missing, *(logs.damaged for _, logs, _ in looked))
+    lack_front = frozenset[PartitionKey]().union(*(logs.lack_front for _, logs, _ in looked))
+    found = Trusts(trusts, home_of, damaged, lack_front=lack_front)
     return replace(found, ends=await _measure(broker_id, directories, decisions, found))
 
 
@@ -272,6 +299,27 @@ async def _measure(
     return {key: end for ends in measured for key, end in ends.items()}
 
 
+async def begin_anew(directories: LogDirectories, broker_id: int, trusts: Trusts, stored: Decisions) -> None:
+    """Put those logs aside whose oldest records are missing, where nobody counts on this broker for them:
+    what a follower lacks at the front it would never fetch, and would teach the others when it leads. It is
+    fetched anew as a whole. Where no other replica is known to have all it keeps what it has.
+
+    Called once at startup, when this was told.
+    """
+    for topic in stored.topics:
+        for each in topic.partitions:
+            key = (topic.topic_id, each.partition)
+            told = [log for log in each.recovered if log.broker_id == broker_id]
+            counts = _is_trusted(broker_id, each) or told not in ([], [_told(broker_id, NOTHING)])
+            if key not in trusts.lack_front or broker_id in each.isr or counts:
+                continue
+            log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
+            try:
+                await directories.quarantine(key)
+            except StorageError as error:
+                log.error("%s-%d is not put aside: %s", topic.topic, each.partition, error)
+
+
 async def confirm_all(directories: LogDirectories) -> None:
     """Believe the logs from here on. A directory that fails at it is offline."""
 
@@ -280,6 +328,7 @@ async def confirm_all(directories: LogDirectories) -> None:
     def try_to_confirm(data: DataDirectory) -> None:
         try:
             confirm(data)
+            data.settle()
             note_siblings(data, paths)
             if not data.was_closed_cleanly:
                 # What a log has lost is committed no more, whatever is appended in its place before a crash.
@@ -335,17 +384,19 @@ def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> I
     for each in topic.partitions:
         if not _has_to_tell(broker_id, trusts, topic, each):
             continue
-        end = trusts.ends.get((topic.topic_id, each.partition), NOTHING)
-        told = RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
+        key = (topic.topic_id, each.partition)
+        told = _told(broker_id, trusts.ends.get(key, NOTHING))
+        if key in trusts.lack_front and _who_has_all(each) - {broker_id}:
+            told = _told(broker_id, NOTHING)  # It is about to be begun anew.
         if told in each.recovered and not _is_trusted(broker_id, each):
             continue
-        if {*each.isr, *each.eligible} - {log.broker_id for log in each.recovered} == {broker_id}:
+        if _who_has_all(each) == {broker_id}:
             log.error(
                 "%s-%d: this broker is the last that was to have all records, and the end of its log may be "
                 "lost; it ends at %d",
                 topic.topic,
                 each.partition,
-                end.log_end_offset,
+                told.log_end_offset,
             )
         yield _departure(topic.topic, each, told)
 
@@ -355,6 +406,15 @@ def _has_to_tell(broker_id: int, trusts: Trusts, topic: TopicDecisions, decision
     if any(log.broker_id == broker_id for log in decision.recovered):
         return True
     return _is_trusted(broker_id, decision) and trusts.doubts(topic, decision.partition)
+
+
+def _told(broker_id: int, end: LogEnd) -> RecoveredLog:
+    return RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
+
+
+def _who_has_all(decision: PartitionDecision) -> set[int]:
+    """Who is to have all that is committed, and has not said otherwise."""
+    return {*decision.isr, *decision.eligible} - {log.broker_id for log in decision.recovered}
 
 
 def _is_trusted(broker_id: int, decision: PartitionDecision) -> bool:

@@ -53,8 +53,8 @@ class Upkeep:
         self._data = data
         self._disk = disk
         self._on_failed = on_failed
-        # High watermark and durable end of each partition, as last written.
-        self._written: dict[PartitionKey, tuple[int, int]] = {}
+        # High watermark and durable end of each partition, and whether its acks are synced, as last written.
+        self._written: dict[PartitionKey, tuple[int, int, bool]] = {}
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._every(settings.checkpoint_interval_ms, self.checkpoint)),
@@ -77,13 +77,22 @@ class Upkeep:
         Raises StorageError.
         """
         now = {
-            replica.key: (replica.state.high_watermark, replica.log.durable_end_offset)
+            replica.key: (
+                replica.state.high_watermark,
+                replica.log.durable_end_offset,
+                replica.log.promises.acks_are_synced,
+            )
             for replica in self._replicas_here()
         }
-        moved = {key: each for key, each in now.items() if self._written.get(key, (0, 0)) != each}
+        nothing = (0, 0, False)
+        moved = {
+            key: each
+            for key, each in now.items()
+            if each[:2] != (0, 0) and self._written.get(key, nothing) != each
+        }
         if not moved:
             return
-        high_watermarks = {key: high_watermark for key, (high_watermark, _) in moved.items()}
+        high_watermarks = {key: high_watermark for key, (high_watermark, _, _) in moved.items()}
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, high_watermarks)
         self._written = now

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,22 +106,98 @@ def killed(tmp_path: Path) -> LogRig:
     return rig
 
 
+def looked_at(rig: LogRig) -> trust.LogsFound:
+    return trust.look_at_logs(rig.directory, MINE, may_lack_tails=False)
+
+
 def test_a_log_that_recovery_had_to_cut_for_damage_leaves_its_isr(killed: LogRig) -> None:
     (segment,) = killed.segments()
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
     killed.open()
-    assert trust.damaged_logs(killed.directory, MINE) == {KEY}
+    assert looked_at(killed).damaged == {KEY}
     killed.close(clean=False)
 
 
 def test_a_write_that_a_kill_tore_was_never_acknowledged_and_leaves_no_doubt(killed: LogRig) -> None:
     (segment,) = killed.segments()
-    segment.write_bytes(segment.read_bytes()[:-10])
+    contents = segment.read_bytes()
+    segment.write_bytes(contents + contents[: len(contents) // 20])
     killed.open()
-    assert trust.damaged_logs(killed.directory, MINE) == frozenset()
+    assert looked_at(killed).damaged == set()
     killed.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_lost_its_tail_leaves_its_isr_also_after_a_clean_stop(killed: LogRig, clean: bool) -> None:
+    killed.open()
+    killed.close(clean)
+    (segment,) = killed.segments()
+    segment.write_bytes(segment.read_bytes()[: -segment.stat().st_size // 10])
+    killed.settles = False
+    killed.open()
+    assert looked_at(killed).damaged == {KEY}
+    assert trust.log_ends(killed.directory, [(MINE.topics[0], KEY[1])]) == {KEY: trust.LogEnd(1, 9)}
+    killed.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_directory_is_gone_leaves_its_isr(killed: LogRig, clean: bool) -> None:
+    killed.open()
+    killed.close(clean)
+    shutil.rmtree(killed.log_directory)
+    killed.open_directory()
+    assert looked_at(killed).missing == {KEY}
+    killed.close(clean=False)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "marks"])
+def test_a_directory_that_does_not_know_how_long_its_logs_were_vouches_for_none(
+    killed: LogRig, name: str
+) -> None:
+    trust.confirm(killed.open_directory())
+    killed.close(clean=False)
+    assert not trust.assess(killed.open_directory()).doubts(SYNCED)
+    killed.close(clean=False)
+    (killed.path / name).unlink()
+    assert trust.assess(killed.open_directory()).doubts(SYNCED)
+    killed.close(clean=False)
+
+
+def test_flush_fsync_that_was_set_just_before_the_power_went_says_nothing_of_older_records(
+    tmp_path: Path,
+) -> None:
+    rig = LogRig(tmp_path, LogSettings())
+    rig.fill(10)
+    rig.directory.checkpoint_high_watermarks({KEY: 10})
+    rig.close(clean=False)
+    synced = Decisions((replace(MINE.topics[0], configs={"flush": "fsync"}),), ())
+    found = trust.look_at_logs(rig.open_directory(), synced, may_lack_tails=True)
+    assert found.damaged == {KEY}
+    rig.close(clean=False)
+
+
+def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=1))
+    rig.fill(5)
+    rig.close()
+    rig.segments()[0].unlink()
+    (topic,) = MINE.topics
+    (decision,) = topic.partitions
+
+    async def life(isr: tuple[int, ...]) -> bool:
+        directories = await LogDirectories.open([rig.path], "cluster", 1)
+        trusts = await trust.look_at_disks(directories, 1, MINE)
+        assert trusts.damaged == trusts.lack_front == {KEY}
+        stored = Decisions((replace(topic, partitions=(replace(decision, isr=isr),)),), ())
+        await trust.begin_anew(directories, 1, trusts, stored)
+        await trust.confirm_all(directories)
+        await directories.close(clean=True)
+        return directories.holds(KEY)
+
+    assert asyncio.run(life((1,)))
+    assert not asyncio.run(life((2,)))
 
 
 def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(data: DataDirectory) -> None:

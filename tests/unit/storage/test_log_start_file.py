@@ -120,13 +120,32 @@ def test_times_are_found_from_the_start_on_also_inside_its_batch(rig: LogRig) ->
     assert found.offset == 4
 
 
-def test_a_damaged_file_costs_no_record(rig: LogRig, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [b"nonsense", b"", None])
+def test_what_a_damaged_file_said_is_known_from_elsewhere_and_it_says_it_again(
+    rig: LogRig, damage: bytes | None, clean: bool
+) -> None:
     delete(rig, 16)
-    rig.close(clean=False)
-    (rig.log_directory / "log_start").write_bytes(b"nonsense")
+    rig.close(clean)
+    path = rig.log_directory / "log_start"
+    said = path.read_bytes()
+    path.unlink() if damage is None else path.write_bytes(damage)
     rig.open()
-    assert rig.log.log_start_offset == 12, "where the first segment begins"
-    assert "log_start is damaged" in caplog.text
+    assert rig.log.log_start_offset == 16
+    assert not rig.log.lost_data
+    assert path.read_bytes() == said
+
+
+def test_retention_writes_down_where_the_log_begins_before_it_deletes(rig: LogRig) -> None:
+    """A crash in between leaves segments in front of the start, and never a start without its segment."""
+    rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=SIZE))
+    rig.files.faults.append(Fault("remove", errno.EIO, ".log"))
+    with pytest.raises(StorageFailed):
+        rig.log.apply_retention(time.time_ns() // 1000, 30)
+    assert rig.names(".log") == ["0", "12", "24"]
+    rig.crash()
+    assert rig.log.log_start_offset == 24
+    assert not rig.log.lost_data
 
 
 def test_producers_are_remembered_though_their_records_are_let_go_of(rig: LogRig) -> None:

@@ -326,7 +326,9 @@ def test_a_crash_at_any_step_of_a_roll_loses_nothing(tmp_path: Path) -> None:
             crashed = True
         rig.files.crash_in, rig.files.crashed = None, False
         rig.crash()
-        assert offsets(rig.log) == list(range(4 if crashed else 5)), steps
+        # The last step is that of the mark.
+        assert len(offsets(rig.log)) in ((4, 5) if crashed else (5,)), steps
+        assert not rig.log.lost_data
         rig.fill(2)
         assert offsets(rig.restart())[:6] == list(range(6))
         rig.close()

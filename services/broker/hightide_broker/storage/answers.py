@@ -8,6 +8,7 @@ from hightide.batch.header import BatchHeader
 
 from hightide_broker.storage.leader_epochs import LeaderEpochs
 from hightide_broker.storage.log_files import LogFiles
+from hightide_broker.storage.log_marks import Mark
 from hightide_broker.storage.segment import Segment
 from hightide_broker.storage.start_file import StartFile
 
@@ -47,3 +48,5 @@ class OpenedLog:
     recovery_point: int
     lost_data: bool
     start_file: StartFile
+    start_offset: int
+    mark: Mark

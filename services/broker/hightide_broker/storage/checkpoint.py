@@ -1,4 +1,5 @@
-"""The file `checkpoints`: for each partition of a data directory, what a restart may start from."""
+"""The file `checkpoints`: for each partition of a data directory, what a restart may start from, and what it
+must find."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ __all__ = ["PartitionCheckpoint", "PartitionKey", "decode_checkpoints", "encode_
 PartitionKey: TypeAlias = tuple[bytes, int]
 
 _MAGIC: Final = b"HTCP"
-_VERSION: Final = 1
-_ENTRY: Final = struct.Struct("<16siqqqB")
+_VERSION: Final = 2
+_ENTRY: Final = struct.Struct("<16siqqqiqqIB")
+_IS_CLEAN: Final = 1
+_IS_SYNCED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,22 @@ class PartitionCheckpoint:
 
     recovery_point: int = 0
     high_watermark: int = 0
-    # Size of the last segment when it was written.
+    # Where the log was written down to begin; its first segment begins there or before.
+    start_offset: int = 0
+    latest_epoch: int = -1
+    # Sizes of all segments and of the last one when this was written, and how many there were.
+    size_bytes: int = 0
     active_size_bytes: int = 0
+    segment_count: int = 0
     # The log was closed after this and nothing was appended since: it needs no recovery.
     is_clean: bool = False
+    # All that was acknowledged was on disk before: it was kept with flush=fsync, not only since just now.
+    is_synced: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        """What the log must reach, whatever has happened since, but for a cut."""
+        return max(self.recovery_point, self.high_watermark)
 
 
 def encode_checkpoints(checkpoints: Mapping[PartitionKey, PartitionCheckpoint]) -> bytes:
@@ -43,8 +58,12 @@ def encode_checkpoints(checkpoints: Mapping[PartitionKey, PartitionCheckpoint]) 
                 partition,
                 entry.recovery_point,
                 entry.high_watermark,
+                entry.start_offset,
+                entry.latest_epoch,
+                entry.size_bytes,
                 entry.active_size_bytes,
-                entry.is_clean,
+                entry.segment_count,
+                entry.is_clean * _IS_CLEAN | entry.is_synced * _IS_SYNCED,
             )
             for (topic_id, partition), entry in checkpoints.items()
         ),
@@ -57,8 +76,12 @@ def decode_checkpoints(data: bytes) -> dict[PartitionKey, PartitionCheckpoint]:
     if len(contents) % _ENTRY.size:
         raise CorruptFile(f"a checkpoint file has no {len(contents)} bytes")
     return {
-        (topic_id, partition): PartitionCheckpoint(recovery_point, high_watermark, size, bool(is_clean))
-        for topic_id, partition, recovery_point, high_watermark, size, is_clean in _ENTRY.iter_unpack(
-            contents
+        (topic_id, partition): PartitionCheckpoint(
+            recovery_point, high_watermark, start_offset, latest_epoch, size_bytes, active_size_bytes,
+            segment_count, is_clean=bool(flags & _IS_CLEAN), is_synced=bool(flags & _IS_SYNCED),
         )
-    }
+        for (
+            topic_id, partition, recovery_point, high_watermark, start_offset, latest_epoch, size_bytes,
+            active_size_bytes, segment_count, flags,
+        ) in _ENTRY.iter_unpack(contents)
+    }  # fmt: skip

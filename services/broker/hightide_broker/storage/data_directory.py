@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from hightide_broker.storage.identity import (
     take_clean_mark,
 )
 from hightide_broker.storage.log import Log
+from hightide_broker.storage.log_marks import LogMark, LogMarks
 from hightide_broker.storage.log_opening import open_log
 from hightide_broker.storage.quarantine import Quarantine
 from hightide_broker.storage.sealed_file import read_file, write_whole
@@ -67,22 +68,28 @@ class DataDirectory:
         path: str,
         volume: Volume,
         lock: DirectoryLock,
-        checkpoints: dict[PartitionKey, PartitionCheckpoint],
-        on_disk: set[PartitionKey],
+        found: _Found,
         boot_id: str,
-        was_closed_cleanly: bool,
         threads: Threads,
     ) -> None:
         # The id of this life of the broker, new at each open.
         self.boot_id = boot_id
         # How the last process left it: False after a crash, True for a new directory.
-        self.was_closed_cleanly = was_closed_cleanly
+        self.was_closed_cleanly = found.is_clean
+        # Whether it is known of each log how far it reached; if not, one that was cut or is gone looks whole.
+        self.knows_its_logs = found.knows_its_logs
+        # The checkpoints are damaged or gone.
+        self.lost_checkpoints = found.lost_checkpoints
         self._path = path
         self._volume = volume
         self._directory_lock = lock
-        self._checkpoints = checkpoints
+        self._checkpoints = found.checkpoints
+        self._marks = found.marks
+        self._is_settled = False
+        # Put aside, and not written down as gone yet.
+        self._void: set[PartitionKey] = set()
         # Found on disk, or made since.
-        self._known = on_disk
+        self._known = found.on_disk
         self._threads = threads
         self._quarantine = Quarantine(volume.files, path)
         self._logs: dict[PartitionKey, Log] = {}
@@ -112,27 +119,23 @@ class DataDirectory:
         files = files if files is not None else OsFiles()
         root = os.path.abspath(path)
         with DiskHealth(root):
-            files.make_directory(root)
+            _make_root(files, root)
             clock = AgeingClock.open(files, root, machine if machine is not None else KernelTime())
             lock = DirectoryLock(files, root)
             try:
-                check_identity(files, root, cluster_id, broker_id)
+                is_new = check_identity(files, root, cluster_id, broker_id)
                 boot_id = stamp_identity(files, root, cluster_id, broker_id)
-                checkpoints, is_clean = _load_checkpoints(files, root)
-                on_disk = _find_partitions(files, root)
+                found = _find(files, root, is_new)
             except (StorageError, OSError):
                 lock.release()
                 raise
-        is_new = not on_disk and not checkpoints
         volume = Volume.make(root, files, settings if settings is not None else DirectorySettings(), clock)
         opened = cls(
             root,
             volume,
             lock,
-            checkpoints,
-            on_disk,
+            found,
             boot_id,
-            was_closed_cleanly=is_clean or is_new,
             threads=threads if threads is not None else _system_threads,
         )
         if is_new:
@@ -220,6 +223,10 @@ class DataDirectory:
                 raise UnknownLog(
                     f"{topic_name}-{partition} (topic id {topic_id.hex()}) is not in {self._path}"
                 )
+        if key in self._void:
+            # What is written down of the log that had this name before must not be held against this one.
+            with self._checkpoint_lock, self._volume.disk:
+                self._write_checkpoints({}, clean=frozenset())
         # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
         name = directory_name(key)
         made = open_log(
@@ -230,8 +237,11 @@ class DataDirectory:
             topic_name,
             settings,
             self._checkpoints.get(key, PartitionCheckpoint()),
+            self._marks.of(key),
             self._quarantine.place_for(f"{name}.cut", self.now_us()),
         )
+        if self._is_settled:
+            made.promises.settle()
         with self._lock:
             assert key not in self._logs, f"{made!r} was opened twice at once"
             self._logs[key] = made
@@ -253,22 +263,17 @@ class DataDirectory:
         with self._lock:
             logs = dict(self._logs)
             checkpoints = dict(self._checkpoints)
-        recovery_points = {}
+            void = frozenset(self._void)
         for key, opened in logs.items():
             before = checkpoints.get(key, PartitionCheckpoint())
-            recovery_points[key] = _promised(opened)
-            checkpoints[key] = PartitionCheckpoint(
-                recovery_point=recovery_points[key],
-                # Never past the end: the log may have lost what was committed, and grow by other records.
-                high_watermark=min(high_watermarks.get(key, before.high_watermark), opened.log_end_offset),
-                active_size_bytes=opened.active_size_bytes,
-                is_clean=key in clean,
-            )
+            high_watermark = high_watermarks.get(key, before.high_watermark)
+            checkpoints[key] = opened.promises.checkpoint(high_watermark, is_clean=key in clean)
         data = encode_checkpoints(checkpoints)
         write_whole(self._volume.files, f"{self._path}/{_CHECKPOINTS_NAME}", data, durable=True)
-        for key, recovery_point in recovery_points.items():
-            logs[key].recovery_point_checkpoint = recovery_point
+        for key, opened in logs.items():
+            opened.recovery_point_checkpoint = checkpoints[key].recovery_point
         with self._lock:
+            self._void -= void
             # A partition that went into quarantine meanwhile stays gone.
             self._checkpoints = {
                 key: entry
@@ -291,10 +296,15 @@ class DataDirectory:
             self._being_put_aside.add(key)
             opened = self._logs.pop(key, None)
             self._checkpoints.pop(key, None)
+            self._void.add(key)
         try:
             if opened is not None:
                 opened.abandon()
             with self._volume.disk:
+                if opened is None:
+                    self._marks.void(key)
+                else:
+                    opened.promises.clear()
                 name = directory_name(key)
                 if self._volume.files.exists(f"{self._path}/{name}"):
                     self._quarantine.take(name, now_us)
@@ -303,6 +313,25 @@ class DataDirectory:
             with self._lock:
                 self._being_put_aside.discard(key)
                 self._put_aside.notify_all()
+
+    def is_missing(self, topic_id: bytes, partition: int) -> bool:
+        """Whether it had a log with something in it that is not here any more. Asked before it is opened."""
+        mark = self._marks.promised((topic_id, partition))
+        return (topic_id, partition) not in self._known and mark is not None and mark.end_offset > 0
+
+    def acks_were_synced(self, topic_id: bytes, partition: int) -> bool:
+        """Whether all that was acknowledged of a log was on disk before, as far as was written down. One that
+        never was has acknowledged nothing."""
+        key = (topic_id, partition)
+        checkpoint = self._checkpoints.get(key)
+        return key not in self._known if checkpoint is None else checkpoint.is_synced
+
+    def settle(self) -> None:
+        """What logs lost has been acted on, and is not held against them any more. Raises StorageFailed."""
+        self._is_settled = True
+        for opened in tuple(self._logs.values()):
+            if opened.lost_data:
+                opened.promises.settle()
 
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
         """Delete what was put aside longer than the grace period before `now_us`; give the names deleted.
@@ -363,6 +392,7 @@ class DataDirectory:
             for opened in self._logs.values():
                 opened.abandon()
             self._volume.open_files.close()
+            self._marks.close()
             self._directory_lock.release()
 
     def _close_cleanly(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
@@ -374,16 +404,6 @@ class DataDirectory:
             data = self._write_checkpoints(high_watermarks, clean=frozenset(self._logs))
             mark_clean(self._volume.files, self._path, data)
         self.write_time(at_once=True)
-
-
-def _promised(opened: Log) -> int:
-    """The recovery point to write for a log, which knows of it from here on.
-
-    A cut on another thread comes before the promise, which then is lower, or after it: then it is synced.
-    """
-    durable = opened.durable_end_offset
-    opened.recovery_point_checkpoint = max(opened.recovery_point_checkpoint, durable)
-    return min(durable, opened.durable_end_offset)
 
 
 def directory_name(key: PartitionKey) -> str:
@@ -407,18 +427,61 @@ def _find_partitions(files: Files, root: str) -> set[PartitionKey]:
     return found
 
 
-def _load_checkpoints(files: Files, root: str) -> tuple[dict[PartitionKey, PartitionCheckpoint], bool]:
-    """The checkpoints, and whether they are those of a clean shutdown. Damaged ones count as none."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the last life left behind."""
+
+    checkpoints: dict[PartitionKey, PartitionCheckpoint]
+    marks: LogMarks
+    on_disk: set[PartitionKey]
+    is_clean: bool
+    knows_its_logs: bool
+    lost_checkpoints: bool
+
+
+def _find(files: Files, root: str, is_new: bool) -> _Found:
+    on_disk = _find_partitions(files, root)
+    is_new &= not on_disk
+    if is_new:
+        # So that they are never missing but by damage.
+        write_whole(files, f"{root}/{_CHECKPOINTS_NAME}", encode_checkpoints({}), durable=True)
+    checkpoints, is_clean = _load_checkpoints(files, root)
+    is_clean |= is_new
+    known = checkpoints or {}
+    promised = {
+        key: LogMark(entry.start_offset, entry.end_offset, entry.latest_epoch)
+        for key, entry in known.items()
+        if entry.end_offset > 0
+    }
+    marks, hold = LogMarks.open(files, root, promised, is_known=is_clean)
+    if hold:
+        # What has no mark was put aside since; the entry is of a log that had the name before.
+        known = {key: entry for key, entry in known.items() if marks.promised(key) is not None}
+    return _Found(known, marks, on_disk, is_clean, is_clean or hold, checkpoints is None)
+
+
+def _make_root(files: Files, root: str) -> None:
+    """Make the directory, and let the disk know of it: what is synced in one that is gone is gone, too."""
+    made = []
+    missing = root
+    while not files.exists(missing):
+        made.append(missing)
+        missing = os.path.dirname(missing)
+    files.make_directory(root)
+    for each in reversed(made):
+        files.sync_directory(os.path.dirname(each))
+
+
+def _load_checkpoints(files: Files, root: str) -> tuple[dict[PartitionKey, PartitionCheckpoint] | None, bool]:
+    """The checkpoints, and whether they are those of a clean shutdown. None: they are damaged or gone."""
     path = f"{root}/{_CHECKPOINTS_NAME}"
     data = read_file(files, path) if files.exists(path) else b""
     is_clean = take_clean_mark(files, root, data)
-    if not data:
-        return {}, False
     try:
         checkpoints = decode_checkpoints(data)
     except CorruptFile as error:
-        log.error("%s is damaged (%s): every log is recovered from its start", path, error)
-        return {}, False
+        log.error("%s is damaged or gone (%s): every log is recovered from its start", path, error)
+        return None, False
     if not is_clean:
         # Whoever wrote these appended more afterwards.
         checkpoints = {key: replace(entry, is_clean=False) for key, entry in checkpoints.items()}

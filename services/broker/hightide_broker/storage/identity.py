@@ -57,15 +57,17 @@ def is_there(files: Files, directory: str) -> bool:
     return files.exists(f"{directory}/{_META_NAME}")
 
 
-def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> None:
-    """Check that the directory is this broker's, or nobody's yet. Changes nothing, so that it can be asked of
-    all directories before any is written to.
+def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> bool:
+    """Check that the directory is this broker's, or nobody's yet: True then. Changes nothing, so that it can
+    be asked of all directories before any is written to.
 
     Raises WrongCluster, WrongBroker, CorruptFile, OSError.
     """
     path = f"{directory}/{_META_NAME}"
-    if files.exists(path):
-        _check_meta(read_file(files, path), path, directory, cluster_id, broker_id)
+    if not files.exists(path):
+        return True
+    _check_meta(read_file(files, path), path, directory, cluster_id, broker_id)
+    return False
 
 
 def check_identities(

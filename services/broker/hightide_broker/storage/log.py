@@ -19,6 +19,7 @@ from hightide.batch.header import BatchHeader, Buffer
 from hightide_broker.storage.answers import AppendInfo, OpenedLog, TimestampFound
 from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
 from hightide_broker.storage.log_at_rest import LogAtRest
+from hightide_broker.storage.log_promises import LogPromises
 from hightide_broker.storage.open_files import Lease
 from hightide_broker.storage.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.reading import SequentialReads, first_candidate, found_in, segment_with
@@ -64,7 +65,8 @@ class Log:
         self.high_watermark_checkpoint = opened.high_watermark
         # The recovery point that the checkpoint file has; the data directory keeps it up to date.
         self.recovery_point_checkpoint = opened.recovery_point
-        self.lost_data = opened.lost_data  # recovery cut off more than a torn write
+        self.lost_data = opened.lost_data  # it has less than it had
+        self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
         self.epochs = opened.epochs
         self.deleted = Deleted()  # by retention
         self._volume = volume
@@ -74,8 +76,9 @@ class Log:
         self._lock = threading.RLock()
         self._flush_lock = threading.Lock()
         self._start_file = opened.start_file
+        self.promises = LogPromises(self, self._lock, opened.files, opened.start_file, opened.mark)
         self._end_offset = opened.segments[-1].next_offset
-        self._start_offset = max(opened.segments[0].base_offset, opened.start_file.offset)
+        self._start_offset = opened.start_offset
         self._durable_end_offset = self._end_offset
         # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
         self._truncations = 0
@@ -115,9 +118,9 @@ class Log:
         return self._row.size_bytes
 
     @property
-    def active_size_bytes(self) -> int:
-        """Size of the active segment; for the checkpoint."""
-        return self._row.active.size_bytes
+    def sizes(self) -> tuple[int, int, int]:
+        """Sizes of all segments and of the active one, and how many there are; for the checkpoint."""
+        return self._row.size_bytes, self._row.active.size_bytes, len(self._row.segments)
 
     @property
     def data_directory(self) -> str:
@@ -216,6 +219,7 @@ class Log:
                 states.update(header)
         assert position == segment.size_bytes
         base_offset, self._end_offset = self._end_offset, segment.next_offset
+        self.promises.note()
         if size_bytes <= self._volume.tails.bytes_per_log_max:
             self._tail.append(in_tail)
         return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
@@ -225,6 +229,7 @@ class Log:
         self._check_writable()
         self._changed = True
         self._make_directory()
+        self.promises.prepare()
         if self._row.has_room_for(size_bytes, end_offset, self.settings.segment_bytes):
             return False
         self._roll()
@@ -247,6 +252,7 @@ class Log:
             self._check_writable()
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
             self.epochs.assign(leader_epoch, start_offset)
+            self.promises.renew()
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -349,23 +355,31 @@ class Log:
         """
         with self._lock:
             self._check_writable()
-            is_inside = self._start_offset > self._row.base_offset
-            if offset <= self._start_offset < self._end_offset and is_inside:
-                self.truncate_and_start_at(self._start_offset)
+            base_offset = self._row.base_offset  # Behind the start where the front is missing.
+            if (
+                offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
+            ) or self._start_offset <= offset < base_offset:
+                self.truncate_and_start_at(max(offset, self._start_offset))
                 return self._end_offset
-            if offset >= self._end_offset:
+            try:
                 with self._files:
-                    self.epochs.truncate_to(offset)
-                return self._end_offset
-            with self._files:
-                self._note_cut()
-                self._end_offset = self._row.truncate_to(offset)
-                self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
-                self._tail.truncate_to(self._end_offset)
-                self.epochs.truncate_to(self._end_offset)
-                self._sync_below_recovery_point()
-                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+                    if offset >= self._end_offset:
+                        self.epochs.truncate_to(offset)
+                    else:
+                        self.promises.cutting()
+                        self._cut(offset)
+            finally:
+                self.promises.note()
             return self._end_offset
+
+    def _cut(self, offset: int) -> None:
+        self._note_cut()
+        self._end_offset = self._row.truncate_to(offset)
+        self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
+        self._tail.truncate_to(self._end_offset)
+        self.epochs.truncate_to(self._end_offset)
+        self._sync_below_recovery_point()
+        self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
     def truncate_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
@@ -374,14 +388,16 @@ class Log:
             self._check_writable()
             with self._files:
                 self._note_cut()
-                self._start_file.forget_above(offset)
                 self._make_directory()
+                self.promises.cutting(offset)
+                self._start_file.begin_at(offset)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = self._durable_end_offset = offset
                 self._tail.clear()
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
+            self.promises.note()
 
     def move_start(self, offset: int) -> None:
         """Let nobody read below `offset` from here on; `persist_start` makes it hold beyond this life, and
@@ -396,11 +412,8 @@ class Log:
         StorageFailed, DiskFull."""
         self._check_writable()
         with self._files:
-            try:
-                self._start_file.write()
-            except FileNotFoundError:
-                self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
-                raise
+            self._start_file.write()
+        self.promises.renew()
 
     def _sync_below_recovery_point(self) -> None:
         """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
@@ -440,29 +453,13 @@ class Log:
                 with self._files:
                     unsynced = UnsyncedSegments.of(self._row.segments, self._volume.open_files)
                 names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
-            self._sync(unsynced, names_unsynced)
+            unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
             with self._lock:
                 # After a cut meanwhile, what is there now may not be what was synced.
                 if truncations == self._truncations:
                     unsynced.note_synced()
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
                 return self._durable_end_offset
-
-    def _sync(self, unsynced: UnsyncedSegments, names_unsynced: bool) -> None:
-        """Without the log's lock. Whatever goes wrong here is final."""
-        try:
-            unsynced.sync(self._volume.files)
-            self.epochs.sync()
-            if names_unsynced:
-                self._row.sync_names()
-        except OSError as error:
-            if isinstance(error, FileNotFoundError):
-                self._check_open()  # Put into quarantine meanwhile: that is no failure of the disk.
-                if self._files.is_damage(error):
-                    raise self._files.damaged(error) from error
-            raise self._volume.disk.fail(error) from error
-        finally:
-            unsynced.release()
 
     def apply_retention(self, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
         """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
@@ -496,13 +493,15 @@ class Log:
                 if count == len(self._row.segments):
                     count -= self._could_not_roll(count)
                 if self._row.hold_place() or unwritten is not None:
-                    # A name is all that says where the log begins.
                     self._volume.files.sync_directory(self._directory)
                 gone = self._row.let_go(count)
                 self.deleted.note(gone, reasons)
                 self._start_offset = max(self._start_offset, self._row.base_offset)
+                self._start_file.wanted = max(self._start_file.wanted, self._row.base_offset)
                 self._reads.forget()
                 self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+        # Before they go: a first segment that begins later than is written down says that one is missing.
+        unwritten = self._start_unwritten()
         for segment in gone:
             with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
                 segment.remove()
@@ -554,7 +553,9 @@ class Log:
 
     def update_settings(self, settings: LogSettings) -> None:
         """Take over changed settings; they hold from the next call on."""
-        self.settings = settings
+        with self._lock:
+            self.promises.flush_changes(settings.flush)
+            self.settings = settings
 
     def close(self) -> None:
         """Flush, write indexes and the producer snapshot, and let go of files. Again is harmless."""

@@ -76,7 +76,7 @@ def segment_bases(files: Files, directory: str) -> list[int]:
 def open_clean(volume: Volume, directory: str, checkpoint: PartitionCheckpoint) -> list[Segment] | None:
     """The segments of a log that was closed cleanly, without reading them; None where it was not.
 
-    Called with the checkpoint of a clean shutdown. The sizes must be what they were then.
+    Called with the checkpoint of a clean shutdown. Sizes and number must be what they were then.
     """
     if not checkpoint.is_clean:
         return None
@@ -85,7 +85,8 @@ def open_clean(volume: Volume, directory: str, checkpoint: PartitionCheckpoint) 
         return None
     sizes = [volume.files.size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}") for base in bases]
     ends = [*bases[1:], checkpoint.recovery_point]
-    if sizes[-1] != checkpoint.active_size_bytes or any(
+    found = (sum(sizes), sizes[-1], len(sizes))
+    if found != (checkpoint.size_bytes, checkpoint.active_size_bytes, checkpoint.segment_count) or any(
         (end > base) != (size > 0) for base, end, size in zip(bases, ends, sizes, strict=True)
     ):
         return None
@@ -144,9 +145,15 @@ def _trust(
         size = volume.files.size(f"{directory}/{offset_name(bases[place])}{LOG_SUFFIX}")
         if size == 0:
             return place
-        recovered.segments.append(
-            Segment(volume, directory, bases[place], bases[place + 1], size, exists=True)
-        )
+        segment = Segment(volume, directory, bases[place], bases[place + 1], size, exists=True)
+        try:
+            segment.check_end()
+        except BatchError as error:
+            # It was cut, or the one behind it is gone. What follows may be the last copy and stays; what is
+            # missing is mended from peers (`log_at_rest`).
+            log.error("%s does not end where the next segment begins: %s", segment.log_path, error)
+            recovered.lost_data = True
+        recovered.segments.append(segment)
     return first
 
 
@@ -221,6 +228,8 @@ def _make_durable(volume: Volume, directory: str, recovered: Recovered, recovery
         segment.synced_bytes = segment.size_bytes
     if volume.files.exists(directory):
         volume.files.sync_directory(directory)
+        # Whoever made it may have been killed before it was known to be there.
+        volume.files.sync_directory(directory.rpartition("/")[0])
 
 
 def _remove_indexes(files: Files, path: str) -> None:

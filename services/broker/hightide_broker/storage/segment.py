@@ -178,13 +178,19 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, BatchHeader]:
         """Position and header of the batch that contains `offset`. Raises BatchError where the file is
         damaged."""
-        assert self.base_offset <= offset < self.next_offset, offset
         try:
             return self._located(offset)
         except BatchError:
             # The index may be wrong although its seal is whole, for instance restored from a backup.
             self._rebuild_indexes()
             return self._located(offset)
+
+    def check_end(self) -> None:
+        """Check that its last batch ends where the segment does, in bytes and in offsets. Raises BatchError,
+        OSError."""
+        position, header = self.locate(self.next_offset - 1)
+        if (position + header.size_bytes, header.next_offset) != (self.size_bytes, self.next_offset):
+            raise CorruptBatch(f"its last batch ends at offset {header.next_offset}, not {self.next_offset}")
 
     def _located(self, offset: int) -> tuple[int, BatchHeader]:
         """Raises BatchError, also where what the index or the name says is not in the file."""
@@ -195,6 +201,8 @@ class Segment:
         )  # fmt: skip
         for position, header in batches:
             if header.next_offset > offset:
+                if header.base_offset > offset:
+                    break
                 return position, header
         raise CorruptBatch(f"{self.log_path} has no batch with offset {offset}")
 

@@ -6,9 +6,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hightide_broker.storage.files import Files
+from hightide_broker.storage.errors import LogClosed
+from hightide_broker.storage.leader_epochs import LeaderEpochs
+from hightide_broker.storage.log_files import LogFiles
 from hightide_broker.storage.open_files import Lease, OpenFiles
 from hightide_broker.storage.segment import Segment
+from hightide_broker.storage.segment_row import SegmentRow
+from hightide_broker.storage.volume import Volume
 
 __all__ = ["UnsyncedSegments"]
 
@@ -33,12 +37,29 @@ class UnsyncedSegments:
             raise
         return cls(tuple(leased))
 
-    def sync(self, files: Files) -> None:
-        """Bring them to disk. Raises OSError, which is final."""
-        for segment, _, lease in self.leased:
-            with suppress(FileNotFoundError):  # Retention was faster, or it is in quarantine by now.
-                segment.stamp_age()
-            files.sync(lease.fd)
+    def sync(
+        self, volume: Volume, log_files: LogFiles, epochs: LeaderEpochs, names: SegmentRow | None
+    ) -> None:
+        """Bring them to disk, with the log's epochs and, where `names` is given, which files there are; let
+        the files be closed. Called without the log's lock. Whatever goes wrong here is final, but for what is
+        not there any more. Raises LogClosed, DamagedLog, StorageFailed."""
+        try:
+            for segment, _, lease in self.leased:
+                with suppress(FileNotFoundError):  # Retention was faster, or it is in quarantine by now.
+                    segment.stamp_age()
+                volume.files.sync(lease.fd)
+            epochs.sync()
+            if names is not None:
+                names.sync_names()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                if log_files.is_closed:
+                    raise LogClosed("the log was put into quarantine while it was flushed") from error
+                if log_files.is_damage(error):
+                    raise log_files.damaged(error) from error
+            raise volume.disk.fail(error) from error
+        finally:
+            self.release()
 
     def note_synced(self) -> None:
         """What was there when they were gathered is on disk. Called under the log's lock, if nothing was cut
