@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hightide.batch import header, wire
-from hightide.batch.errors import BatchError
+from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import BatchHeader
 from hightide.calls import Call, Method
 from hightide.errors import CorruptBatchError, HightideError, UnexpectedAnswerError, from_code
@@ -128,7 +128,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
                 metadata=metadata,
             )
         else:
-            batches, wrong = self._split(result.batches)
+            batches, wrong = self._split(result.batches, entry.fetch_offset)
             if wrong is not None and not batches:
                 error = CorruptBatchError(
                     f"the batch at or after offset {entry.fetch_offset} cannot be read: {wrong}",
@@ -148,16 +148,35 @@ class FetchCall(Call[tuple[Fetched, ...]]):
         )
 
     def _split(
-        self, batches: memoryview
+        self, batches: memoryview, fetch_offset: int
     ) -> tuple[tuple[tuple[BatchHeader, memoryview], ...], BatchError | None]:
         """The batches up to the first that cannot be what was written, and what is wrong with that one. It
         is asked for again when those before it were taken."""
-        found = []
+        found: list[tuple[BatchHeader, memoryview]] = []
         try:
             for at, batch_header in header.iterate(batches):
+                _check_place(batch_header, found[-1][0] if found else None, fetch_offset)
                 if self._check_crcs:
                     header.verify_crc(batches, at, batch_header)
                 found.append((batch_header, batches[at : at + batch_header.size_bytes]))
         except BatchError as wrong:
             return tuple(found), wrong
+        if found and found[-1][0].next_offset <= fetch_offset:
+            return (), CorruptBatch(f"nothing came from there on, but the offsets {_offsets(found[-1][0])}")
         return tuple(found), None
+
+
+def _check_place(batch: BatchHeader, before: BatchHeader | None, fetch_offset: int) -> None:
+    """Offset and leader epoch are stamped by the leader, outside of the CRC: where they do not follow on what
+    was asked for, or on the batch in front, a disk has changed them. Raises CorruptBatch."""
+    if before is None:
+        if batch.base_offset > fetch_offset:
+            raise CorruptBatch(f"offset {fetch_offset} was fetched, the offsets {_offsets(batch)} came")
+    elif batch.base_offset != before.next_offset:
+        raise CorruptBatch(f"offset {before.next_offset} is next, offset {batch.base_offset} came")
+    elif batch.leader_epoch < before.leader_epoch:
+        raise CorruptBatch(f"leader epoch {batch.leader_epoch} comes after {before.leader_epoch}")
+
+
+def _offsets(batch: BatchHeader) -> str:
+    return f"{batch.base_offset} to {batch.next_offset - 1}"

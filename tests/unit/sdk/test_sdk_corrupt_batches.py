@@ -31,6 +31,31 @@ def fetched(batches: Sequence[bytes], **settings: Any) -> tuple[ConsumerBench, H
     return bench, Handout(bench.core)
 
 
+@pytest.mark.parametrize("second", [batch(7, 2), batch(2, 4)], ids=["leaves a gap", "overlaps"])
+def test_a_batch_that_does_not_follow_on_the_one_in_front_is_not_taken(second: bytes) -> None:
+    """The offset is stamped by the leader, outside of the CRC, which does not tell that a disk changed it."""
+    bench = ConsumerBench().started_at(0)
+    bench.answer(bench.fetch(), batch(0, 3), second)
+    assert offsets(bench.chunks()) == [(0, 3)]
+    assert bench.fetch().entries[0].fetch_offset == 3
+
+
+@pytest.mark.parametrize("only", [batch(13, 2), batch(2, 4)], ids=["begins later", "ends before"])
+def test_an_answer_without_the_offset_that_was_fetched_is_an_error_that_says_what_came(only: bytes) -> None:
+    bench = ConsumerBench().started_at(10)
+    bench.answer(bench.fetch(), only)
+    with pytest.raises(CorruptBatchError, match=r"at or after offset 10 .* the offsets .*at b1:1"):
+        bench.core.raise_errors(bench.now_ms)
+
+
+def test_a_batch_of_an_earlier_leader_epoch_than_the_one_in_front_is_not_taken_either() -> None:
+    bench = ConsumerBench().started_at(0)
+    late = bytearray(batch(3, 2))
+    stamp(late, 0, 3, 0)
+    bench.answer(bench.fetch(), batch(0, 3), bytes(late))
+    assert offsets(bench.chunks()) == [(0, 3)]
+
+
 def begin(bench: ConsumerBench, handout: Handout) -> Chunk:
     chunk = bench.core.next_chunk()
     assert chunk is not None

@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 
 import pyarrow as pa
+from hightide.batch.header import parse
 from hightide.handout import ARROW_SCHEMA, Handout, gather
 from hightide.records import Record
 from unit.sdk.consumer_bench import P0, ConsumerBench, batch
 
 
 def fetched(*batches: bytes) -> tuple[ConsumerBench, Handout]:
-    bench = ConsumerBench().started_at(0)
+    bench = ConsumerBench().started_at(parse(batches[0], 0).base_offset if batches else 0)
     bench.answer(bench.fetch(), *batches)
     return bench, Handout(bench.core)
 

@@ -8,6 +8,7 @@ from hightide.cluster import Cluster
 from hightide.errors import (
     AddressUnreachableError,
     BrokersUnavailableError,
+    CorruptBatchError,
     HightideError,
     InvalidArgumentError,
     OffsetNotAvailableError,
@@ -15,7 +16,6 @@ from hightide.errors import (
     RangeDeletedError,
     RangeLostError,
     TopicRecreatedError,
-    UnexpectedAnswerError,
     UnknownBrokerError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -134,7 +134,7 @@ def test_exactly_the_range_is_read_whatever_batches_it_lies_in(
 def test_a_batch_that_is_missing_in_an_answer_is_not_passed_over() -> None:
     log = Log([2, 3, 4])
     del log.batches[1]
-    with pytest.raises(UnexpectedAnswerError, match="offset 2 was fetched, offset 5 came"):
+    with pytest.raises(CorruptBatchError, match="offset 2 was fetched, the offsets 5 to 8 came"):
         Reading(log, 0, 9).offsets()
 
 
