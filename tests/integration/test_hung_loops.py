@@ -46,7 +46,7 @@ def hang(tmp_path_factory: pytest.TempPathFactory) -> Hang:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, hang: Hang) -> Iterator[LocalCluster]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HUNG_LOOP))
+        patch.setenv("PYTHONPATH", str(HUNG_LOOP), prepend=os.pathsep)
         patch.setenv("HANG_ON", str(hang._fifo))
         with LocalCluster(
             tmp_path_factory.mktemp("hung"), coordinators=2, session_timeout_ms=SESSION_TIMEOUT_MS
