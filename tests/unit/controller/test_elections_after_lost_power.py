@@ -81,7 +81,7 @@ def test_an_eligible_replica_that_is_not_alive_is_waited_for() -> None:
 
 
 def test_a_member_that_lost_its_power_is_in_the_isr_in_name_only() -> None:
-    """L3 of a cluster: the record is on three disks, and the one that was left in the ISR loses it."""
+    """The record is on three disks, and the one that was left in the ISR loses it."""
     offline = replace(led(NO_LEADER, 1, epoch=4), eligible=(2, 3))
     found = decided(lost(offline, (1, -1, 0)), 1)
     assert found is None, "2 and 3 have all records"
