@@ -121,9 +121,13 @@ class Campaign:
             each.mend()
 
     def _heal(self, drill: Drill) -> None:
-        start_what_gave_up(self._cluster, self._tell)
+        def is_healed() -> bool:
+            # A broker whose disk failed may take seconds to give up, longer than its disk is broken.
+            start_what_gave_up(self._cluster, self._tell)
+            return is_whole(drill)
+
+        wait_until("every replica is in sync and whole", is_healed, HEALED_S)
         drill.wait_for_progress(20, HEALED_S)
-        wait_until("every replica is in sync and whole", lambda: is_whole(drill), HEALED_S)
 
     def _tell(self, what: str) -> None:
         self._say(self._elapsed_s(), what)
