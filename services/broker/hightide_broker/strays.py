@@ -9,7 +9,8 @@ until the grace period is over.
 Certain means: the cluster id is ours; and no topic has the id, or the topic has no such partition, or this
 broker is not in AR and leaderAndISR is no older than the newest decision known here. AR is read after
 leaderAndISR, and every change of AR gives leaderAndISR another version: so what is read of AR is no older
-either. What cannot be read, or was written by a hand and has no id yet, is left alone.
+either. What cannot be read, was written by a hand and has no id yet, or has no leader yet, is left alone, and
+looked at again in a while.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ ROUND_MAX: Final = 500
 """Suspects that are looked at together."""
 PAUSE_MIN_S: Final = 0.5
 PAUSE_MAX_S: Final = 10.0
+AGAIN_S: Final = 30.0
+"""How long what ZooKeeper did not say for certain is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,9 @@ class StrayWatch:
         self._held = held
         self._let_go = let_go
         self._suspects: dict[PartitionKey, None] = {}
+        self._unsure: dict[PartitionKey, None] = {}
+        """What is perhaps not assigned here; each was complained about."""
+        self._again: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="strays")
 
@@ -208,6 +214,8 @@ class StrayWatch:
 
     async def close(self) -> None:
         """Stop looking: what is left is looked at when the broker starts again."""
+        if self._again is not None:
+            self._again.cancel()
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -233,10 +241,21 @@ class StrayWatch:
                     continue
                 await asyncio.sleep(pause_s)
                 pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+            if self._unsure and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.suspect(self._unsure)
 
     async def look(self, keys: Iterable[PartitionKey]) -> None:
         """Look at these suspects now, and put aside those that are strays. Raises ZooKeeperError."""
-        suspects = [held for key in keys if (held := self._held(key)) is not None]
+        suspects = []
+        for key in keys:
+            if (held := self._held(key)) is not None:
+                suspects.append(held)
+            else:
+                self._unsure.pop(key, None)
         if not suspects:
             return
         stored = await read_stored(self._session, self._cluster_id, suspects)
@@ -249,8 +268,11 @@ class StrayWatch:
             return
         for held in suspects:
             finding = look_at(self._broker_id, held, stored)
+            if finding is not Finding.UNCERTAIN:
+                self._unsure.pop(held.key, None)
             if finding.is_stray:
                 if await self._let_go(held):
                     log.warning("%s is put aside: %s", held, finding.value)
-            elif finding is Finding.UNCERTAIN:
+            elif finding is Finding.UNCERTAIN and held.key not in self._unsure:
+                self._unsure[held.key] = None
                 log.warning("%s is perhaps not assigned here, and is left as it is: %s", held, finding.value)
