@@ -77,7 +77,9 @@ class PartitionView:
         self.logs_changed = True
         self.deleted_before = 0
         """Nobody lets go of records in these schedules."""
-        self.unclean_epoch = self.kept_until = 0
+        self.unclean_epoch = 0
+        """The last epoch whose leader was elected unclean, since an operator asked for it."""
+        self.kept_until = 0
         self.isr: tuple[int, ...] = ()
         self.electable: tuple[int, ...] = ()
         """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
@@ -97,8 +99,7 @@ class PartitionView:
         state = self._world.state(self.topic, self.generation.partition)
         self.isr = () if state is None else state.isr
         if state is not None:
-            doubted = {log.broker_id for log in state.recovered}
-            self.electable = tuple(sorted({*state.isr, *state.eligible} - doubted))
+            self.electable = tuple(sorted(trusted_in(state)))
         self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
@@ -132,7 +133,9 @@ class Checkers:
     # --- what it is told -------------------------------------------------------------------------
 
     def acknowledged(self, host: SimHost, key: Key, offset: int, value: int) -> None:
-        """A producer is told that its record is committed."""
+        """A producer is told that its record is committed; one of a deleted topic may go with it."""
+        if all(view.generation.key != key for view in self._standing()):
+            return
         log = host.logs.log(key).log
         if offset >= len(log) or log[offset][1] != value:
             message = f"{host.broker_id} acknowledges {value} at {offset}; its log is {log}"
@@ -140,8 +143,16 @@ class Checkers:
             return
         record = log[offset]
         view = self._view_at(key, record[0])
+        if view is not None and self._is_of_lost_epoch(host, key, view):
+            return
         if view is not None and view.acked.setdefault(offset, record) != record:
             view.contradictions.append((offset, record))
+
+    @staticmethod
+    def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
+        """Whether a leader acknowledges that has not heard of the unclean election since."""
+        replica = host.replica(key)
+        return replica is not None and replica.state.leader_epoch < view.unclean_epoch
 
     def committed(self, replica: SimReplica) -> None:
         """A replica's high watermark moved."""
@@ -274,16 +285,19 @@ class Checkers:
         if after.leader not in (-1, before.leader):
             if after.leader_epoch == before.leader_epoch:
                 self._violated("Znodes", f"one epoch, two leaders: {before} and {after}")
-            if after.leader not in (*before.isr, *before.eligible):
+            if after.leader not in trusted_in(before):
                 self._unclean(write.path, before, after)
 
     def _unclean(self, path: str, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> None:
+        if is_best_recovered(before, after):
+            return  # No records are given up with flush=fsync, so nothing is forgotten.
         topic, partition = path.split("/")[3:5]
         if (topic, int(partition)) not in self.unclean_asked:
             self._violated("Znodes", f"unclean election: {before} to {after}")
         for view in self._standing():
             if view.topic == topic and view.generation.partition == int(partition):
                 view.forget()
+                view.unclean_epoch = after.leader_epoch
 
     # --- after healing ---------------------------------------------------------------------------
 
@@ -356,6 +370,22 @@ def is_of(generation: Generation, replica: HostedReplica | None, found: LogOnDis
 def has_epochs_before(found: LogOnDisk, first_leader_epoch: int) -> bool:
     """Whether a log has records of a partition that was removed before this one was added."""
     return first_leader_epoch > 0 and any(0 <= epoch < first_leader_epoch for epoch, _ in found.log)
+
+
+def trusted_in(state: LeaderAndIsrZnode) -> set[int]:
+    """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
+    return {*state.isr, *state.eligible} - {log.broker_id for log in state.recovered}
+
+
+def is_best_recovered(before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
+    """Whether all were in doubt, and the best of those that told what they have was elected."""
+    told = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in before.recovered}
+    return (
+        not trusted_in(before)
+        and after.unclean_epoch == after.leader_epoch
+        and after.leader in told
+        and told[after.leader] == max(told.values())
+    )
 
 
 def is_about_itself(broker_id: int, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
