@@ -11,6 +11,7 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.failed_replicas import FailedReplicas
+from hightide_broker.shell import Divergence
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
@@ -125,6 +126,27 @@ def test_the_last_word_about_damage_counts_and_a_failed_directory_outweighs_it(z
             assert sorted(controller.conditions) == [
                 (0, damaged, 5), (1, whole, -1), (2, failed_with_its_disk, -1), (3, damaged, 9),
             ]  # fmt: skip
+        await failed.close()
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_a_replica_that_diverged_is_whole_only_when_it_follows_again(zookeeper_hosts: str) -> None:
+    whole, diverged = 2, 3
+
+    async def test(session: ZooKeeperSession) -> None:
+        failed = FailedReplicas(session, 7, lambda: 41)
+        async with active_controller(session, refusals=0) as controller:
+            failed.report_divergence((TOPIC_ID, 0), Divergence(5, 8, 2, 6))
+            await failed.told(60)
+            failed.report_damage((TOPIC_ID, 0), 3)
+            failed.report_whole((TOPIC_ID, 0))
+            await failed.told(60)
+            assert controller.conditions == [(0, diverged, -1), (0, diverged, -1)]
+            failed.diverges_no_more((TOPIC_ID, 0))
+            failed.diverges_no_more((TOPIC_ID, 1))
+            await failed.told(60)
+            assert controller.conditions[2:] == [(0, whole, -1)]
         await failed.close()
 
     with_session(zookeeper_hosts, test)

@@ -298,6 +298,8 @@ class SimBroker:
                 if self.state.is_leader:
                     self.world.deleting(offset)
                     self._touch(wake=True)
+            case fx.ReportDivergence(offset):
+                self.world.diverged(self.broker_id, offset)
             case fx.ReplicaStopped():
                 raise AssertionError("nothing is stopped in these schedules")
             case fx.Refuse() | fx.AnswerEpochEnd():

@@ -51,7 +51,10 @@ class Transcript:
     def _decide(self, words: list[str]) -> None:
         said = options(words)
         to = ids(said["to"]) if "to" in said else None
-        self.pair.decide(int(said["leader"]), int(said["epoch"]), isr=ids(said["isr"]), to=to)
+        unclean_epoch = int(said.get("unclean", "0"))
+        self.pair.decide(
+            int(said["leader"]), int(said["epoch"]), isr=ids(said["isr"]), to=to, unclean_epoch=unclean_epoch
+        )
 
     def _fetch(self, words: list[str]) -> None:
         self.pair.fetch(int(words[0]))

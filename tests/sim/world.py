@@ -64,6 +64,8 @@ class World(Network):
         """Records acknowledged at an offset where another one was before."""
         self.commits: list[tuple[int, int, int]] = []
         """(leader epoch, broker, high watermark) of each advance at a leader since the last check."""
+        self.divergences: list[tuple[int, int]] = []
+        """(broker, offset): a follower would not cut there what it knows to be committed."""
         self.losses: dict[Record, set[int]] = {}
         """Record → the brokers whose disks lost it."""
         self.thin: set[Record] = set()
@@ -135,6 +137,10 @@ class World(Network):
         """A disk does not have these records any more."""
         for record in records:
             self.losses.setdefault(record, set()).add(broker_id)
+
+    def diverged(self, broker_id: int, offset: int) -> None:
+        """A follower was to cut what it knows to be committed, and no unclean election says why."""
+        self.divergences.append((broker_id, offset))
 
     def deleting(self, before_offset: int) -> None:
         """A leader lets go of records."""

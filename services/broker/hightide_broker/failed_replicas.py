@@ -1,5 +1,5 @@
 """Telling the controller which replicas are out of service because their data directory failed (DESIGN §5),
-which are damaged, and which of these are whole again.
+which are damaged or contradicted by their leaders, and which of these are whole again.
 
 It elects other leaders then, as if this broker had died for those partitions only. What failed is also told
 by every answer to a LeaderAndISR about it, STORAGE_FAILED; what is damaged is told again while it lasts
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import grpc
+from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.controller_service_pb2 import (
     REPLICA_CONDITION_DAMAGED,
+    REPLICA_CONDITION_DIVERGED,
     REPLICA_CONDITION_UNSPECIFIED,
     REPLICA_CONDITION_WHOLE,
     FailedReplica,
@@ -32,6 +34,7 @@ from hightide_runtime.zookeeper import NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.ports import Connect
+from hightide_broker.shell import Divergence
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class _Report:
 
     condition: ReplicaCondition.ValueType
     damaged_offset: int = -1
+    divergence: Divergence | None = None
 
 
 class FailedReplicas:
@@ -64,6 +68,7 @@ class FailedReplicas:
         self._broker_epoch = broker_epoch
         self._open_channel = connect
         self._pending: dict[PartitionKey, _Report] = {}
+        self._diverged: dict[PartitionKey, _Report] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     def report(self, replicas: Iterable[PartitionKey]) -> None:
@@ -77,7 +82,17 @@ class FailedReplicas:
 
     def report_whole(self, key: PartitionKey) -> None:
         """Tell it that one is damaged no more; returns at once."""
-        self._note(key, _Report(REPLICA_CONDITION_WHOLE))
+        self._note(key, self._diverged.get(key, _Report(REPLICA_CONDITION_WHOLE)))
+
+    def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
+        """Tell it that one keeps committed records which its leader lacks; returns at once."""
+        report = self._diverged[key] = _Report(REPLICA_CONDITION_DIVERGED, divergence=divergence)
+        self._note(key, report)
+
+    def diverges_no_more(self, key: PartitionKey) -> None:
+        """Tell it that one follows again, or leads, if it was told otherwise; returns at once."""
+        if self._diverged.pop(key, None) is not None:
+            self.report_whole(key)
 
     async def told(self, patience_s: float) -> None:
         """Wait until the controller knows all that was reported, or for so long."""
@@ -134,15 +149,7 @@ class FailedReplicas:
             request = ReportFailedReplicasRequest(
                 broker_id=self._broker_id,
                 broker_epoch=broker_epoch,
-                replicas=[
-                    FailedReplica(
-                        topic_id=topic_id,
-                        partition=partition,
-                        condition=report.condition,
-                        damaged_offset=report.damaged_offset,
-                    )
-                    for (topic_id, partition), report in reports.items()
-                ],
+                replicas=[_told(key, report) for key, report in reports.items()],
             )
             await stub.ReportFailedReplicas(request, timeout=CALL_TIMEOUT_S, metadata=traceparent_metadata())
         except grpc.aio.AioRpcError as error:
@@ -160,3 +167,23 @@ class FailedReplicas:
             len(reports),
         )
         return True
+
+
+def _told(key: PartitionKey, report: _Report) -> FailedReplica:
+    topic_id, partition = key
+    told = FailedReplica(
+        topic_id=topic_id,
+        partition=partition,
+        condition=report.condition,
+        damaged_offset=report.damaged_offset,
+    )
+    if (divergence := report.divergence) is not None:
+        told.divergence.CopyFrom(
+            controller_pb2.Divergence(
+                offset=divergence.offset,
+                high_watermark=divergence.high_watermark,
+                leader=divergence.leader,
+                leader_epoch=divergence.leader_epoch,
+            )
+        )
+    return told

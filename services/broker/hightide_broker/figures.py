@@ -62,6 +62,10 @@ FIGURES = (
     gauge(f"{_P}.replicas_without_leader", "{replica}", "replicas of partitions that nobody leads"),
     gauge(f"{_P}.replicas_failed", "{replica}", "replicas in a data directory that failed"),
     gauge(f"{_P}.replicas_damaged", "{replica}", "replicas with batches that are not what was written"),
+    gauge(
+        f"{_P}.replicas_diverged", "{replica}",
+        "replicas that keep committed records which their leader lacks, and follow nobody",
+    ),
     counter(f"{_P}.damage_found", "{replica}", "how often a replica turned out to be damaged"),
     counter(f"{_P}.replicas_mended", "{replica}", "how often a damaged replica was made whole"),
     counter(f"{_P}.scrubbed", "By", "batches at rest that were read and checked"),
@@ -115,6 +119,7 @@ class Survey:
     under_min_isr: int = 0
     without_leader: int = 0
     failed: int = 0
+    diverged: int = 0
     lag_max: int = 0
     size_bytes: int = 0
     produces_waiting: int = 0
@@ -127,6 +132,7 @@ class Survey:
         self.produces_waiting += len(replica.acks)
         self.without_leader += state.role is Role.OFFLINE
         self.failed += state.role is Role.FAILED
+        self.diverged += state.role is Role.DIVERGED
         leading = state.leading
         if leading is not None:
             self.leaders += 1
@@ -196,6 +202,7 @@ def _replicated(found: Survey, tallies: Tallies, measured: Measured) -> Readings
         "replicas_without_leader": found.without_leader,
         "replicas_failed": found.failed,
         "replicas_damaged": measured.healing.damaged_count,
+        "replicas_diverged": found.diverged,
         "damage_found": measured.healing.found,
         "replicas_mended": measured.healing.healed,
         "scrubbed": measured.scrub.checked_bytes,

@@ -127,6 +127,7 @@ class Parts:
         self._failed_replicas = FailedReplicas(
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
+        self._shell.divergences = self._failed_replicas
         directories.tell_of_failures(self._went_offline)
         self._at_rest = ports.threads(1, "at-rest")
         self._healing, self._scrub = self._keep_whole(ports)

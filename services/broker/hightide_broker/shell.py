@@ -38,6 +38,8 @@ from hightide_broker.tallies import Tallies
 
 log = logging.getLogger(__name__)
 
+NEXT_STEP: Final = 'see docs/operating.md, "When a follower keeps what its leader lacks"'
+
 _ON_THE_LOG: Final = (
     fx.PersistEpoch, fx.TruncateTo, fx.TruncateAndStartAt, fx.Append, fx.AppendFetched, fx.MoveLogStart,
 )  # fmt: skip
@@ -75,6 +77,19 @@ class IsrKeeping(Protocol):
         ...
 
 
+class DivergenceReporting(Protocol):
+    """Who tells the controller of replicas that keep logs which their leaders contradict
+    (`failed_replicas.FailedReplicas`)."""
+
+    def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
+        """One does."""
+        ...
+
+    def diverges_no_more(self, key: PartitionKey) -> None:
+        """It follows again, or leads."""
+        ...
+
+
 class LogStartKeeping(Protocol):
     """Who writes down where logs begin (`log_starts.LogStarts`)."""
 
@@ -89,6 +104,17 @@ class Stopping(Protocol):
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """The replica has stopped; with `delete` its data goes into quarantine."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """What a replica was to cut, and did not: from `offset` on, though it knows all below `high_watermark` to
+    be committed."""
+
+    offset: int
+    high_watermark: int
+    leader: int
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +148,8 @@ class ReplicaShell:
         self.isr: IsrKeeping
         self.stopping: Stopping
         self.log_starts: LogStartKeeping
+        self.divergences: DivergenceReporting
+        self._diverged: set[PartitionKey] = set()
         self.group_commit: FsyncRounds[HostedReplica]
         self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
             fx.PersistEpoch: self._persist_epoch,
@@ -139,6 +167,7 @@ class ReplicaShell:
             fx.StopFetching: lambda replica, _effect, _: self.fetching.stop(replica),
             fx.AskEpochEnd: lambda replica, effect, _: self.fetching.ask(replica, effect),
             fx.StartFetching: self._start_fetching,
+            fx.ReportDivergence: self._report_divergence,
             fx.ReplicaStopped: lambda replica, effect, _: self.stopping.stopped(replica, effect.delete),
             # What the caller of `feed` reads off the effects and answers itself.
             fx.Refuse: lambda _replica, _effect, _: None,
@@ -172,6 +201,7 @@ class ReplicaShell:
             self._deadlines.note(replica)
             if state.leader_epoch != before.leader_epoch:
                 self.tallies.leaderships_begun += 1
+                self._diverges_no_more(replica)
                 self._touch_followers(replica, wake=True)
         elif before.is_leader:
             self._leads_no_more(replica)
@@ -284,6 +314,25 @@ class ReplicaShell:
     def _start_fetching(self, replica: HostedReplica, effect: fx.StartFetching, _: Payload | None) -> None:
         self.fetching.start(replica, effect)
         self.cover_unflushed(replica)
+        self._diverges_no_more(replica)
+
+    def _report_divergence(
+        self, replica: HostedReplica, effect: fx.ReportDivergence, _: Payload | None
+    ) -> None:
+        state = replica.state
+        log.error(
+            "%s: leader %d in epoch %d has this log end at %d, and all below %d is committed: records are "
+            "lost there, and no unclean election tells why; it is kept as it is and follows nobody (%s)",
+            replica, state.leader, state.leader_epoch, effect.offset, state.high_watermark, NEXT_STEP,
+        )  # fmt: skip
+        divergence = Divergence(effect.offset, state.high_watermark, state.leader, state.leader_epoch)
+        self._diverged.add(replica.key)
+        self.divergences.report_divergence(replica.key, divergence)
+
+    def _diverges_no_more(self, replica: HostedReplica) -> None:
+        if replica.key in self._diverged:
+            self._diverged.discard(replica.key)
+            self.divergences.diverges_no_more(replica.key)
 
     # --- whoever waits ---------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hightide_runtime.clock import Clock
 
 from hightide_broker.core.events import LogStartMoved
+from hightide_broker.core.replica import Role
 from hightide_broker.cuts import Cuts
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.hosted import HostedReplica, HostedReplicas
@@ -127,8 +128,8 @@ class Upkeep:
         cuts = Cuts()
         for replica in self._replicas_here():
             await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
-            if replica.log.size_bytes == 0:
-                continue
+            if replica.log.size_bytes == 0 or replica.state.role is Role.DIVERGED:
+                continue  # What its leader has lost is kept until somebody has looked at it.
             leaders_start = replica.leaders_log_start if replica.state.is_follower else 0
             try:
                 start = await loop.run_in_executor(

@@ -12,7 +12,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_controller.convert import ERROR_CODES, topic_metadata_out
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
-from hightide_controller.core.events import ReplicasDamaged, ReplicasFailed, Topic
+from hightide_controller.core.events import Divergence, ReplicasDamaged, ReplicasFailed, Topic
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.requests import (
     AddPartitionsRequested,
@@ -130,6 +130,7 @@ def failed_replicas_in(
     failed: list[tuple[str, int]] = []
     damaged: list[tuple[str, int, int]] = []
     whole: list[tuple[str, int]] = []
+    diverged: list[tuple[str, int, Divergence]] = []
     for replica in request.replicas:
         name = replica.topic_id.hex(), replica.partition
         match replica.condition:
@@ -139,17 +140,25 @@ def failed_replicas_in(
                 damaged.append((*name, max(-1, replica.damaged_offset)))
             case controller_pb2.REPLICA_CONDITION_WHOLE:
                 whole.append(name)
+            case controller_pb2.REPLICA_CONDITION_DIVERGED:
+                told = replica.divergence
+                divergence = Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
+                diverged.append((*name, divergence))
             case unknown:
                 raise ServiceError(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
                     f"replica condition {unknown} is not known; it is 0 (its log directory failed), DAMAGED "
-                    "(1) or WHOLE (2)",
+                    "(1), WHOLE (2) or DIVERGED (3)",
                 )
     events: list[ReplicasFailed | ReplicasDamaged] = []
     if failed:
         events.append(ReplicasFailed(request.broker_id, request.broker_epoch, tuple(failed)))
-    if damaged or whole:
-        events.append(ReplicasDamaged(request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole)))
+    if damaged or whole or diverged:
+        events.append(
+            ReplicasDamaged(
+                request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole), tuple(diverged)
+            )
+        )
     return events
 
 

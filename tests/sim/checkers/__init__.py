@@ -10,6 +10,7 @@ from typing import Final
 from sim.checkers.acknowledged import Acknowledged
 from sim.checkers.checker import Checker, Violation
 from sim.checkers.committing_leader import CommittingLeader
+from sim.checkers.divergence import NoDivergence
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.log_start import LogStart
@@ -28,4 +29,5 @@ ALL_CHECKERS: Final = (
     HighWatermark,
     CommittingLeader,
     Znodes,
+    NoDivergence,
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from hightide_broker.core.isr import IsrState
 from hightide_broker.core.lineage import NO_EPOCH
-from hightide_broker.core.replica import Replica
+from hightide_broker.core.replica import Replica, Role
 from hightide_broker.hosted import HostedReplica
 from hightide_runtime import znodes
 from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
@@ -205,6 +205,9 @@ class Checkers:
         self._states = states
         if not (written or logs_changed or states_changed):
             return
+        for state in states if states_changed else ():
+            if state.role is Role.DIVERGED:
+                self._violated("NoDivergence", f"a follower accuses its leader of a loss: {state}")
         for view in self._standing():
             view.look()
             if written:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -13,12 +14,20 @@ from held_threads import HeldThreads
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import iterate, stamp
 from hightide_broker.core.effects import Effect
-from hightide_broker.core.events import BatchesReceived, LeaderAndIsrDecided, ProduceArrived, Span
+from hightide_broker.core.events import (
+    BatchesReceived,
+    EpochEndReceived,
+    LeaderAndIsrDecided,
+    ProduceArrived,
+    Span,
+)
 from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.core.replica import Replica, ReplicaSettings, Role
+from hightide_broker.decisions import PartitionKey
+from hightide_broker.figures import survey
 from hightide_broker.group_commit import GroupCommit
 from hightide_broker.hosted import HostedReplica
-from hightide_broker.shell import Payload, ReplicaShell
+from hightide_broker.shell import Divergence, Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
@@ -54,6 +63,21 @@ class Unmoved:
 
     def resume(self, replica: HostedReplica) -> None:
         """Nothing."""
+
+
+class Controller:
+    """Notes what it is told of a replica."""
+
+    def __init__(self) -> None:
+        self.told: list[Divergence | str] = []
+
+    def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
+        assert key == (TOPIC_ID, 0)
+        self.told.append(divergence)
+
+    def diverges_no_more(self, key: PartitionKey) -> None:
+        assert key == (TOPIC_ID, 0)
+        self.told.append("follows again")
 
 
 def follower(data: DataDirectory) -> tuple[ReplicaShell, HostedReplica]:
@@ -99,6 +123,35 @@ def test_what_the_log_does_not_take_has_not_happened(data: DataDirectory) -> Non
     assert replica.log.log_end_offset == 0
     shell.feed(replica, *received(stamped(0, 1)))
     assert replica.log.log_end_offset == 1
+
+
+def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataDirectory) -> None:
+    shell, replica = follower(data)
+    controller = shell.divergences = Controller()
+    event, payload = received(stamped(0, 1) + stamped(1, 1))
+    shell.feed(replica, replace(event, high_watermark=2), payload)
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
+    shell.feed(replica, EpochEndReceived(3, 2, 1, 1))
+    assert (replica.log.log_end_offset, replica.state.role) == (2, Role.DIVERGED)
+    assert controller.told == [Divergence(offset=1, high_watermark=2, leader=3, leader_epoch=2)]
+    assert survey([replica]).diverged == 1
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=3, unclean_epoch=3))
+    assert len(controller.told) == 1, "nobody knows yet whether that helps"
+    shell.feed(replica, EpochEndReceived(3, 3, 1, 1))
+    assert (replica.log.log_end_offset, replica.state.role) == (1, Role.FETCHING)
+    assert controller.told[1:] == ["follows again"]
+
+
+def test_a_replica_that_keeps_what_its_leader_lacked_may_lead(data: DataDirectory) -> None:
+    shell, replica = follower(data)
+    controller = shell.divergences = Controller()
+    event, payload = received(stamped(0, 1))
+    shell.feed(replica, replace(event, high_watermark=1), payload)
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
+    shell.feed(replica, EpochEndReceived(3, 2, 1, 0))
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=2, leader_epoch=3, isr=(2,), unclean_epoch=3))
+    assert replica.state.is_leader
+    assert controller.told[1:] == ["follows again"]
 
 
 def test_batches_that_are_here_already_are_skipped(data: DataDirectory) -> None:

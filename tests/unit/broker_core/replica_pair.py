@@ -131,10 +131,11 @@ class ReplicaPair:
         isr: tuple[int, ...] = (1, 2, 3),
         to: tuple[int, ...] | None = None,
         now_ms: int = 0,
+        unclean_epoch: int = 0,
     ) -> None:
         """The controller decides, and tells the brokers `to` (all, unless said otherwise)."""
         decision = LeaderAndIsrDecided.dummy(
-            leader, leader_epoch, isr, replicas=tuple(self.nodes), now_ms=now_ms
+            leader, leader_epoch, isr, replicas=tuple(self.nodes), now_ms=now_ms, unclean_epoch=unclean_epoch
         )
         for broker_id in to or tuple(self.nodes):
             self[broker_id].happens(decision)

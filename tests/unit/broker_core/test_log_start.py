@@ -195,13 +195,13 @@ def test_a_log_that_shares_no_epoch_with_the_leaders_begins_anew_where_that_does
     assert (node.state.log_start_offset, node.state.high_watermark) == (3, 3)
 
 
-def test_where_that_takes_committed_records_it_says_so() -> None:
+def test_where_an_unclean_election_lets_it_take_committed_records_it_says_so() -> None:
     node = Node(
         Replica.opened(
             ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=4, epochs=((3, 0),), is_new=False
         ),
         [Batch(Span(0, 4, 3), "abcd")],
     )
-    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=4))
     effects = node.happens(EpochEndReceived(1, 5, -1, 3))
     assert effects[0] == TruncateAndStartAt(3, lost_committed=True)

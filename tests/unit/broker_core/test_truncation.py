@@ -63,9 +63,9 @@ def test_kip279_fast_leader_changes_do_not_diverge(pair: ReplicaPair) -> None:
     pair.fetch(2)
     pair.decide(2, 2, isr=(2,), to=(2,))
     pair[2].produces("b")
-    pair.decide(1, 4, isr=(1,), to=(1,))
+    pair.decide(1, 4, isr=(1,), to=(1,), unclean_epoch=4)
     pair[1].produces("c", "d")
-    pair.decide(2, 5, isr=(2,))
+    pair.decide(2, 5, isr=(2,), unclean_epoch=5)
     assert pair[1].asking == AskEpochEnd(2, 5, 4)
     pair.ask(1)
     assert pair[1].values == "a"
@@ -80,9 +80,9 @@ def test_kip279_a_follower_asks_again_while_the_leader_does_not_know_its_epoch(p
     for epoch, value in ((2, "b"), (4, "c")):
         pair.decide(2, epoch, isr=(2,), to=(2,))
         pair[2].produces(value)
-    pair.decide(1, 3, isr=(1,), to=(1,))
+    pair.decide(1, 3, isr=(1,), to=(1,), unclean_epoch=3)
     pair[1].produces("x", "y", "z")
-    pair.decide(1, 5, isr=(1,))
+    pair.decide(1, 5, isr=(1,), unclean_epoch=5)
     assert pair.settle_epochs(2) == 2, "epoch 4 ended in 3, which 2 has not; epoch 2 ended in 1, which it has"
     pair.catch_up(2)
     assert pair[2].values == pair[1].values == "axyz"
@@ -152,11 +152,11 @@ def test_a_follower_below_its_leaders_log_start_begins_there(pair: ReplicaPair) 
     assert pair[2].state.log_start_offset == pair[2].state.high_watermark == 2
 
 
-def test_cutting_below_the_high_watermark_is_said_aloud(pair: ReplicaPair) -> None:
+def test_an_unclean_election_lets_committed_records_be_cut_and_that_is_said_aloud(pair: ReplicaPair) -> None:
     pair.decide(1, 1, isr=(1, 2), to=(1, 2))
     pair[1].produces("a", "b")
     pair.catch_up(2)
-    pair.decide(3, 2, isr=(3,))  # Unclean: 3 has nothing.
+    pair.decide(3, 2, isr=(3,), unclean_epoch=2)  # 3 has nothing.
     question = pair[2].asking
     assert question is not None
     effects = pair[2].happens(EpochEndReceived(3, 2, -1, 0))

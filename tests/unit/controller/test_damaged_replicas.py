@@ -100,6 +100,22 @@ def test_the_complaint_says_where_the_damage_is_and_goes_when_it_is_mended() -> 
     assert world.state.damaged_replicas == {}
 
 
+def test_a_follower_that_keeps_what_its_leader_lacks_leaves_the_isr_and_the_complaint_says_what_to_do() -> (
+    None
+):
+    world = world_of((1, 2))
+    divergence = ev.Divergence(offset=7, high_watermark=9, leader=1, leader_epoch=4)
+    world.send(ev.ReplicasDamaged(2, broker(2).broker_epoch, (), (), ((TOPIC_ID, 0, divergence),)))
+    world.settle()
+    assert world.zookeeper[FLIGHTS] == led(1, 1, version=1)
+    ((subject, message),) = world.state.complaints.items()
+    assert subject == "replica of flights-0 on broker 2"
+    for said in ("below 9", "leader 1 in epoch 4", "end at 7", "docs/operating.md"):
+        assert said in message
+    mend(world, 2, 0)
+    assert world.state.complaints == {}
+
+
 def test_what_was_mended_may_join_again_and_stays() -> None:
     world = world_of((1, 2))
     damage(world, 2, 0)
@@ -183,6 +199,15 @@ def test_a_report_is_taken_apart_by_condition() -> None:
     assert convert_requests.failed_replicas_in(request) == [
         ev.ReplicasFailed(1, 9, ((TOPIC_ID, 0),)),
         ev.ReplicasDamaged(1, 9, ((TOPIC_ID, 1, 5),), ((TOPIC_ID, 2),)),
+    ]
+    diverged = replica(4, 3)
+    diverged.divergence.CopyFrom(
+        controller_pb2.Divergence(offset=5, high_watermark=8, leader=2, leader_epoch=6)
+    )
+    del request.replicas[:]
+    request.replicas.append(diverged)
+    assert convert_requests.failed_replicas_in(request) == [
+        ev.ReplicasDamaged(1, 9, (), (), ((TOPIC_ID, 4, ev.Divergence(5, 8, 2, 6)),)),
     ]
     request.replicas.append(replica(3, 9))
     with pytest.raises(ServiceError, match="replica condition 9 is not known"):

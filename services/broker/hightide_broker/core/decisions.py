@@ -90,6 +90,8 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
     of its own would need, so that write cannot happen any more.
     """
     leading = replica.leading
+    if leading is None and replica.role is Role.DIVERGED:
+        return become_follower_and_truncate(replica, decision)
     if leading is None:
         return replica.with_decision(decision), ()
     if decision.leader not in decision.isr:

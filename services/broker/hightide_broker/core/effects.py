@@ -8,7 +8,7 @@ Rules of this file. The effects of one step are performed in the order given, wh
 2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
    AwaitFetch is noted;
 3. AdvanceHighWatermark, then the answers (AnswerProduces, AnswerEpochEnd, AbandonWaiters, Refuse);
-4. StopFetching, AskEpochEnd, StartFetching concern this replica's own fetcher.
+4. StopFetching, AskEpochEnd, StartFetching, ReportDivergence concern this replica's own fetcher.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
 before, drops the effects that follow, and answers the caller with the storage's error (and sends
@@ -68,7 +68,7 @@ class TruncateTo(Matchable):
     """Cut the log back to `offset` and drop the epochs that begin at or after it.
 
     `lost_committed` is True where that goes below the high watermark known here: only after an unclean
-    election or a lost disk; the shell logs it loudly with both offsets.
+    election; the shell logs it loudly with both offsets.
     """
 
     offset: int
@@ -220,6 +220,18 @@ class StartFetching(Matchable):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportDivergence(Matchable):
+    """This replica would have to cut what it knows to be committed, and no unclean election tells why: it
+    keeps its log as it is, and follows nobody (Role.DIVERGED). The shell tells the controller,
+    which complains.
+
+    `offset` is where it would have to cut, or to begin anew.
+    """
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaStopped(Matchable):
     """The replica has stopped; where `delete` is set its data goes into quarantine (DESIGN §6.6)."""
 
@@ -244,6 +256,7 @@ Effect: TypeAlias = (
     | StopFetching
     | AskEpochEnd
     | StartFetching
+    | ReportDivergence
     | ReplicaStopped
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -6,7 +6,11 @@ under the epoch in which it follows; any other answer is an echo of the past and
 Theory of operation (KIP-101, KIP-279; Kip320, rules 1 and 2). Two logs that hold a record of the same epoch
 at the same offset are equal up to there, because one leader wrote that epoch. So the follower asks where
 its newest epoch ended in the leader's log, cuts what lies beyond, and asks again while the leader does not
-know the epoch that remains. Only then does it fetch. The high watermark plays no part in it.
+know the epoch that remains. Only then does it fetch. The high watermark plays no part in where that is.
+
+But nobody is elected who lacks what is committed, unless uncleanly, and that is told with each decision
+(`unclean_epoch`). So a cut below the own high watermark for which no such election is the reason says that
+records are lost at the leader, by whatever fault: the follower stops there, with what may be the last copy.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from hightide_broker.core.effects import (
     Effect,
     Effects,
     PersistEpoch,
+    ReportDivergence,
     StartFetching,
+    StopFetching,
     TruncateAndStartAt,
     TruncateTo,
 )
@@ -79,12 +85,25 @@ def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
     if event.epoch == NO_EPOCH and replica.log_start_offset < event.end_offset <= replica.log_end_offset:
         return begin_anew(replica, event.end_offset)
     matches, offset = parting_point(replica, event)
+    if is_unexplained(replica, offset):
+        return diverge(replica, offset)
     cut, effects = _truncate(replica, min(offset, replica.log_end_offset))
     if matches or not cut.epochs.entries:
         fetching, more = fetch_on(cut.with_role(Role.FETCHING))
     else:
         fetching, more = _ask(cut)
     return fetching, (*effects, *more)
+
+
+def is_unexplained(replica: Replica, offset: int) -> bool:
+    """Whether a cut there would take committed records though no unclean election is the reason: none was, or
+    this log goes on behind it, and so has been cut for it."""
+    return offset < replica.high_watermark and replica.decision.unclean_epoch <= replica.epochs.latest_epoch
+
+
+def diverge(replica: Replica, offset: int) -> Step:
+    """Follow nobody, and cut nothing. A decision about the partition lets it ask again."""
+    return enter(replica, Role.DIVERGED, replica.decision), (StopFetching(), ReportDivergence(offset))
 
 
 def parting_point(replica: Replica, event: EpochEndReceived) -> tuple[bool, int]:
@@ -202,6 +221,8 @@ def begin_anew(replica: Replica, offset: int) -> Step:
 
     The leader deletes only below its high watermark, so all below `offset` was committed: so is the new HW.
     """
+    if is_unexplained(replica, offset):
+        return diverge(replica, offset)
     if replica.role is Role.TRUNCATING:
         replica = replica.with_role(Role.FETCHING)
     restarted = replica.with_log(
@@ -221,7 +242,7 @@ def _truncate(replica: Replica, offset: int) -> Step:
     there."""
     assert 0 <= offset <= replica.log_end_offset
     if offset < replica.log_start_offset:
-        # The leader's log ends before this one begins: only after an unclean election or a lost disk.
+        # The leader's log ends before this one begins: only after an unclean election.
         restarted = replica.with_log(
             epochs=EpochLineage(),
             log_start_offset=offset,
@@ -229,7 +250,7 @@ def _truncate(replica: Replica, offset: int) -> Step:
             durable_end_offset=offset,
             high_watermark=offset,
         )
-        return restarted, (TruncateAndStartAt(offset),)
+        return restarted, (TruncateAndStartAt(offset, lost_committed=True),)
     epochs = replica.epochs.truncate_to(offset)
     if offset == replica.log_end_offset and epochs is replica.epochs:
         return replica, ()

@@ -48,7 +48,7 @@ def check_role(replica: Replica) -> None:
         case Role.LEADER:
             assert replica.leader == me
             assert replica.epochs.latest_epoch == replica.leader_epoch
-        case Role.TRUNCATING | Role.FETCHING:
+        case Role.TRUNCATING | Role.FETCHING | Role.DIVERGED:
             assert replica.leader not in (me, -1)
         case Role.OFFLINE:
             assert replica.leader == -1

@@ -41,6 +41,10 @@ class Role(Enum):
     decision => any role."""
     OFFLINE = auto()
     """Meaning: the partition has no leader; the log waits. Transitions: newer decision => any role."""
+    DIVERGED = auto()
+    """Meaning: its leader's log lacks what is committed here, which is evidence of a loss; follows nobody and
+    keeps its log. Transitions: the same decision again => TRUNCATING, to ask once more; newer decision => any
+    role."""
     SUPERSEDED = auto()
     """Meaning: led, and found in ZooKeeper that another epoch has begun; does nothing until told what it is.
     Transitions: newer decision => any role."""
@@ -57,6 +61,7 @@ VALID_FROM: Final[dict[Role, frozenset[Role]]] = {
     Role.TRUNCATING: _DECIDED,
     Role.FETCHING: _DECIDED,
     Role.OFFLINE: _DECIDED,
+    Role.DIVERGED: frozenset({Role.TRUNCATING, Role.FETCHING}),
     Role.SUPERSEDED: frozenset({Role.LEADER}),
     Role.STOPPED: _DECIDED,
     Role.FAILED: frozenset(Role),

@@ -2,8 +2,11 @@
 
 Such a replica leaves the ISR where one that is whole is in it, and leads no more; where there is none it
 stays, since it may be the last copy of all the rest. It is mended in place, from its peers, and says so: then
-it may join again as any other. Meanwhile the controller complains. It is kept in memory alone: brokers tell a
-new controller what is damaged, and tell again while it lasts.
+it may join again as any other. So does one that keeps committed records which its leader lacks: its log may
+be the last copy, and it is for an operator to say which of the two goes on.
+
+Meanwhile the controller complains. It is kept in memory alone: brokers tell a new controller what is damaged,
+and tell again while it lasts.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterable
 from hightide_controller.core.cluster_state import ClusterState, damage_subject
 from hightide_controller.core.complaints import complain
 from hightide_controller.core.effects import Effect
-from hightide_controller.core.events import ReplicasDamaged
+from hightide_controller.core.events import Divergence, ReplicasDamaged
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import read_again, reconsider
 
@@ -29,8 +32,12 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
     effects: list[Effect] = []
     changed: dict[TopicPartition, None] = {}
     unsure: list[TopicPartition] = []
-    topics = _names_of(state, (topic_id for topic_id, _, _ in event.damaged))
-    for topic_id, number, offset in event.damaged:
+    messages = [
+        *((topic_id, number, _message(offset)) for topic_id, number, offset in event.damaged),
+        *((topic_id, number, _divergence(each)) for topic_id, number, each in event.diverged),
+    ]
+    topics = _names_of(state, (topic_id for topic_id, _, _ in messages))
+    for topic_id, number, message in messages:
         name = TopicPartition(topics.get(topic_id, ""), number)
         partition = state.partitions.get(name)
         if partition is None or event.broker_id not in partition.replicas:
@@ -40,7 +47,7 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
             if name not in state.in_sync_on.get(event.broker_id, ()):
                 unsure.append(name)  # Its leader may have let it in, and told nobody.
             state.damaged_replicas[name] = state.damaged_replicas.get(name, frozenset()) | {event.broker_id}
-        effects += complain(state, damage_subject(name, event.broker_id), _message(offset))
+        effects += complain(state, damage_subject(name, event.broker_id), message)
     topics = _names_of(state, (topic_id for topic_id, _ in event.whole))
     for topic_id, number in event.whole:
         name = TopicPartition(topics.get(topic_id, ""), number)
@@ -68,4 +75,13 @@ def _message(offset: int) -> str:
     return (
         f"is damaged{where}: it serves what is whole, and is being mended from the other replicas; if that "
         "lasts, see that they are up and reachable, and look into the broker's log and at its disk"
+    )
+
+
+def _divergence(divergence: Divergence) -> str:
+    return (
+        f"keeps records that its leader has lost: it knows all below {divergence.high_watermark} to be "
+        f"committed, and leader {divergence.leader} in epoch {divergence.leader_epoch} has its log end at "
+        f"{divergence.offset}, without an unclean election; it follows nobody until you say which of the two "
+        'logs goes on, see docs/operating.md, "When a follower keeps what its leader lacks"'
     )

@@ -217,9 +217,20 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Divergence:
+    """A follower was to cut its log at `offset`, and knows all below `high_watermark` to be committed: the
+    leader in that epoch has lost records."""
+
+    offset: int
+    high_watermark: int
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicasDamaged:
-    """Replicas of a broker in this life of it whose batches at rest are not what was written, and such that
-    were mended."""
+    """Replicas of a broker in this life of it whose batches at rest are not what was written, or that keep
+    committed records which their leader lacks, and such that were mended or follow again."""
 
     broker_id: int
     broker_epoch: int
@@ -227,6 +238,8 @@ class ReplicasDamaged:
     """(topic id, partition, offset of the first batch that cannot be used or -1)."""
     whole: tuple[tuple[str, int], ...] = ()
     """(topic id, partition)."""
+    diverged: tuple[tuple[str, int, Divergence], ...] = ()
+    """(topic id, partition, what it does not cut)."""
     cause: str = ""
 
 
