@@ -56,7 +56,9 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     REPLICA_CONDITION_DAMAGED: _ReplicaCondition.ValueType  # 1
     """Batches at rest are not what was written. It serves what is whole, and is being mended."""
     REPLICA_CONDITION_WHOLE: _ReplicaCondition.ValueType  # 2
-    """It was damaged, and is not any more."""
+    """It was damaged or diverged, and is not any more."""
+    REPLICA_CONDITION_DIVERGED: _ReplicaCondition.ValueType  # 3
+    """Its leader lacks records that are committed. It keeps them, and follows nobody."""
 
 class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
     """ReplicaCondition says what is the case with a replica."""
@@ -66,7 +68,9 @@ REPLICA_CONDITION_UNSPECIFIED: ReplicaCondition.ValueType  # 0
 REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 1
 """Batches at rest are not what was written. It serves what is whole, and is being mended."""
 REPLICA_CONDITION_WHOLE: ReplicaCondition.ValueType  # 2
-"""It was damaged, and is not any more."""
+"""It was damaged or diverged, and is not any more."""
+REPLICA_CONDITION_DIVERGED: ReplicaCondition.ValueType  # 3
+"""Its leader lacks records that are committed. It keeps them, and follows nobody."""
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
 
 @_typing.final
@@ -1221,6 +1225,7 @@ class FailedReplica(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     CONDITION_FIELD_NUMBER: _builtins.int
     DAMAGED_OFFSET_FIELD_NUMBER: _builtins.int
+    DIVERGENCE_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -1229,6 +1234,10 @@ class FailedReplica(_message.Message):
     """What is the case with it."""
     damaged_offset: _builtins.int
     """Of one that is damaged, the offset of the first batch that cannot be used; -1 where that is not known."""
+    @_builtins.property
+    def divergence(self) -> Global___Divergence:
+        """Of one that diverged."""
+
     def __init__(
         self,
         *,
@@ -1236,14 +1245,49 @@ class FailedReplica(_message.Message):
         partition: _builtins.int = ...,
         condition: Global___ReplicaCondition.ValueType = ...,
         damaged_offset: _builtins.int = ...,
+        divergence: Global___Divergence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "damaged_offset", b"damaged_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "damaged_offset", b"damaged_offset", "divergence", b"divergence", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FailedReplica: _TypeAlias = FailedReplica  # noqa: Y015
+
+@_typing.final
+class Divergence(_message.Message):
+    """Divergence says what a follower was to cut and keeps: no unclean election tells why its leader lacks it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """Where its leader has its log end, or begin anew."""
+    high_watermark: _builtins.int
+    """All below is committed, as it knows."""
+    leader: _builtins.int
+    """The leader that it follows no more."""
+    leader_epoch: _builtins.int
+    """The leader's epoch."""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        leader: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Divergence: _TypeAlias = Divergence  # noqa: Y015
 
 @_typing.final
 class ReportFailedReplicasResponse(_message.Message):
