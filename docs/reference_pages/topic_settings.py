@@ -8,8 +8,9 @@ from reference_pages.markdown import code, number, table
 
 #: What each setting means. `section` holds it to the rules of the controller both ways.
 _MEANINGS = {
-    "min.insync.replicas": "`acks=all` is refused while fewer replicas are in sync. The default is "
-    "the brokers' `--min-insync-replicas`.",
+    "min.insync.replicas": "`acks=all` is refused while fewer replicas are in sync. A topic that is created "
+    "with three replicas or more and does not say gets `2` of its own. For one that has none the brokers' "
+    "`--min-insync-replicas` counts, which is the default here.",
     "flush": "When a record counts as written. `replicated`: every in-sync replica has it in memory of the "
     "operating system. `fsync`: every in-sync replica has it on disk.",
     "retention.ms": "How long records stay after the last append to their segment; -1: for ever.",

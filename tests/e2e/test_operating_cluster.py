@@ -77,10 +77,13 @@ def test_a_topic_has_settings_with_an_origin(hightide_cluster: LocalCluster, hig
     cluster, topic = hightide_cluster, hightide_topic
     would = as_json(cluster, "config", "set", topic, "retention.ms=1000", "--dry-run")
     assert [(each["name"], each["value"]) for each in would["changed"]] == [("retention.ms", "1000")]
-    assert as_json(cluster, "config", "get", topic, "--own")["settings"] == []
+    (own,) = as_json(cluster, "config", "get", topic, "--own")["settings"]
+    assert (own["name"], own["value"]) == ("min.insync.replicas", "2"), (
+        "what a topic of three replicas begins with"
+    )
     changed = as_json(cluster, "config", "set", topic, "retention.ms=1000")["changed"]
     assert [(each["value"], each["previous"]) for each in changed] == [("1000", "604800000")]
-    (own,) = as_json(cluster, "config", "get", topic, "--own")["settings"]
+    own = as_json(cluster, "config", "get", topic, "--own")["settings"][-1]
     assert (own["name"], own["value"], own["origin"]) == ("retention.ms", "1000", "topic")
     assert "for ever" in succeed(cluster, "config", "get", topic, "retention.ms", "-o", "wide").decode()
     back = as_json(cluster, "config", "set", topic, "--reset", "retention.ms")["changed"]

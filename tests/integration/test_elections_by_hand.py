@@ -103,7 +103,7 @@ def test_a_rolling_restart_ends_where_it_began(hand: OperatorsHand) -> None:
 
 def lose_the_leader(hand: OperatorsHand, topic: str) -> None:
     """Broker 1 leads alone and is dead; it holds 20 acknowledged records that 2 and 3 never had."""
-    hand.admin.create_topic(topic, assignment=[[1, 2, 3]])
+    hand.admin.create_topic(topic, assignment=[[1, 2, 3]], configs={"min.insync.replicas": "1"})
     hand.produce(topic, 30, 1)
     hand.cluster.kill("broker-2")
     hand.cluster.kill("broker-3")

@@ -28,7 +28,8 @@ config.add_command(show)
 def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) -> None:
     """Show the settings of a topic. Their values, defaults, and where they come from.
 
-    A broker may have another default for min.insync.replicas: `hightide config show` tells it.
+    A topic created with three replicas or more has a min.insync.replicas of its own. For one without it a
+    broker may have another default: `hightide config show` tells it.
 
     \b
     hightide config get flights retention.ms -o wide

@@ -84,8 +84,10 @@ def create(
 ) -> None:
     """Create a topic, and wait until it has leaders.
 
+    With three replicas or more it has min.insync.replicas=2 unless it says otherwise.
+
     \b
-    hightide topic create flights -p 6 -r 3 -c min.insync.replicas=2
+    hightide topic create flights -p 6 -r 3 -c retention.ms=86400000
     """
     settings = config_pairs(configs, "--config")
     brokers = None if assignment is None else parse_assignment(assignment)

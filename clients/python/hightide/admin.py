@@ -66,9 +66,10 @@ class Admin:
         validate_only: bool = False,
     ) -> TopicDescription:
         """Create a topic and wait until its partitions have leaders. `assignment` names the brokers of each
-        partition and then stands for the two numbers. Raises TopicAlreadyExistsError, InvalidTopicNameError,
-        InvalidPartitionCountError, InvalidReplicationFactorError, InvalidAssignmentError,
-        InvalidConfigError."""
+        partition and then stands for the two numbers. With three replicas or more, and no
+        min.insync.replicas in `configs`, it has 2 of its own. Raises TopicAlreadyExistsError,
+        InvalidTopicNameError, InvalidPartitionCountError, InvalidReplicationFactorError,
+        InvalidAssignmentError, InvalidConfigError."""
         return self._run(
             self._operations().create_topic(
                 name,

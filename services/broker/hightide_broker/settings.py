@@ -47,7 +47,12 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
     replica_lag_time_max_ms: int = Field(
         10_000, ge=100, description="a follower that is not caught up for so long leaves the ISR"
     )
-    min_insync_replicas: int = Field(1, ge=1, description="for topics that do not set min.insync.replicas")
+    min_insync_replicas: int = Field(
+        1,
+        ge=1,
+        description="for topics without min.insync.replicas: one that is created with three replicas or more "
+        "has 2 of its own unless it says otherwise",
+    )
     replica_fetch_max_wait_ms: int = Field(
         500, ge=10, le=30_000, description="how long a follower's fetch is parked while nothing is new"
     )

@@ -148,6 +148,59 @@ def test_an_unknown_setting_is_answered_with_what_may_have_been_meant() -> None:
     assert "did you mean 'min.insync.replicas'?" in refusal(world).message
 
 
+@pytest.mark.parametrize(
+    ("request_", "configs"),
+    [
+        pytest.param(REQUEST, {"min.insync.replicas": "2"}, id="three replicas"),
+        pytest.param(replace(REQUEST, replication_factor=4), {"min.insync.replicas": "2"}, id="more"),
+        pytest.param(replace(REQUEST, replication_factor=2), {}, id="with two one broker away would stop it"),
+        pytest.param(replace(REQUEST, replication_factor=1), {}, id="one"),
+        pytest.param(
+            replace(REQUEST, configs={"flush": "fsync"}),
+            {"flush": "fsync", "min.insync.replicas": "2"},
+            id="beside other settings",
+        ),
+        *(
+            pytest.param(
+                replace(REQUEST, configs={"min.insync.replicas": said}),
+                {"min.insync.replicas": said},
+                id=f"says {said}",
+            )
+            for said in ("1", "3")
+        ),
+        pytest.param(
+            replace(REQUEST, partition_count=0, replication_factor=0, assignment=((1, 2, 3), (2, 3, 4))),
+            {"min.insync.replicas": "2"},
+            id="assigned by hand",
+        ),
+        pytest.param(
+            replace(REQUEST, partition_count=0, replication_factor=0, assignment=((1, 2, 3), (2, 3))),
+            {},
+            id="a partition of two among those of three",
+        ),
+    ],
+)
+def test_a_topic_of_three_replicas_needs_two_in_sync_unless_it_says_otherwise(
+    request_: ev.CreateTopicRequested, configs: dict[str, str]
+) -> None:
+    world = World.elected(1, 2, 3, 4)
+    world.send(replace(request_, validate_only=True))
+    (answer,) = world.answers
+    assert isinstance(answer, ef.AnswerCreateTopic)
+    assert answer.topic.configs == configs
+    world.send(request_)
+    (store,) = world.pending
+    assert isinstance(store, ef.StoreTopic)
+    assert (store.topic.configs, store.topic.config_version) == (configs, 0 if configs else None)
+
+
+def test_a_topic_that_is_there_or_that_a_hand_wrote_keeps_what_it_says() -> None:
+    world = World.elected(1, 2, 3, topics=(topic((1, 2, 3)),))
+    world.put_topic(topic((1, 2, 3), name="by-hand"))
+    world.settle()
+    assert [each.configs for each in world.state.topics.values()] == [{}, {}]
+
+
 def test_an_assignment_that_no_znode_can_hold_is_refused() -> None:
     brokers = tuple(range(1_000_000_000, 1_000_000_010))
     world = World.elected(*brokers)

@@ -143,7 +143,9 @@ class CreateTopicRequest(_message.Message):
 
     @_builtins.property
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Settings that differ from the defaults."""
+        """Settings that differ from the defaults. Where it has three replicas or more, and min.insync.replicas is not
+        among them, the topic gets min.insync.replicas=2.
+        """
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ __all__ = [
     "UNCLEAN_LEADER_ELECTION",
     "allows_unclean",
     "config_fault",
+    "configs_of_new_topic",
     "min_insync_replicas",
     "sensible_part",
     "unknown_setting",
@@ -66,6 +67,9 @@ _RULES: Final[dict[str, _Whole | _OneOf]] = {
     UNCLEAN_LEADER_ELECTION: _OneOf(("true", "false")),
 }
 
+_REPLICAS_FOR_TWO: Final = 3
+"""With so many, acks=all can ask for two and goes on while any one broker is away; with two it could not."""
+
 
 def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | None:
     """What is wrong with these settings, as a sentence; None where nothing is."""
@@ -78,6 +82,17 @@ def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | N
             f"{replication_factor} replicas"
         )
     return None
+
+
+def configs_of_new_topic(configs: Mapping[str, str], replication_factor: int) -> dict[str, str]:
+    """What a topic begins with: what its request says, and min.insync.replicas=2 where it has three replicas
+    or more (`replication_factor` is that of the partition with the fewest) and says nothing.
+
+    It is written down with the topic: so topics that are there stay as they are, and describing one tells it.
+    """
+    if MIN_INSYNC_REPLICAS in configs or replication_factor < _REPLICAS_FOR_TWO:
+        return dict(configs)
+    return {**configs, MIN_INSYNC_REPLICAS: "2"}
 
 
 def unknown_setting(name: str) -> str | None:

@@ -28,6 +28,7 @@ from hightide_controller.core.events import (
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.purposes import CreatesTopic
 from hightide_controller.core.stores import reconsider
+from hightide_controller.core.topic_configs import configs_of_new_topic
 from hightide_controller.core.topic_rules import (
     layout_fault,
     name_fault,
@@ -66,8 +67,8 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     )
     if (too_large := size_fault(assignment)) is not None:
         return [RefuseRequest(event.request_id, Refusal.INVALID_PARTITION_COUNT, too_large)]
-    config_version = 0 if event.configs else None
-    topic = Topic(event.name, event.topic_id, assignment, event.configs, config_version=config_version)
+    configs = configs_of_new_topic(event.configs, min(map(len, assignment)))
+    topic = Topic(event.name, event.topic_id, assignment, configs, config_version=0 if configs else None)
     if event.validate_only:
         return [AnswerCreateTopic(event.request_id, topic)]
     if refused := overloaded(state, event.request_id):
