@@ -25,6 +25,8 @@ from hightide_local.cluster import LocalCluster  # noqa: E402
 from hightide_local.histories.anomalies import Kind  # noqa: E402
 from hightide_local.histories.drill import Drill, replica_differences  # noqa: E402
 from hightide_local.histories.faults import Faults, start_what_gave_up  # noqa: E402
+from hightide_local.histories.judgement import judge_replicas  # noqa: E402
+from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
 from hightide_runtime.znodes import ADMIN  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
@@ -57,7 +59,8 @@ def break_and_mend(
 
 
 def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
-    """All that operators asked for is done or was refused, and nothing of it is left lying about."""
+    """All that operators asked for is done or was refused, and nothing of it is left lying about. Raises
+    ViolationError."""
     walk.finish()
     hand.admin.set_reassignment_throttle(0)
     wait_until("nothing below /admin is left", lambda: hand.asked_for_in_full() == [], 3 * HEALED_S)
@@ -65,16 +68,15 @@ def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
         print("left behind empty:", empty)
     for topic in hand.admin.describe_topics():
         hand.wait_until_led(topic.name, len(topic.partitions))
-        found = replica_differences(hand.cluster, topic.name)
-        assert found == [], "\n".join(found[:10])
+        judge_replicas(replica_differences(hand.cluster, topic.name))
         ends = hand.ends(topic.name, len(topic.partitions))
         for number, end in enumerate(ends):
             kept = walk.kept.get((topic.topic_id, number), 0)
-            assert (end or 0) >= kept, f"{topic.name}-{number} ends at {end}, but {kept} were acknowledged"
+            require((end or 0) >= kept, f"{topic.name}-{number} ends at {end}, but {kept} were acknowledged")
     wait_until("no replica lies where none belongs", lambda: strays(hand) == [], HEALED_S)
     wait_until("nothing is complained about", lambda: hand.complaints() == {}, HEALED_S)
     bugs = {ending: count for ending, count in walk.done.items() if "BUG" in ending}
-    assert bugs == {}, bugs
+    require(not bugs, "no operator meets with a bug", bugs.items())
 
 
 def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:

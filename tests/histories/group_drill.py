@@ -18,6 +18,7 @@ from typing import Any, Self
 from hightide import Admin, Consumer, GroupDescription, HightideError, Producer, TopicPartition
 from hightide.errors import UnknownPartitionError
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.violation import ViolationError, require
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.group_znodes import OffsetZnode
 from histories.group_anomalies import (
@@ -87,7 +88,7 @@ class Reader:
                 case ["taken", *_]:
                     pass
                 case _:
-                    raise AssertionError(f"{self.name} reports {line!r}")
+                    raise ViolationError(f"{self.name} reports {line!r}")
 
 
 class GroupDrill:
@@ -284,7 +285,7 @@ class GroupDrill:
 
     def _finish(self) -> None:
         """All is read, and committed, by readers that are alive; then they leave."""
-        assert self.send_errors == []
+        require(not self.send_errors, "each record is taken", self.send_errors)
         with Consumer(self.cluster.bootstrap) as asker:
             partitions = [TopicPartition(self.name, number) for number in range(self.partition_count)]
             self.history.ends = {
@@ -299,14 +300,14 @@ class GroupDrill:
         wait_until("all is committed", lambda: {**self.committed()} == ends, HEALED_S)
 
     def judge(self) -> None:
-        """Everything that the group promises."""
+        """Everything that the group promises. Raises ViolationError."""
         self.take_reports()
         ends = {0, -signal.SIGKILL, -signal.SIGTERM}  # It left, was killed, or was told to end as it began.
         crashed = [each.name for each in self.readers if each.process.returncode not in ends]
-        assert crashed == [], "\n".join(self.tell())
-        assert self.history.offsets, "nobody watched the committed offsets"
+        require(not crashed, f"no reader crashes, as {crashed} did", self.tell() if crashed else ())
+        require(self.history.offsets, "somebody watches the committed offsets")
         anomalies = find_group_anomalies(self.history)
-        assert anomalies == [], "\n".join([f"{len(anomalies)} anomalies", *map(str, anomalies[:20])])
+        require(not anomalies, f"a group keeps its promises; {len(anomalies)} anomalies", anomalies)
 
     def tell(self) -> Iterator[str]:
         """For whoever looks for the cause."""

@@ -19,6 +19,7 @@ from hightide import Producer
 from hightide.errors import BatchTooLargeError, RecordTooLargeError
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.violation import NotInTimeError
 from hightide_local.histories.waiting import wait_until
 from integration.operators_hand import OperatorsHand
 from kazoo.exceptions import NoNodeError
@@ -322,7 +323,7 @@ def wait_until_complained(hand: OperatorsHand) -> None:
 
     try:
         wait_until("a complaint about each", none_is_missing, HEALED_S)
-    except AssertionError as error:
+    except NotInTimeError as error:
         error.add_note(f"missing: {missing}")
         raise
     code, document = health(hand)

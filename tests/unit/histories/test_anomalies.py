@@ -2,7 +2,7 @@
 none."""
 
 import pytest
-from hightide_local.histories.anomalies import CHECKS, Kind, find_anomalies, summary
+from hightide_local.histories.anomalies import CHECKS, Kind, find_anomalies
 from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
 
 TOPIC = "t"
@@ -241,12 +241,3 @@ def test_every_kind_of_anomaly_has_a_bad_history() -> None:
 def test_every_check_is_needed_by_some_bad_history(number: int) -> None:
     """A checker that nothing would miss proves nothing."""
     assert any(list(CHECKS[number](story.history)) for story, _ in BAD.values())
-
-
-def test_a_summary_names_the_first_and_counts_the_rest() -> None:
-    story = Story()
-    for number in range(12):
-        story.read(str(number), number)
-    text = summary(find_anomalies(story.history), most=2)
-    assert text.splitlines()[0] == "PHANTOM: b'0' at t-0@0"
-    assert text.endswith("… and 10 more")

@@ -15,6 +15,7 @@ from hightide_local.histories.anomalies import Kind
 from hightide_local.histories.drill import Drill, replica_differences
 from hightide_local.histories.faults import start_what_gave_up
 from hightide_local.histories.history import Outcome
+from hightide_local.histories.violation import ViolationError
 from hightide_local.histories.waiting import wait_until
 
 from hightide_cli.campaign.strikes import Done, Site, Strike
@@ -71,7 +72,7 @@ class Campaign:
             self._found.seasons += 1
             try:
                 self._season(min(left_s, self._plan.season_s))
-            except AssertionError as error:
+            except ViolationError as error:
                 self._found.violation = str(error)
         self._found.seconds = self._elapsed_s()
         return self._found

@@ -49,14 +49,6 @@ def find_anomalies(history: History) -> list[Anomaly]:
     return [anomaly for check in CHECKS for anomaly in check(history)]
 
 
-def summary(anomalies: list[Anomaly], most: int = 10) -> str:
-    """The findings, the first few of them one a line, fit for an assertion's message."""
-    lines = [str(anomaly) for anomaly in anomalies[:most]]
-    if len(anomalies) > most:
-        lines.append(f"… and {len(anomalies) - most} more")
-    return "\n".join(lines)
-
-
 def _short(value: bytes) -> str:
     """A value as it is told: its beginning is what tells it from others."""
     return repr(value if len(value) <= 40 else value[:40] + b"...")

@@ -7,8 +7,9 @@ from typing import Self
 from hightide import Admin, Consumer, PartitionDescription, TopicPartition
 
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind, find_anomalies, summary
+from hightide_local.histories.anomalies import Kind
 from hightide_local.histories.history import History, Outcome, Send
+from hightide_local.histories.judgement import judge_clients, judge_records, judge_replicas
 from hightide_local.histories.load import EndWatch, Load, Tail, read_everything
 from hightide_local.histories.replica_logs import differences, partition_directory
 from hightide_local.histories.waiting import wait_until
@@ -138,20 +139,13 @@ class Drill:
 
     def judge(self) -> None:
         """Everything acknowledged is there, once, in order; nobody saw an error; all replicas hold the same
-        bytes."""
-        assert self.load.errors == []
-        assert self._tail.errors == []
-        assert self._watch.errors == []
-        assert {read.reader for read in self.history.reads} == {"tail"}, "nobody read along"
-        assert self.history.ends, "nobody watched the high watermark"
-        assert self.history.count(Outcome.ACKNOWLEDGED) == len(self.history.sends) > 0
+        bytes. Raises ViolationError."""
+        judge_clients(self.history, [*self.load.errors, *self._tail.errors, *self._watch.errors])
         self.history.sends += self._asides
         self.wait_for_isr(3)
         read_everything(self.cluster.bootstrap, self.topic, self.history, reader="afterwards")
-        anomalies = [each for each in find_anomalies(self.history) if each.kind not in self._allowed]
-        assert anomalies == [], summary(anomalies)
-        found = replica_differences(self.cluster, self.topic)
-        assert found == [], "\n".join(found[:10])
+        judge_records(self.history, self._allowed)
+        judge_replicas(replica_differences(self.cluster, self.topic))
 
 
 def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:

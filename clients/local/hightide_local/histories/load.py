@@ -16,6 +16,7 @@ from hightide.errors import (
 from hightide.producer_settings import Acks
 
 from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.violation import NotInTimeError, require
 
 _KEYS = 31
 _WINDOW = 400
@@ -70,16 +71,17 @@ class Load:
                 timeout_s,
             )
         missing = {partition: goal - self._acknowledged[partition] for partition, goal in goals.items()}
-        assert reached, (
-            f"of {more} records in each partition, {missing} were not acknowledged within {timeout_s:g} s; "
-            f"errors: {self.errors[:3]}"
-        )
+        if not reached:
+            raise NotInTimeError(
+                f"of {more} records in each partition, {missing} were not acknowledged within "
+                f"{timeout_s:g} s; errors: {self.errors[:3]}"
+            )
 
     def stop(self) -> None:
         """Send no more, and wait until all that was sent is acknowledged or failed."""
         self._stopped.set()
         self._thread.join(90)
-        assert not self._thread.is_alive(), "the producer blocks in send()"
+        require(not self._thread.is_alive(), "the producer blocks in send()")
         self._producer.close(90)
 
     def _run(self) -> None:
@@ -192,7 +194,7 @@ class EndWatch:
     ) -> None:
         self._stopped.set()
         self._thread.join(90)
-        assert not self._thread.is_alive(), "the watcher's request never ends"
+        require(not self._thread.is_alive(), "the watcher's request never ends")
         self._consumer.close()
 
 
@@ -224,7 +226,7 @@ class Tail:
     ) -> None:
         self._stopped.set()
         self._thread.join(90)
-        assert not self._thread.is_alive(), "poll() does not come back"
+        require(not self._thread.is_alive(), "poll() does not come back")
         self._consumer.close()
 
 

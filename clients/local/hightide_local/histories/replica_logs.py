@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchError, parse, verify_crc
 
+from hightide_local.histories.violation import require
+
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
@@ -31,7 +33,7 @@ def partition_directory(data_directories: Sequence[Path], topic_id: bytes, parti
     """Where a broker keeps one partition: in one of its directories."""
     places = [path / f"{topic_id.hex()}-{partition}" for path in data_directories]
     found = [place for place in places if place.exists()]
-    assert len(found) <= 1, f"one partition in two directories: {found}"
+    require(len(found) <= 1, "a partition is in one directory", found)
     return found[0] if found else places[0]
 
 
@@ -47,7 +49,8 @@ def stored_batches(directory: Path, high_watermark: int) -> Iterator[StoredBatch
             header = parse(content, at)
             verify_crc(content, at, header)
             size = header.size_bytes
-            assert size >= HEADER_SIZE_BYTES
+            if size < HEADER_SIZE_BYTES:
+                raise BatchError(f"a batch of {size} bytes at {at}")
             yield StoredBatch(
                 header.base_offset, header.next_offset, header.leader_epoch, bytes(content[at : at + size])
             )

@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from hightide_local.histories.violation import NotInTimeError
+
 T = TypeVar("T")
 
 _POLL_S = 0.02
@@ -14,18 +16,21 @@ _POLL_S = 0.02
 def wait_until(
     what: str, condition: Callable[[], T], timeout_s: float, is_so: Callable[[T], object] = bool
 ) -> T:
-    """Ask until the answer is true, or what `is_so` wants, and give it; AssertionError that says `what` and
-    the last answer if it never is."""
+    """Ask until the answer is true, or what `is_so` wants, and give it. Raises NotInTimeError, which says
+    `what` and the last answer, if it never is."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
         answer = condition()
         if is_so(answer):
             return answer
-        assert time.monotonic() < deadline, (
-            f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
-        )
+        _check_in_time(what, answer, deadline, timeout_s)
         pause.wait(_POLL_S)
+
+
+def _check_in_time(what: str, answer: object, deadline: float, timeout_s: float) -> None:
+    if time.monotonic() >= deadline:
+        raise NotInTimeError(f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}")
 
 
 async def aio_wait_until(what: str, condition: Callable[[], Awaitable[T]], timeout_s: float) -> T:
@@ -36,9 +41,7 @@ async def aio_wait_until(what: str, condition: Callable[[], Awaitable[T]], timeo
         answer = await condition()
         if answer:
             return answer
-        assert time.monotonic() < deadline, (
-            f"not within {timeout_s:g} s: {what}; the last answer was {answer!r}"
-        )
+        _check_in_time(what, answer, deadline, timeout_s)
         asyncio.get_running_loop().call_later(_POLL_S, pause.set)
         await pause.wait()
         pause.clear()

@@ -1,0 +1,33 @@
+"""The judgement of a history: what `anomalies` finds, and that there was something to find it in."""
+
+from collections.abc import Collection, Iterable
+
+from hightide_local.histories.anomalies import Kind, find_anomalies
+from hightide_local.histories.history import History, Outcome
+from hightide_local.histories.violation import ViolationError, require
+
+
+def judge_clients(history: History, errors: Iterable[object]) -> None:
+    """Clients saw no error, each record that was sent was acknowledged, and somebody looked. Called when the
+    load has ended. Raises ViolationError."""
+    seen = tuple(errors)
+    require(not seen, "no client sees an error", seen)
+    readers = {read.reader for read in history.reads}
+    require(readers == {"tail"}, "one reader reads along", sorted(readers))
+    require(history.ends, "somebody watches the high watermark")
+    require(history.sends, "something is sent")
+    lacking = [send for send in history.sends if send.outcome is not Outcome.ACKNOWLEDGED]
+    require(not lacking, "each record is acknowledged", lacking)
+
+
+def judge_records(history: History, allowed: Collection[Kind] = ()) -> None:
+    """Everything acknowledged is there, once, in order, under its offset. `allowed` kinds of anomalies are
+    passed over. Called when all has been read once more. Raises ViolationError."""
+    found = [each for each in find_anomalies(history) if each.kind not in allowed]
+    require(not found, f"a log keeps its promises; {len(found)} anomalies", found)
+
+
+def judge_replicas(differences: Iterable[str]) -> None:
+    """All replicas hold the same. `differences` are those that were found. Raises ViolationError."""
+    if seen := tuple(differences):
+        raise ViolationError("all replicas hold the same bytes", seen)
