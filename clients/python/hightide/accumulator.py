@@ -254,7 +254,7 @@ class Accumulator:
         part.timestamps = ArrowTimestamps(rows.column(2))
         part.size_bytes = BATCH_OVERHEAD_BYTES + int(rows.nbytes)
         part.attempts = batch.attempts
-        part.maybe_appended = batch.maybe_appended
+        part.in_doubt = batch.in_doubt
         part.is_urgent = batch.is_urgent
         if batch.base_sequence >= 0:
             part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch

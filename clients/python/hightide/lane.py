@@ -192,10 +192,10 @@ class Lane:
 
     def reset(self) -> list[PendingBatch]:
         """Forget the producer id and the sequences under it. Returns the batches that must fail, as they may
-        have been appended under the old id; they are out of the queue."""
+        have been appended to this topic under the old id; they are out of the queue."""
         assert self.ready_to_reset(), "nothing may be in flight under the old id"
-        lost = [batch for batch in self.queue if batch.maybe_appended]
-        self.queue = deque(batch for batch in self.queue if not batch.maybe_appended)
+        lost = [batch for batch in self.queue if self.topic_id in batch.in_doubt]
+        self.queue = deque(batch for batch in self.queue if self.topic_id not in batch.in_doubt)
         for batch in self.queue:
             batch.producer_id, batch.producer_epoch = NO_PRODUCER, NO_EPOCH
             batch.base_sequence = NO_SEQUENCE

@@ -52,7 +52,8 @@ class Owner(Protocol):
 class PendingBatch:
     """One batch of one partition. `ordinal` is the number of records that the partition was given before.
     `size_bytes` is never below the size of the encoded batch, uncompressed; `granted_bytes` is the part of
-    the producer's memory that it holds."""
+    the producer's memory that it holds. `in_doubt` are the ids of the topics to which an earlier attempt may
+    have appended it: one name has several, where it was deleted and created again."""
 
     __slots__ = (
         "_waiters",
@@ -66,11 +67,11 @@ class PendingBatch:
         "error",
         "granted_bytes",
         "headers",
+        "in_doubt",
         "is_done",
         "is_urgent",
         "keys",
         "last_error",
-        "maybe_appended",
         "ordinal",
         "owner",
         "partition",
@@ -108,7 +109,7 @@ class PendingBatch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.is_urgent = False
-        self.maybe_appended = False
+        self.in_doubt: frozenset[bytes] = frozenset()
         self.was_sent_first = False
         self.last_error: HightideError | None = None
         self.is_done = False
@@ -116,6 +117,11 @@ class PendingBatch:
         self.base_offset = -1
         self.parts: tuple[PendingBatch, ...] = ()
         self._waiters: list[Callable[[], object]] = []
+
+    @property
+    def maybe_appended(self) -> bool:
+        """Whether it may be in some log."""
+        return bool(self.in_doubt)
 
     def append_headers(self, headers: Sequence[tuple[str, bytes]] | None) -> None:
         """Note the headers of the record that was just appended. Until one has any, no batch has the

@@ -342,7 +342,7 @@ class ProducerCore(Accumulator, TracedCore):
         batch.last_error = error
         batch.attempts += 1
         if not isinstance(error, REFUSALS):
-            batch.maybe_appended = True
+            batch.in_doubt |= {entry.topic_id}
             batch.deadline_ms = min(batch.deadline_ms, batch.created_ms + DOUBT_MAX_MS)
         verdict = verdict_on(
             error,
@@ -447,11 +447,12 @@ class ProducerCore(Accumulator, TracedCore):
         )
 
     def _retarget(self, lane: Lane, topic_id: bytes) -> None:
-        """The topic was deleted and made anew: what waits goes to the new one, from sequence 0."""
+        """The topic was deleted and made anew: what waits goes to the new one, from sequence 0.
+
+        Or whoever answered still knows the one before, and the next answer brings the lane back: so what is
+        in doubt in a topic stays in doubt there."""
         lane.topic_id = topic_id
         lane.home.unknown_since_ms = None
-        for batch in lane.queue:
-            batch.maybe_appended = False
         again = TopicRecreatedError("the topic was deleted and created again", topic=lane.topic)
         self._start_reset(lane, again)
 

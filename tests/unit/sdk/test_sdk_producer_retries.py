@@ -366,6 +366,37 @@ def test_a_topic_that_was_made_anew_gets_what_waits_under_its_new_id() -> None:
     assert delivery.done()
 
 
+def test_what_may_be_in_a_topic_is_not_sent_there_anew_after_a_broker_named_an_older_one() -> None:
+    """The answer was lost, and then a broker told of the topic that was there before."""
+    bench = ProducerBench()
+    (doubtful,) = bench.send()
+    bench.fail(bench.call(), UNREACHABLE)
+    bench.calls()
+    bench.answer_metadata(metadata([1], topic_id=b"o" * 16))
+    bench.pass_ms(100)
+    call = bench.call()
+    assert [header.topic_id for header in headers_of(call)] == [b"o" * 16]
+    bench.refuse(call, ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
+    bench.calls()
+    bench.answer_metadata(metadata([1]))
+    bench.pass_ms(100)
+    assert bench.calls() == []
+    error = doubtful.exception()
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.maybe_appended
+
+
+def test_what_may_be_in_a_topic_that_was_deleted_goes_to_the_new_one() -> None:
+    bench = ProducerBench()
+    (delivery,) = bench.send()
+    bench.fail(bench.call(), UNREACHABLE)
+    bench.calls()
+    bench.answer_metadata(metadata([1], topic_id=b"n" * 16))
+    bench.pass_ms(100)
+    bench.ok(bench.call())
+    assert delivery.exception() is None
+
+
 def test_what_is_abandoned_fails_and_late_answers_change_nothing() -> None:
     bench = ProducerBench()
     (delivery,) = bench.send()
