@@ -69,7 +69,10 @@ class ZooKeeperWatches:
         """How often topics were created or deleted, as of the last read; -1: not known."""
         self._admin_paths: set[str] = set()
         """Changed, and not read again yet."""
-        self._reads_all_admin = True
+        self._admin_turn = 0
+        """It grows with each reason to watch and read everything below /admin anew."""
+        self._admin_read_in = -1
+        """The turn in which that was last done."""
         self._watched_states: frozenset[TopicPartition] = frozenset()
         self._state_paths: dict[str, TopicPartition] = {}
         """The leaderAndISR of partitions under reassignment that have a watch."""
@@ -102,7 +105,7 @@ class ZooKeeperWatches:
         self.is_active = True
         self._seen_topics = set(topics_seen)
         self._topic_changes = -1
-        self._reads_all_admin = True
+        self._admin_turn += 1
         for reader in (self._brokers, self._topics, self._admin):
             reader.mark()
 
@@ -142,7 +145,7 @@ class ZooKeeperWatches:
             match event:
                 case SessionStateChanged(state=SessionState.CONNECTED):
                     self.connected.set()
-                    self._reads_all_admin = True
+                    self._admin_turn += 1
                     self._changed_states |= set(self._state_paths.values())
                     self._state_paths.clear()
                     self._mark_all()
@@ -200,15 +203,12 @@ class ZooKeeperWatches:
     async def _read_admin(self) -> None:
         if not self.is_active:
             return
-        if self._reads_all_admin:
+        if self._admin_read_in != (turn := self._admin_turn):
             await self.admin_reader.watch()
-            self._reads_all_admin = False
             self._admin_paths.clear()
-            try:
-                read = await self.admin_reader.read_all(await self._store.topics_with_configs())
-            except ZooKeeperError:
-                self._reads_all_admin = True
-                raise
+            read = await self.admin_reader.read_all(await self._store.topics_with_configs())
+            # Not the turn as it is by now: a connection may have gone meanwhile, and the watches with it.
+            self._admin_read_in = turn
         else:
             paths, self._admin_paths = self._admin_paths, set()
             try:
