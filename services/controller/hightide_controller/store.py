@@ -146,8 +146,8 @@ class ControllerStore:
         # Before the topics: whichever of these has no topic then, has none any more.
         markers = await self._session.children(znodes.TOPIC_IDS)
         topic_names = await self.topic_names()
-        topics = await self.read_topics(topic_names)
-        orphans = await self._orphans_of(markers, topic_names, topics)
+        topics, faults = await self._read_topics(topic_names)
+        orphans = await self._orphans_of(markers, topics, faults)
         names = [
             TopicPartition(topic.name, partition)
             for topic in topics
@@ -169,11 +169,11 @@ class ControllerStore:
         )
 
     async def _orphans_of(
-        self, markers: Collection[str], topic_names: Collection[str], topics: Collection[Topic]
+        self, markers: Collection[str], topics: Collection[Topic], unreadable: Collection[str]
     ) -> dict[str, str]:
-        """Which of the markers stand for no topic: by id, the name that it had."""
+        """Which of the markers stand for no topic: by id, the name that it had. A topic that is
+        `unreadable` may have any id; one that was among the names, and has no znode by now, is gone."""
         ids = {topic.topic_id for topic in topics}
-        unreadable = set(topic_names) - {topic.name for topic in topics}
         paths = {f"{znodes.TOPIC_IDS}/{each}": each for each in markers if each not in ids}
         orphans: dict[str, str] = {}
         for path, found in (await self._session.multi_read(paths)).items():
