@@ -23,7 +23,7 @@ from sim.checkers.committing_leader import CommittingLeader
 from sim.checkers.high_watermark import HighWatermark
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.strong_isr import StrongIsr
-from sim.messages import Record
+from sim.messages import GONE, Record
 from sim.topics.broker import SimHost, SimReplica
 from sim.topics.logs import EMPTY, LogOnDisk
 from sim.topics.messages import Key
@@ -126,6 +126,8 @@ class Checkers:
         self._views: dict[Generation, PartitionView] = {}
         self._assigned_since: dict[tuple[Generation, int], int] = {}
         """Since which partition epoch a broker is in AR."""
+        self._let_go: dict[tuple[int, Key], dict[int, tuple[int, Record]]] = {}
+        """(broker, partition) → value → where it was in the log that the broker let go of."""
         self._found: Violation | None = None
         self.unclean_asked: set[tuple[str, int]] = set()
         """Partitions for which an operator asked for an unclean election."""
@@ -133,15 +135,21 @@ class Checkers:
     # --- what it is told -------------------------------------------------------------------------
 
     def acknowledged(self, host: SimHost, key: Key, offset: int, value: int) -> None:
-        """A producer is told that its record is committed; one of a deleted topic may go with it."""
+        """A producer is told that its record is committed; one of a deleted topic may go with it.
+
+        It is told so late where others in the same request were waited for: the broker may have let go of the
+        partition meanwhile.
+        """
         if all(view.generation.key != key for view in self._standing()):
             return
         log = host.logs.log(key).log
-        if offset >= len(log) or log[offset][1] != value:
+        at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
+        if offset < len(log) and log[offset][1] == value:
+            record = log[offset]
+        elif (at, record[1]) != (offset, value):
             message = f"{host.broker_id} acknowledges {value} at {offset}; its log is {log}"
             self._found = Violation("Acknowledged", message, self._world.story)
             return
-        record = log[offset]
         view = self._view_at(key, record[0])
         if view is not None and self._is_of_lost_epoch(host, key, view):
             return
@@ -169,6 +177,9 @@ class Checkers:
 
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
         """A broker lets go of a replica: not one that it knows to be its own, and never an ISR member."""
+        log = host.logs.log(key).log
+        let_go = self._let_go.setdefault((host.broker_id, key), {})
+        let_go.update({record[1]: (offset, record) for offset, record in enumerate(log)})
         for view in list(self._standing()):
             generation = view.generation
             if generation.key != key or not self._holds(host, generation, replica):
