@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from hightide import Consumer, Producer, Record
-from hightide_cli.comparison import Row
-from hightide_cli.demonstration.flights import flights_file, read_flights
+from hightide_bench.measuring.comparison import Row
+from hightide_demo.flights import flights_file, read_flights
 
 ROWS_MAX = 4_000
 

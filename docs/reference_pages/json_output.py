@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from hightide_cli.document_form import Document, Field
-from hightide_cli.documents import DOCUMENTS, WITHOUT_DOCUMENT
+from hightide_cli.documents.form import Document, Field
+from hightide_cli.documents.registry import DOCUMENTS, WITHOUT_DOCUMENT
 
 from reference_pages.markdown import code, page, table
 

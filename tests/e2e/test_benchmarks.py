@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hightide_cli.bench import FAILOVER_KEYS, GROUPS_KEYS, THROUGHPUT_KEYS
-from hightide_cli.benchmarks.failover import FailoverPlan
-from hightide_cli.benchmarks.groups import GroupsPlan
-from hightide_cli.document_form import departures
-from hightide_cli.documents import DOCUMENTS
+from hightide_bench.commands.bench import FAILOVER_KEYS, GROUPS_KEYS, THROUGHPUT_KEYS
+from hightide_bench.measuring.failover import FailoverPlan
+from hightide_bench.measuring.groups import GroupsPlan
+from hightide_cli.documents.form import departures
+from hightide_cli.documents.registry import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]

@@ -9,8 +9,8 @@ import pytest
 from e2e.command_line import command, environment, hightide
 from e2e.commands_here import documents_here, json_here, run_here, succeed_here
 from hightide import Admin, Producer, TopicPartition
-from hightide_cli.document_form import departures
-from hightide_cli.documents import DOCUMENTS
+from hightide_cli.documents.form import departures
+from hightide_cli.documents.registry import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from e2e.commands_here import run_here, succeed_here
-from hightide_cli.document_form import departures
-from hightide_cli.documents import DOCUMENTS
+from hightide_cli.documents.form import departures
+from hightide_cli.documents.registry import DOCUMENTS
 from hightide_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster

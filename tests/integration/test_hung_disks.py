@@ -16,7 +16,7 @@ from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-PROGRAM = "hightide_cli.campaign.broker_on_faulty_disks"
+PROGRAM = "hightide_bench.campaign.broker_on_faulty_disks"
 DISK_TIMEOUT_MS = 3_000
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from flight_topics import flights, forget_from, read_back, write_rows
 from hightide import Admin
-from hightide_cli.comparison import Row
+from hightide_bench.measuring.comparison import Row
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.delays import CHART, TABLE, DelaysPlan, delays, read_table
 

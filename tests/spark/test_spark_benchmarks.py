@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from hightide_cli.bench_spark import CATCH_UP_KEYS, RATE_KEYS, STREAM_KEYS
-from hightide_cli.benchmarks.spark_here import SparkPlan
-from hightide_cli.benchmarks.spark_reading import measure_spark_read
-from hightide_cli.benchmarks.spark_streaming import measure_spark_stream
-from hightide_cli.benchmarks.spark_writing import measure_spark_write
-from hightide_cli.benchmarks.target import Target
-from hightide_cli.progress import WorkDone
+from hightide_bench.commands.spark import CATCH_UP_KEYS, RATE_KEYS, STREAM_KEYS
+from hightide_bench.measuring.target import Target
+from hightide_bench.spark.here import SparkPlan
+from hightide_bench.spark.reading import measure_spark_read
+from hightide_bench.spark.streaming import measure_spark_stream
+from hightide_bench.spark.writing import measure_spark_write
+from hightide_cli.printing.progress import WorkDone
 from hightide_local.cluster import LocalCluster
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import click
 
-from hightide_cli.options import common_options
+from hightide_cli.command_line.options import common_options
 
 _INSTALLING = """Print what makes a shell complete commands, options and the names of topics, groups,
 servers and contexts.

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.broker_tables import server_document, server_pairs
-from hightide_cli.options import common_options
-from hightide_cli.output import emit, wants_document
-from hightide_cli.rendering import Json, properties
+from hightide_cli.broker.tables import server_document, server_pairs
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Json, properties
 
 if TYPE_CHECKING:
     from hightide import Admin, ClusterDescription
@@ -30,8 +30,8 @@ common_options(controller)
 @click.pass_context
 def show(ctx: click.Context) -> None:
     """Show the active controller and what it says of itself."""
-    from hightide_cli.connections import open_admin
-    from hightide_cli.server_survey import survey
+    from hightide_cli.cluster.server_survey import survey
+    from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
         described = admin.describe_cluster()
@@ -61,7 +61,7 @@ def show(ctx: click.Context) -> None:
 @click.pass_context
 def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
     """Let the active controller step down, and wait for its successor. A single one is elected again."""
-    from hightide_cli.connections import open_admin
+    from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx, _SUCCESSOR_TIMEOUT_MS) as admin:
         before = admin.describe_cluster()

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.completing import topic_names
-from hightide_cli.confirmation import confirm
-from hightide_cli.options import common_options
-from hightide_cli.outcomes import error_name
-from hightide_cli.output import emit, wants_document
-from hightide_cli.rendering import Json, table
+from hightide_cli.command_line.completing import topic_names
+from hightide_cli.command_line.confirmation import confirm
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.outcomes import error_name
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Json, table
 
 if TYPE_CHECKING:
     from hightide import Admin, Election, TopicPartition
@@ -34,7 +34,7 @@ common_options(elect)
 def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_run: bool) -> None:
     """Give partitions their preferred leader back. That is the first replica, where it is alive and
     in sync."""
-    from hightide_cli.connections import open_admin
+    from hightide_cli.command_line.connections import open_admin
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic", ctx)
@@ -70,7 +70,7 @@ def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: 
     """
     from hightide import TopicPartition
 
-    from hightide_cli.connections import open_admin
+    from hightide_cli.command_line.connections import open_admin
 
     here = TopicPartition(topic, partition)
     with open_admin(ctx) as admin:

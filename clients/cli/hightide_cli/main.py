@@ -7,39 +7,55 @@ from contextlib import AbstractContextManager, nullcontext
 
 import click
 
-from hightide_cli.lazy_group import LazyCommand, LazyGroup
-from hightide_cli.options import Choices, common_options
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_UNREACHABLE = 3
-EXIT_INTERRUPTED = 130
+from hightide_cli.command_line.choices import Choices
+from hightide_cli.command_line.exit_codes import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+)
+from hightide_cli.command_line.lazy_group import LazyCommand, LazyGroup
+from hightide_cli.command_line.options import common_options
 
 COMMANDS = {
-    "topic": LazyCommand("hightide_cli.topic", "topic", "Create, change, delete, write, read topics."),
-    "group": LazyCommand("hightide_cli.group", "group", "Consumer groups: members, lag, offsets."),
-    "reassign": LazyCommand("hightide_cli.reassign", "reassign", "Move partitions to other brokers."),
+    "topic": LazyCommand(
+        "hightide_cli.topic.commands", "topic", "Create, change, delete, write, read topics."
+    ),
+    "group": LazyCommand("hightide_cli.group.commands", "group", "Consumer groups: members, lag, offsets."),
+    "reassign": LazyCommand(
+        "hightide_cli.reassign.commands", "reassign", "Move partitions to other brokers."
+    ),
     "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
-    "cluster": LazyCommand("hightide_cli.cluster", "cluster", "Show the cluster and whether it is well."),
-    "broker": LazyCommand("hightide_cli.broker", "broker", "Brokers: what they hold; drain one."),
+    "cluster": LazyCommand(
+        "hightide_cli.cluster.commands", "cluster", "Show the cluster and whether it is well."
+    ),
+    "broker": LazyCommand("hightide_cli.broker.commands", "broker", "Brokers: what they hold; drain one."),
     "controller": LazyCommand("hightide_cli.controller", "controller", "Who decides; let another one."),
-    "config": LazyCommand("hightide_cli.config", "config", "Settings of topics, and of running servers."),
-    "context": LazyCommand("hightide_cli.context", "context", "Name clusters, choose the one that is meant."),
-    "dev": LazyCommand("hightide_cli.dev", "dev", "Start and stop a cluster on this machine."),
-    "demo": LazyCommand("hightide_cli.demo", "demo", "Kill a leader under load, lose nothing."),
-    "bench": LazyCommand("hightide_cli.bench", "bench", "Measure throughput, latency, failover."),
+    "config": LazyCommand(
+        "hightide_cli.config.commands", "config", "Settings of topics, and of running servers."
+    ),
+    "context": LazyCommand(
+        "hightide_cli.context.commands", "context", "Name clusters, choose the one that is meant."
+    ),
+    "dev": LazyCommand("hightide_cli.dev.commands", "dev", "Start and stop a cluster on this machine."),
+    "demo": LazyCommand("hightide_demo.command", "demo", "Kill a leader under load, lose nothing."),
+    "bench": LazyCommand("hightide_bench.commands.bench", "bench", "Measure throughput, latency, failover."),
     "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
-    "trace": LazyCommand("hightide_cli.trace", "trace", "Show a failover as a waterfall."),
-    "top": LazyCommand("hightide_cli.top", "top", "What moves: traffic, lag, moves; drawn anew."),
-    "doctor": LazyCommand("hightide_cli.doctor", "doctor", "Find what is wrong, and what to do about it."),
-    "zk": LazyCommand("hightide_cli.zk", "zk", "Look into ZooKeeper, read-only."),
-    "rpc": LazyCommand("hightide_cli.rpc", "rpc", "Call any method of any server; list and describe them."),
+    "trace": LazyCommand("hightide_cli.trace.commands", "trace", "Show a failover as a waterfall."),
+    "top": LazyCommand("hightide_cli.top.commands", "top", "What moves: traffic, lag, moves; drawn anew."),
+    "doctor": LazyCommand(
+        "hightide_cli.doctor.commands", "doctor", "Find what is wrong, and what to do about it."
+    ),
+    "zk": LazyCommand("hightide_cli.zk.commands", "zk", "Look into ZooKeeper, read-only."),
+    "rpc": LazyCommand(
+        "hightide_cli.rpc.commands", "rpc", "Call any method of any server; list and describe them."
+    ),
     "version": LazyCommand("hightide_cli.version", "version", "Versions of this command and the servers."),
     "completion": LazyCommand("hightide_cli.completion", "completion", "Let a shell complete commands."),
     "dump-index": LazyCommand(
-        "hightide_cli.dump_index", "dump_index", "Print what lies beside a log on disk: indexes, epochs."
+        "hightide_cli.dump.index", "dump_index", "Print what lies beside a log on disk: indexes, epochs."
     ),
-    "dump-log": LazyCommand("hightide_cli.dump_log", "dump_log", "Print the batches of a log on disk."),
+    "dump-log": LazyCommand("hightide_cli.dump.log", "dump_log", "Print the batches of a log on disk."),
 }
 
 _HELP = """Hightide: a replicated, partitioned commit log.
@@ -96,7 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except Exception as error:
-        from hightide_cli.failures import nobody_answers, sentence_of  # Late: most commands do not fail.
+        from hightide_cli.command_line.failures import (  # Late: most commands do not fail.
+            nobody_answers,
+            sentence_of,
+        )
 
         sentence = None if os.environ.get("HIGHTIDE_DEBUG") else sentence_of(error, chosen.resolved)
         if sentence is None:
@@ -122,7 +141,7 @@ def _fail(sentence: str, exit_code: int) -> int:
     text = " ".join(dict.fromkeys((lines[0], lines[-1])))
     if not text.isprintable():
         # Servers, files and logs are quoted, and none of them may steer the terminal.
-        from hightide_cli.rendering import printable
+        from hightide_cli.printing.rendering import printable
 
         text = printable(text)
     click.echo(f"error: {text}", err=True)

@@ -3,8 +3,9 @@
 import click
 from hightide_spark.pipelines.command import DEFAULT_BOOTSTRAP
 
-from hightide_cli.lazy_group import LazyCommand, LazyGroup
-from hightide_cli.options import choices, common_options
+from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.lazy_group import LazyCommand, LazyGroup
+from hightide_cli.command_line.options import common_options
 
 _HOME = "hightide_spark.pipelines"
 COMMANDS = {

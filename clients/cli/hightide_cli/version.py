@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.broker_tables import since_text
-from hightide_cli.options import common_options
-from hightide_cli.output import emit, wants_document
-from hightide_cli.rendering import Cell, Json, table
+from hightide_cli.broker.tables import since_text
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Cell, Json, table
 
 if TYPE_CHECKING:
-    from hightide_cli.server_survey import Surveyed
+    from hightide_cli.cluster.server_survey import Surveyed
 
 _TIMEOUT_MS = 3_000
 
@@ -60,8 +60,8 @@ def client_version() -> str:
 def _servers(ctx: click.Context) -> "tuple[list[Surveyed], str | None]":
     from hightide.errors import HightideError
 
-    from hightide_cli.connections import open_admin
-    from hightide_cli.server_survey import servers_of, survey
+    from hightide_cli.cluster.server_survey import servers_of, survey
+    from hightide_cli.command_line.connections import open_admin
 
     try:
         with open_admin(ctx, _TIMEOUT_MS) as admin:

@@ -1,0 +1,1 @@
+"""Everything that can go wrong, at random, on a cluster of its own, and the verdict."""

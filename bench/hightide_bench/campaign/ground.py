@@ -1,0 +1,62 @@
+"""The cluster on which a campaign takes place: small segments, short sessions, disks that fail on demand."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from hightide_local.cluster import LocalCluster
+
+from hightide_bench.campaign.campaign import Campaign, Found, Plan
+from hightide_bench.campaign.strikes import strikes
+
+BROKER_PROGRAM: Final = (sys.executable, "-m", "hightide_bench.campaign.broker_on_faulty_disks")
+SESSION_TIMEOUT_MS: Final = 2_500
+LAG_TIME_MAX_MS: Final = 1_000
+BROKER_ARGUMENTS: Final = (
+    *("--high-watermark-checkpoint-interval-ms", "1000"),
+    *("--flush-interval-ms", "5000"),
+    *("--scrub-interval-ms", "2000"),
+    *("--scrub-bytes-per-s", "100000000"),
+)
+"""What happens once in minutes or hours otherwise happens several times between two faults."""
+
+
+def run_campaign(
+    *,
+    seconds: float,
+    season_s: float,
+    seed: int,
+    groups: Sequence[str],
+    flush: str,
+    directory: Path | None,
+    say: Callable[[float, str], None],
+) -> tuple[Found, Path]:
+    """Start a cluster, run the campaign on it, and stop it; what was found, and where the cluster lay.
+
+    `groups` are names of `strikes()`. Without a `directory` the cluster is removed where all was well.
+    Raises ClusterError where it does not start.
+    """
+    place = directory or Path(tempfile.mkdtemp(prefix="hightide-faults-"))
+    all_strikes = strikes()
+    plan = Plan(seconds, season_s, [all_strikes[group] for group in groups], flush)
+    with LocalCluster(
+        place,
+        brokers=3,
+        controllers=2,
+        coordinators=1,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        replica_lag_time_max_ms=LAG_TIME_MAX_MS,
+        broker_arguments=BROKER_ARGUMENTS,
+        broker_program=BROKER_PROGRAM,
+        partitionable=True,
+    ) as cluster:
+        found = Campaign(cluster, plan, random.Random(seed), say).run()
+    if directory is None and not found.violation:
+        shutil.rmtree(place, ignore_errors=True)
+    return found, place

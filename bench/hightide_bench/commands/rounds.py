@@ -1,0 +1,66 @@
+"""What a benchmark tells while it runs: a bar over its rounds, and a line of CSV for each."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from hightide_cli.printing.progress import progress
+
+from hightide_bench.commands.options import Measured, measured
+
+if TYPE_CHECKING:
+    from hightide_bench.measuring.target import Target
+
+Told = Callable[[str, Mapping[str, float | None]], None]
+
+CSV = click.option(
+    "--csv",
+    "csv_path",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Also write a line with the figures of each round.",
+)
+
+
+@contextmanager
+def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]:
+    """Give what is to be called with the figures of each round, and with what they are of. Raises OSError
+    before anything was measured where the file cannot be written."""
+    with ExitStack() as stack:
+        file = None
+        if csv_path is not None:
+            file = stack.enter_context(csv_path.open("w", newline="", encoding="utf-8"))
+        done = stack.enter_context(progress(what, rounds, "steps"))
+        writer: Any = None if file is None else csv.writer(file, lineterminator="\n")
+        count = 0
+
+        def told(of: str, figures: Mapping[str, float | None]) -> None:
+            nonlocal count
+            if writer is not None and file is not None:
+                if count == 0:
+                    writer.writerow(["round", "of", *figures])
+                writer.writerow(
+                    [count + 1, of, *("" if each is None else f"{each:.6g}" for each in figures.values())]
+                )
+                # Whoever ends a long benchmark keeps what was measured.
+                file.flush()
+            count += 1
+            done.advance(1)
+
+        yield told
+
+
+def measured_rounds(
+    ctx: click.Context, rounds: int, csv_path: Path | None, measure: "Callable[[Target, Told], Measured]"
+) -> Measured:
+    """Measure the cluster that the command line means, and tell of each round. The bar begins when the
+    cluster is there, since what starts one shows that itself."""
+
+    def measure_there(target: "Target") -> Measured:
+        with rounds_told("measuring", rounds, csv_path) as told:
+            return measure(target, told)
+
+    return measured(ctx, measure_there)

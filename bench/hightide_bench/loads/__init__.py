@@ -1,0 +1,1 @@
+"""The processes that load a cluster while it is measured."""

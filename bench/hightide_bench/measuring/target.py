@@ -1,0 +1,136 @@
+"""The cluster that is measured: the one that runs, or one that is started for the benchmark."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import click
+from hightide import Admin, HightideError
+from hightide.errors import UnknownTopicError
+from hightide_cli.dev.cluster import bench_directory
+from hightide_cli.printing.progress import waiting
+from hightide_local.client_traces import export_trace_directory
+from hightide_local.cluster import ClusterError, LocalCluster
+from hightide_local.detached import default_directory, find
+
+# Benchmarks write gigabytes: old segments go while it runs.
+RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
+_DELETE_TIMEOUT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to send the load. `cluster` is None where the brokers run elsewhere. `keeps_topics`: the user
+    wants to look into them afterwards."""
+
+    bootstrap: str
+    cluster: LocalCluster | None
+    keeps_topics: bool = False
+
+    def broker_pids(self) -> list[int]:
+        """Return the processes whose time is counted as the brokers'."""
+        if self.cluster is None:
+            return []
+        return [pid for name, pid in self.cluster.running().items() if name.startswith("broker-")]
+
+    def create_topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> str:
+        """Create a topic for one benchmark, with as many replicas as can be, at most 3; return its name."""
+        name = _topic_name(purpose)
+        self._create(name, partitions, configs)
+        return name
+
+    def _create(self, name: str, partitions: int, configs: dict[str, str] | None) -> None:
+        with Admin(self.bootstrap) as admin:
+            alive = sum(broker.alive for broker in admin.describe_cluster().brokers)
+            admin.create_topic(name, partitions, min(3, alive), configs=configs or {})
+
+    @contextmanager
+    def topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> Iterator[str]:
+        """Give a new topic as `create_topic` does, which is deleted after the block, also where that is left
+        by Ctrl-C, unless topics are kept."""
+        name = _topic_name(purpose)
+        try:
+            # Ctrl-C may come when the topic stands and nobody has said so yet.
+            self._create(name, partitions, configs)
+            yield name
+        finally:
+            self.let_go([name])
+
+    def let_go(self, topics: Iterable[str]) -> None:
+        """Delete the topics of a benchmark that has ended, however it did, unless they are kept. That one
+        cannot be deleted costs nobody the figures: it is said, and how to do it."""
+        for name in topics:
+            if self.keeps_topics:
+                click.echo(f"topic {name} is kept", err=True)
+                continue
+            try:
+                with Admin(self.bootstrap, timeout_ms=_DELETE_TIMEOUT_MS) as admin:
+                    admin.delete_topic(name)
+            except UnknownTopicError:
+                continue
+            except HightideError as error:
+                again = f"`hightide topic delete {name}` deletes it"
+                click.echo(f"topic {name} could not be deleted: {error}; {again}", err=True)
+
+
+def _topic_name(purpose: str) -> str:
+    return f"bench-{purpose}-{time.time_ns() // 1_000_000}-{os.getpid()}"
+
+
+@contextmanager
+def bench_target(bootstrap: str | None, *, keeps_topics: bool = False) -> Iterator[Target]:
+    """Give the cluster at the address, else the one of `dev up`, else one that lives as long as the block."""
+    running = _running_dev_cluster()
+    if running is not None and (bootstrap is None or _same(bootstrap, running.bootstrap.split(","))):
+        yield Target(running.bootstrap, running, keeps_topics)
+    elif bootstrap is not None:
+        yield Target(bootstrap, None, keeps_topics)
+    else:
+        click.echo("no cluster runs; starting one for this benchmark", err=True)
+        with ExitStack() as stack:
+            with waiting("starting a cluster"):
+                cluster = stack.enter_context(own_cluster())
+            yield Target(cluster.bootstrap, cluster, keeps_topics)
+
+
+@contextmanager
+def own_cluster(
+    *,
+    brokers: int = 3,
+    controllers: int = 2,
+    coordinators: int = 0,
+    coordinator_arguments: Sequence[str] = (),
+) -> Iterator[LocalCluster]:
+    """Give a cluster that lives as long as the block; its logs and traces stay where the next one begins."""
+    directory = bench_directory()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        with LocalCluster(
+            directory,
+            brokers=brokers,
+            controllers=controllers,
+            coordinators=coordinators,
+            coordinator_arguments=coordinator_arguments,
+        ) as cluster:
+            export_trace_directory(cluster.trace_directory)
+            yield cluster
+    finally:
+        for entry in directory.iterdir():
+            if entry.name not in {"logs", "traces"} and entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _running_dev_cluster() -> LocalCluster | None:
+    try:
+        cluster = find(default_directory())
+    except ClusterError:
+        return None
+    return cluster if any(name.startswith("broker-") for name in cluster.running()) else None
+
+
+def _same(bootstrap: str, addresses: Sequence[str]) -> bool:
+    return any(address.strip() in addresses for address in bootstrap.split(","))

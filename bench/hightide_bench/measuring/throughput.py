@@ -1,0 +1,160 @@
+"""`bench produce`, `consume` and `e2e`: several rounds of a load, and the median of their figures."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Literal
+
+from hightide_bench.loads.load_worker import LoadWorker, run_load
+from hightide_bench.measuring.statistics import latency_figures, medians, rate_figures
+from hightide_bench.measuring.target import RETENTION, Target
+
+Figures = dict[str, float | None]
+Told = Callable[[str, Figures], None]
+_WARM_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePlan:
+    """What `bench produce` sends. `records_per_s` None: as fast as can be."""
+
+    record_bytes: int
+    api: Literal["send", "send_arrow"]
+    acks: Literal["all", 1, 0]
+    compression: Literal["lz4", "zstd"] | None
+    linger_ms: float
+    partitions: int
+    measured_s: float
+    rounds: int
+    records_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumePlan:
+    """What `bench consume` reads: so many bytes of values, written just before."""
+
+    record_bytes: int
+    size_mb: int
+    partitions: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlan:
+    """What `bench e2e` sends: few records, evenly, so that nothing ever waits for another."""
+
+    record_bytes: int
+    records_per_s: float
+    measured_s: float
+    partitions: int
+    rounds: int
+
+
+def unheard(of: str, figures: Figures) -> None:
+    """Nobody wants to hear of each round."""
+
+
+class ProduceRounds:
+    """Rounds of `bench produce` on one cluster, one when it is asked for."""
+
+    def __init__(self, target: Target, topic: str, plan: ProducePlan) -> None:
+        where = _where(target, topic)
+        self._configuration = {**asdict(plan), **where, "warm_s": _WARM_S, "records": None}
+
+    def measure(self) -> Figures:
+        """Run one round, in a process of its own."""
+        return run_load("hightide_bench.loads.produce_load", self._configuration)
+
+
+def measure_produce(target: Target, plan: ProducePlan, told: Told = unheard) -> Figures:
+    """Send as fast as one process can, or as the plan says, each round to the same topic, whose old segments
+    go meanwhile. `told` hears of each round."""
+    with produce_topic(target, plan) as topic:
+        return _rounds("produce", plan.rounds, ProduceRounds(target, topic, plan).measure, told)
+
+
+def produce_topic(target: Target, plan: ProducePlan) -> AbstractContextManager[str]:
+    """Return the topic of all rounds, which is there as long as the block."""
+    return target.topic("produce", plan.partitions, RETENTION)
+
+
+def measure_consume(
+    target: Target, plan: ConsumePlan, forms: list[str], told: Told = unheard
+) -> dict[str, Figures]:
+    """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll()."""
+    with target.topic("consume", plan.partitions) as topic:
+        return _consumed(target, topic, plan, forms, told)
+
+
+def _consumed(
+    target: Target, topic: str, plan: ConsumePlan, forms: list[str], told: Told
+) -> dict[str, Figures]:
+    records = plan.size_mb * 1_000_000 // plan.record_bytes
+    fill = ProducePlan(
+        record_bytes=plan.record_bytes,
+        api="send_arrow",
+        acks="all",
+        compression=None,
+        linger_ms=5,
+        partitions=plan.partitions,
+        measured_s=0,
+        rounds=1,
+    )
+    configuration = {**asdict(fill), **_where(target, topic), "warm_s": 0.0, "records": records}
+    run_load("hightide_bench.loads.produce_load", configuration)
+    reading = {
+        **_where(target, topic),
+        "records": records,
+        "record_bytes": plan.record_bytes,
+        "warm_s": _WARM_S,
+    }
+    module = "hightide_bench.loads.consume_load"
+    return {
+        form: _rounds(form, plan.rounds, partial(run_load, module, {**reading, "as": form}), told)
+        for form in forms
+    }
+
+
+def measure_latency(target: Target, plan: LatencyPlan, told: Told = unheard) -> Figures:
+    """Send single records evenly and time each from send() to the moment another process has it."""
+    with target.topic("e2e", plan.partitions) as topic:
+        return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), told)
+
+
+def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
+    warm = int(plan.records_per_s * _WARM_S)
+    measured = max(int(plan.records_per_s * plan.measured_s), 1)
+    configuration = {
+        **_where(target, topic),
+        "records": warm + measured,
+        "warm_records": warm,
+        "record_bytes": plan.record_bytes,
+        "records_per_s": plan.records_per_s,
+    }
+    module = "hightide_bench.loads.latency_load"
+    with LoadWorker(module, {**configuration, "role": "consume"}) as consumer:
+        consumer.wait_until_ready()
+        sent = run_load(module, {**configuration, "role": "produce"})
+        received = consumer.result()
+    # Processor time was counted over all records, the warm ones too.
+    rates = rate_figures(
+        records=warm + measured,
+        size_bytes=(warm + measured) * plan.record_bytes,
+        elapsed_s=sent["elapsed_s"],
+        client_cpu_s=sent["client_cpu_s"] + received["client_cpu_s"],
+        broker_cpu_s=received["broker_cpu_s"],
+    )
+    return {**rates, **latency_figures(received["latencies_ms"])}
+
+
+def _where(target: Target, topic: str) -> Mapping[str, object]:
+    return {"bootstrap": target.bootstrap, "topic": topic, "broker_pids": target.broker_pids()}
+
+
+def _rounds(of: str, count: int, measure: Callable[[], Figures], told: Told) -> Figures:
+    measured = []
+    for _ in range(count):
+        measured.append(measure())
+        told(of, measured[-1])
+    return medians(measured)

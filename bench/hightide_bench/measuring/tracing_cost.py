@@ -1,0 +1,82 @@
+"""`bench produce --tracing on,off`: what tracing costs, by two clusters that are measured in turn.
+
+Two clusters run all the time, one that traces and one that does not, and each round measures both, in an
+order that changes from round to round. So whatever else the machine does in these minutes hits both alike.
+"""
+
+import os
+import shutil
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from hightide_cli.dev.cluster import bench_directory
+from hightide_local.cluster import LocalCluster
+from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+
+from hightide_bench.measuring.statistics import medians
+from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.throughput import Figures, ProducePlan, ProduceRounds, produce_topic
+
+ON, OFF = "on", "off"
+_NO_TRACES: Mapping[str, str | None] = {"OTEL_TRACES_EXPORTER": "none", TRACE_DIRECTORY_VARIABLE: None}
+
+
+def measure_tracing(plan: ProducePlan, modes: Sequence[str]) -> tuple[dict[str, Figures], float | None]:
+    """Measure with each of the modes; their figures, and how many records a second there are with tracing for
+    each without: the median over the rounds, None where only one was measured."""
+    directory = bench_directory()
+    shutil.rmtree(directory, ignore_errors=True)
+    with ExitStack() as clusters:
+        measures = {}
+        for mode in modes:
+            environment = _NO_TRACES if mode == OFF else _traces_of(directory / mode)
+            with _environment(environment):
+                cluster = clusters.enter_context(LocalCluster(directory / mode))
+                target = Target(cluster.bootstrap, cluster)
+                topic = clusters.enter_context(produce_topic(target, plan))
+                rounds = ProduceRounds(target, topic, plan)
+            measures[mode] = partial(_measured_in, environment, rounds)
+        figures: dict[str, list[Figures]] = {mode: [] for mode in modes}
+        for number in range(plan.rounds):
+            for mode in modes if number % 2 == 0 else reversed(modes):
+                figures[mode].append(measures[mode]())
+    return {mode: medians(each) for mode, each in figures.items()}, _ratio(figures)
+
+
+def _ratio(figures: Mapping[str, Sequence[Figures]]) -> float | None:
+    pairs = zip(figures.get(ON, ()), figures.get(OFF, ()), strict=False)
+    rates = [(on["records_per_s"], off["records_per_s"]) for on, off in pairs]
+    ratios = [on / off for on, off in rates if on and off]
+    return statistics.median(ratios) if ratios else None
+
+
+def _measured_in(environment: Mapping[str, str | None], rounds: ProduceRounds) -> Figures:
+    with _environment(environment):
+        return rounds.measure()
+
+
+def _traces_of(directory: Path) -> Mapping[str, str | None]:
+    """As a cluster tells its services; the load is traced beside them."""
+    return {"OTEL_TRACES_EXPORTER": None, TRACE_DIRECTORY_VARIABLE: str(directory / "traces")}
+
+
+@contextmanager
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Let these variables hold inside, and processes that are started there have them. None: not set."""
+    before = {name: os.environ.get(name) for name in values}
+    _put(values)
+    try:
+        yield
+    finally:
+        _put(before)
+
+
+def _put(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

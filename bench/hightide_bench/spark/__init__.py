@@ -1,0 +1,1 @@
+"""What Spark can do with a cluster, measured."""

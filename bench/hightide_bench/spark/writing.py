@@ -1,0 +1,34 @@
+"""`bench spark-write`: rows that Spark makes by itself, into topics, exactly once."""
+
+from typing import TYPE_CHECKING
+
+from hightide_cli.printing.progress import WorkDone
+
+from hightide_bench.measuring.target import RETENTION, Target
+from hightide_bench.spark.here import (
+    Figures,
+    SparkPlan,
+    medians_by_partitions,
+    rates,
+    seconds,
+    topics_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def measure_spark_write(
+    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+) -> dict[int, Figures]:
+    """Write the same rows to a topic of each number of partitions in turns."""
+    with topics_of(target, "spark-write", plan.partitions, RETENTION) as topics:
+        value = f"CAST(lpad(CAST(id AS STRING), {plan.record_bytes}, 'x') AS BINARY) AS value"
+
+        def measure(number: int) -> Figures:
+            rows = spark.range(0, plan.records, 1, plan.workers).selectExpr(value)
+            writer = rows.write.format("hightide").option("bootstrap.servers", target.bootstrap)
+            elapsed_s = seconds(writer.option("topic", topics[number]).mode("append").save)
+            return rates(plan.records, plan.record_bytes, elapsed_s)
+
+        return medians_by_partitions(plan, measure, done)

@@ -1,1 +1,0 @@
-"""`hightide bench`: what is measured, by which process, and how the figures are put together."""

@@ -1,0 +1,1 @@
+"""`hightide broker`: the brokers, and what they hold."""

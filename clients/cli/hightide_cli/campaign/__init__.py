@@ -1,1 +1,0 @@
-"""`hightide bench faults`: a real cluster under load, struck by everything that can go wrong, and judged."""

@@ -1,0 +1,1 @@
+"""`hightide cluster`: what the controller sees, and asking servers who they are."""

@@ -1,0 +1,107 @@
+"""`hightide cluster`: what the active controller sees, and whether it is well."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from hightide import ClusterDescription
+
+from hightide_cli.broker.commands import broker_document, wide_brokers
+from hightide_cli.cluster.health import health
+from hightide_cli.cluster.health_report import coordinators_text
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.output import emit, wants_document, wants_wide
+from hightide_cli.printing.rendering import Cell, Json, properties, table
+
+if TYPE_CHECKING:
+    from hightide import ServerAddress
+
+
+@click.group()
+def cluster() -> None:
+    """Show the cluster and whether it is well."""
+
+
+common_options(cluster)
+cluster.add_command(health)
+
+
+@common_options
+@cluster.command()
+@click.pass_context
+def info(ctx: click.Context) -> None:
+    """Show controller, coordinators, brokers, and what they hold."""
+    from hightide_cli.command_line.connections import open_admin
+
+    with open_admin(ctx) as admin:
+        described, coordinators = admin.describe_cluster(), admin.coordinators()
+        wide = wide_brokers(admin, described) if wants_wide(ctx) else None
+    if wants_document(ctx):
+        standbys: list[Json] = [
+            {"service": kind, "id": each.server_id, "address": each.address}
+            for kind, each in _standbys(described, coordinators)
+        ]
+        emit(ctx, {**_document(described), "coordinators": coordinators, "standbys": standbys})
+        return
+    click.echo(
+        properties(
+            [
+                ("cluster", described.cluster_id),
+                ("controller", f"{described.controller_id} at {described.controller_address}"),
+                ("controller epoch", described.controller_epoch),
+                ("coordinators", coordinators_text(coordinators)),
+                *_standing_by(described, coordinators),
+                ("topics", described.topic_count),
+                ("partitions", described.partition_count),
+            ]
+        )
+    )
+    click.echo()
+    if wide is not None:
+        click.echo(wide)
+        return
+    rows = [
+        (each.broker_id, each.address, each.alive, each.leader_count, each.replica_count)
+        for each in described.brokers
+    ]
+    click.echo(table(["broker", "address", "alive", "leads", "replicas"], rows))
+
+
+def _standbys(
+    described: ClusterDescription, coordinators: Sequence[str | None]
+) -> "list[tuple[str, ServerAddress]]":
+    """Which controllers and coordinators are there and decide nothing now."""
+    active = {described.controller_address, *coordinators}
+    return [
+        (kind, each)
+        for kind, told in (("controller", described.controllers), ("coordinator", described.coordinators))
+        for each in told
+        if each.address not in active
+    ]
+
+
+def _standing_by(described: ClusterDescription, coordinators: Sequence[str | None]) -> list[tuple[str, Cell]]:
+    """A line; none from a controller that does not tell."""
+    if not described.controllers:
+        return []
+    named = [
+        f"{kind} {each.server_id} at {each.address}" for kind, each in _standbys(described, coordinators)
+    ]
+    return [("standing by", ", ".join(named) or "nobody")]
+
+
+def _document(described: ClusterDescription) -> dict[str, Json]:
+    return {
+        "cluster_id": described.cluster_id,
+        "controller": {
+            "id": described.controller_id,
+            "address": described.controller_address,
+            "epoch": described.controller_epoch,
+        },
+        "brokers": [broker_document(each) for each in described.brokers],
+        "topics": described.topic_count,
+        "partitions": described.partition_count,
+        "offline_partitions": described.offline_partition_count,
+        "under_replicated_partitions": described.under_replicated_partition_count,
+        "under_min_isr_partitions": described.under_min_isr_partition_count,
+    }

@@ -1,0 +1,58 @@
+"""`hightide cluster health`: whether all is well, and what is not."""
+
+import click
+
+from hightide_cli.cluster.health_report import health_document, health_text, problems_of
+from hightide_cli.command_line.exit_codes import EXIT_NOT_HEALTHY
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.output import emit, wants_document
+
+
+@common_options
+@click.command()
+@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--until-healthy", is_flag=True, help="Look again and again until all is well; Ctrl-C gives it up."
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds from look to look.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1, max=600),
+    default=5.0,
+    show_default=True,
+    help="Seconds to wait for an answer at each look.",
+)
+@click.pass_context
+def health(ctx: click.Context, watch: bool, until_healthy: bool, interval_s: float, timeout_s: float) -> None:
+    """Say whether all is well.
+
+    \b
+    exit code 0  all is well
+              1  something is not: a partition without a leader or with too few replicas in sync, no
+                 controller, no coordinator, a dead broker, a failed log directory, a complaint
+              2  the command line is wrong
+              3  nobody can be reached
+
+    Watching ends with the code of the last look.
+    """
+    from hightide_cli.cluster.health_look import look
+    from hightide_cli.cluster.health_watch import watch_health
+
+    timeout_ms = round(timeout_s * 1000)
+    if watch or until_healthy:
+        ctx.exit(watch_health(ctx, interval_s, timeout_ms, is_over_when_well=until_healthy))
+    described, holdings = look(ctx, timeout_ms)
+    if wants_document(ctx):
+        emit(ctx, health_document(described, holdings))
+    else:
+        click.echo(health_text(described, holdings))
+    if problems_of(described, holdings):
+        ctx.exit(EXIT_NOT_HEALTHY)

@@ -1,0 +1,63 @@
+"""What the user chose for the whole command line: which cluster, and how results are printed."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hightide_cli.context.target import Target
+
+
+class OutputFormat(Enum):
+    """How a command prints its result: for people (wide: with more columns), or for programs."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    WIDE = "wide"
+
+
+@dataclass(slots=True)
+class Choices:
+    """What the user chose for the whole command line; lives in click's context.
+
+    `…_is_said`: on the command line; else it is from the environment.
+    """
+
+    bootstrap: str | None = None
+    bootstrap_is_said: bool = False
+    context: str | None = None
+    context_is_said: bool = False
+    output: OutputFormat = OutputFormat.TABLE
+    #: The cluster that was meant, once it was asked for: for the sentence of a failure.
+    resolved: "Target | None" = None
+
+    def target(self) -> "Target":
+        """Return the cluster that is meant. Raises ContextError.
+
+        What the command line says comes before the environment, and an address before a name: --bootstrap,
+        --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of
+        `hightide dev up` where one runs, 127.0.0.1:9092.
+        """
+        if self.resolved is None:
+            from hightide_cli.context.target import resolve
+
+            self.resolved = resolve(
+                self.bootstrap,
+                self.context,
+                bootstrap_is_said=self.bootstrap_is_said,
+                context_is_said=self.context_is_said,
+            )
+        return self.resolved
+
+    def address(self) -> str | None:
+        """Return the bootstrap address, None for the SDK's default. Raises ContextError."""
+        target = self.target()
+        return None if target.is_default else target.bootstrap
+
+
+def choices(ctx: click.Context) -> Choices:
+    """Return what was chosen so far. Called by every command that prints or connects."""
+    return ctx.find_root().ensure_object(Choices)

@@ -1,0 +1,84 @@
+"""The options that every command takes, wherever in the command line they stand."""
+
+from typing import TypeVar
+
+import click
+
+from hightide_cli.command_line.choices import OutputFormat, choices
+from hightide_cli.command_line.completing import context_names
+
+_OF_SECONDS = frozenset({"--timeout", "--interval", "--seconds", "--idle-seconds"})
+
+Decorated = TypeVar("Decorated", bound=click.Command)
+
+
+def common_options(command: Decorated) -> Decorated:
+    """Add --bootstrap, --context and --output to a command or group. The innermost one given counts.
+
+    Numbers are called N and SECONDS in its help, wherever the option itself says nothing else.
+    """
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.metavar is None:
+            parameter.metavar = _metavar_of(parameter)
+    command.params.append(
+        click.Option(
+            ["--bootstrap"],
+            metavar="HOST:PORT[,…]",
+            envvar="HIGHTIDE_BOOTSTRAP",
+            show_envvar=True,
+            expose_value=False,
+            callback=_take_bootstrap,
+            help="A broker of the cluster, or several.",
+        )
+    )
+    command.params.append(
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            envvar="HIGHTIDE_CONTEXT",
+            show_envvar=True,
+            expose_value=False,
+            callback=_take_context,
+            shell_complete=context_names,
+            help="The cluster of this name; see `hightide context`.",
+        )
+    )
+    command.params.append(
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice([form.value for form in OutputFormat]),
+            expose_value=False,
+            callback=_take_output,
+            help="How to print results; table unless said.",
+        )
+    )
+    return command
+
+
+def _metavar_of(option: click.Option) -> str | None:
+    """None leaves it to click, which shows choices and kinds of paths."""
+    if option.is_flag or not isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+        return None
+    return "SECONDS" if _OF_SECONDS.intersection(option.opts) else "N"
+
+
+def _take_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    chosen, is_said = choices(ctx), _is_said(ctx, parameter)
+    # The root command's option is read first; a subcommand's environment default must not undo it.
+    if value is not None and (is_said or chosen.bootstrap is None):
+        chosen.bootstrap, chosen.bootstrap_is_said = value, is_said
+
+
+def _take_context(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    chosen, is_said = choices(ctx), _is_said(ctx, parameter)
+    if value is not None and (is_said or chosen.context is None):
+        chosen.context, chosen.context_is_said = value, is_said
+
+
+def _is_said(ctx: click.Context, parameter: click.Parameter) -> bool:
+    return ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+
+
+def _take_output(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        choices(ctx).output = OutputFormat(value)

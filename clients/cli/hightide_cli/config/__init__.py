@@ -1,0 +1,1 @@
+"""`hightide config`: the settings of topics and of servers."""

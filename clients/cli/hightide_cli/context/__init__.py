@@ -1,0 +1,1 @@
+"""`hightide context`: clusters with names, and which one is meant."""

@@ -1,0 +1,189 @@
+"""`hightide context`: give clusters a name, and choose the one that is meant unless said."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.completing import context_names
+from hightide_cli.command_line.options import common_options
+from hightide_cli.context.named_clusters import (
+    Context,
+    Contexts,
+    contexts_path,
+    load_contexts,
+    store_contexts,
+)
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import properties, table
+
+if TYPE_CHECKING:
+    from hightide_cli.printing.rendering import Json
+
+
+@click.group()
+def context() -> None:
+    """Give clusters a name, and choose the one that is meant unless said."""
+
+
+common_options(context)
+
+
+@common_options
+@context.command()
+@click.argument("name")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Its ZooKeeper, for `hightide zk` and `doctor`."
+)
+@click.option("--select", "is_selected", is_flag=True, help="Also select it.")
+@click.option("--force", is_flag=True, help="Also where there is a context of this name already.")
+@click.pass_context
+def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool, force: bool) -> None:
+    """Give the cluster at --bootstrap a name. The first one is selected at once. Nothing is contacted.
+
+    \b
+    hightide context add prod --bootstrap broker-1:9092,broker-2:9092 --select
+    """
+    from hightide.addresses import bootstrap_addresses
+
+    # That of the environment will do; that of another context or of `dev up` could be an accident.
+    bootstrap = choices(ctx).bootstrap
+    if bootstrap is None:
+        raise click.UsageError("say where the cluster is with --bootstrap HOST:PORT", ctx)
+    path, known = _known()
+    if name in known.by_name and not force:
+        raise click.ClickException(
+            f"there is a context {name} already, for {known.by_name[name].bootstrap}: "
+            "take another name, or --force"
+        )
+    added = Context(
+        name,
+        ",".join(bootstrap_addresses(bootstrap)),
+        None if zookeeper is None else _zookeeper(zookeeper),
+    )
+    changed = known.with_added(added)
+    if is_selected or known.selected is None:
+        changed = changed.with_selected(name)
+    store_contexts(path, changed)
+    if wants_document(ctx):
+        emit(ctx, _document(added, changed))
+    else:
+        how = "added and selected" if changed.selected == name else "added"
+        click.echo(f"context {name} {how}: {added.bootstrap}")
+
+
+@common_options
+@context.command("ls")
+@click.pass_context
+def list_contexts(ctx: click.Context) -> None:
+    """List all contexts."""
+    _, known = _known()
+    found = [known.by_name[name] for name in sorted(known.by_name)]
+    if wants_document(ctx):
+        emit(ctx, {"contexts": [_document(each, known) for each in found]})
+        return
+    rows = [
+        ("*" if each.name == known.selected else "", each.name, each.bootstrap, each.zookeeper)
+        for each in found
+    ]
+    click.echo(table(["", "context", "bootstrap", "zookeeper"], rows))
+
+
+@common_options
+@context.command()
+@click.argument("name", shell_complete=context_names)
+@click.pass_context
+def select(ctx: click.Context, name: str) -> None:
+    """Let commands mean this cluster unless said."""
+    path, known = _known()
+    changed = known.with_selected(name)
+    store_contexts(path, changed)
+    if wants_document(ctx):
+        emit(ctx, _document(changed.named(name), changed))
+    else:
+        click.echo(f"context {name} is selected: {changed.named(name).bootstrap}")
+
+
+@common_options
+@context.command()
+@click.argument("name", required=False, shell_complete=context_names)
+@click.pass_context
+def show(ctx: click.Context, name: str | None) -> None:
+    """Show one context. Without a name, the cluster that commands mean now, and why."""
+    _, known = _known()
+    if name is not None:
+        found = known.named(name)
+        if wants_document(ctx):
+            emit(ctx, _document(found, known))
+        else:
+            click.echo(
+                properties(
+                    [
+                        ("context", found.name),
+                        ("bootstrap", found.bootstrap),
+                        ("zookeeper", found.zookeeper),
+                        ("selected", found.name == known.selected),
+                    ]
+                )
+            )
+        return
+    target = choices(ctx).target()
+    if wants_document(ctx):
+        emit(
+            ctx,
+            {
+                "context": target.context,
+                "bootstrap": target.bootstrap,
+                "zookeeper": target.zookeeper,
+                "origin": target.origin,
+            },
+        )
+        return
+    click.echo(
+        properties(
+            [
+                ("context", target.context),
+                ("bootstrap", target.bootstrap),
+                ("zookeeper", target.zookeeper),
+                ("from", target.origin),
+            ]
+        )
+    )
+
+
+@common_options
+@context.command("rm")
+@click.argument("name", shell_complete=context_names)
+@click.pass_context
+def remove(ctx: click.Context, name: str) -> None:
+    """Forget a context. The cluster itself is left alone."""
+    path, known = _known()
+    forgotten, changed = known.named(name), known.without(name)
+    store_contexts(path, changed)
+    if wants_document(ctx):
+        emit(ctx, _document(forgotten, changed))
+        return
+    then = "; no context is selected now" if known.selected == name and changed.by_name else ""
+    click.echo(f"context {name} forgotten{then}")
+
+
+def _known() -> tuple[Path, Contexts]:
+    path = contexts_path()
+    return path, load_contexts(path)
+
+
+def _document(each: Context, among: Contexts) -> "dict[str, Json]":
+    return {
+        "context": each.name,
+        "bootstrap": each.bootstrap,
+        "zookeeper": each.zookeeper,
+        "selected": each.name == among.selected,
+    }
+
+
+def _zookeeper(text: str) -> str:
+    """Addresses and a chroot, as kazoo will read them; what it would stumble over is refused here."""
+    if not text or len(text) > 1024 or any(each.isspace() or not each.isprintable() for each in text):
+        raise click.BadParameter(f"{text!r} is not host:port[,host:port…][/chroot]", param_hint="--zookeeper")
+    return text

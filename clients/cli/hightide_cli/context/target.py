@@ -1,0 +1,63 @@
+"""Which cluster a command line means, and why that one."""
+
+from dataclasses import dataclass
+
+from hightide_cli.context.named_clusters import Context, contexts_path, load_contexts
+from hightide_cli.dev.cluster import the_running_one
+
+# The SDK's own default, spelled here since its module imports grpc; a test holds them together.
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that a command line means, and how it came to mean that one (`origin`), for people who
+    wonder. `context` is the named cluster that it is; `zookeeper` is known of contexts and of `dev up`."""
+
+    bootstrap: str
+    origin: str
+    context: str | None = None
+    zookeeper: str | None = None
+    is_default: bool = False
+
+
+def resolve(
+    bootstrap: str | None, context: str | None, *, bootstrap_is_said: bool, context_is_said: bool
+) -> Target:
+    """Return the cluster that these options of a command line mean; `Choices.target` calls it, and says in
+    which order they count. `…_is_said`: on the command line, else in the environment. Raises
+    ContextError where a context is named that there is not: another cluster than the one that is meant must
+    not be taken for it."""
+    if bootstrap is not None and bootstrap_is_said:
+        return Target(bootstrap, "what --bootstrap says")
+    if context is not None and context_is_said:
+        return _of(_named(context), f"that of --context {context}")
+    if bootstrap is not None:
+        return Target(bootstrap, "what HIGHTIDE_BOOTSTRAP says")
+    if context is not None:
+        return _of(_named(context), f"that of HIGHTIDE_CONTEXT={context}")
+    selected = load_contexts(contexts_path()).current()
+    if selected is not None:
+        return _of(selected, f"that of the selected context {selected.name}")
+    running = the_running_one()
+    if running is not None:
+        from hightide_local.client_traces import trace_clients
+
+        # What its clients wait for belongs into the traces that `trace show` finds there.
+        trace_clients(running.trace_directory)
+        return Target(
+            running.bootstrap, "that of the cluster of `hightide dev up`", zookeeper=running.zookeeper
+        )
+    return Target(
+        DEFAULT_BOOTSTRAP,
+        "the default, as no other was said: see --bootstrap and `hightide context`",
+        is_default=True,
+    )
+
+
+def _named(name: str) -> Context:
+    return load_contexts(contexts_path()).named(name)
+
+
+def _of(context: Context, origin: str) -> Target:
+    return Target(context.bootstrap, origin, context.name, context.zookeeper)

@@ -1,0 +1,1 @@
+"""`hightide dev`: a whole cluster on this machine."""

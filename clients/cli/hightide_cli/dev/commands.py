@@ -1,0 +1,114 @@
+"""`hightide dev`: a whole cluster on this machine that goes on running when the command has ended."""
+
+from pathlib import Path
+
+import click
+
+from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.options import common_options
+from hightide_cli.context.target import Target
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.progress import progress_option, waiting
+from hightide_cli.printing.rendering import Json, table
+
+_DIRECTORY = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the cluster lives; a folder of your user account unless said.",
+)
+
+
+@click.group()
+def dev() -> None:
+    """Start, stop and watch a cluster on this machine: ZooKeeper, controllers, coordinators, brokers."""
+
+
+common_options(dev)
+
+
+@common_options
+@dev.command()
+@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True, help="How many.")
+@click.option(
+    "--controllers",
+    type=click.IntRange(1, 5),
+    default=2,
+    show_default=True,
+    help="How many; all but one stand by.",
+)
+@click.option(
+    "--coordinators",
+    type=click.IntRange(0, 5),
+    default=1,
+    show_default=True,
+    help="0: without consumer groups.",
+)
+@_DIRECTORY
+@progress_option
+@click.pass_context
+def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
+    """Start the cluster, or what is missing of it. It is ready when the command returns."""
+    from hightide_local import detached
+
+    with waiting(f"starting ZooKeeper and {brokers + controllers + coordinators} processes"):
+        cluster = detached.up(
+            directory or detached.default_directory(),
+            brokers=brokers,
+            controllers=controllers,
+            coordinators=coordinators,
+        )
+    if wants_document(ctx):
+        emit(ctx, {"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)})
+        return
+    click.echo(f"ready: {brokers} brokers at {cluster.bootstrap}, logs in {cluster.log_directory}")
+    if directory is None:
+        click.echo(_who_finds_it(choices(ctx).target(), cluster.bootstrap))
+    click.echo(f"  export HIGHTIDE_BOOTSTRAP={cluster.bootstrap}")
+
+
+def _who_finds_it(target: Target, bootstrap: str) -> str:
+    """A context that was selected comes before the cluster of this machine: whoever starts one may forget."""
+    if target.bootstrap == bootstrap:
+        return "hightide commands find it by themselves; for everything else:"
+    return f"hightide commands mean another cluster, {target.bootstrap}: {target.origin}; for this one:"
+
+
+@common_options
+@dev.command()
+@click.option("--delete", is_flag=True, help="Delete its data, logs and traces as well.")
+@_DIRECTORY
+@click.pass_context
+def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
+    """Stop the cluster."""
+    from hightide_local import detached
+
+    stopped = detached.down(directory or detached.default_directory(), delete=delete)
+    if wants_document(ctx):
+        emit(ctx, {"stopped": stopped})
+    else:
+        click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+@common_options
+@dev.command()
+@_DIRECTORY
+@click.pass_context
+def status(ctx: click.Context, directory: Path | None) -> None:
+    """Show the processes of the cluster. Exit code 3 where one does not run."""
+    from hightide_local import detached
+
+    processes = detached.status(directory or detached.default_directory())
+    if wants_document(ctx):
+        rows: list[Json] = [
+            {"name": each.name, "address": each.address, "pid": each.pid, "running": each.running}
+            for each in processes
+        ]
+        emit(ctx, {"processes": rows})
+    else:
+        cells = [
+            (each.name, each.address, each.pid or None, "running" if each.running else "stopped")
+            for each in processes
+        ]
+        click.echo(table(["process", "address", "pid", "state"], cells))
+    if not all(each.running for each in processes):
+        ctx.exit(3)

@@ -1,0 +1,1 @@
+"""`hightide doctor`: what is wrong, and what to do about it."""

@@ -1,0 +1,366 @@
+"""The documents of the commands about topics and groups, as `-o json` prints them."""
+
+from hightide_cli.documents.form import (
+    Document,
+    Field,
+    flag,
+    many,
+    mapping,
+    number,
+    text,
+    texts,
+    whole,
+    wholes,
+)
+
+DRY_RUN = flag("dry_run", "whether nothing was changed, only checked")
+TOPIC = text("topic", "the topic's name")
+TOPIC_ID = text("topic_id", "the id of this very topic, 32 hexadecimal digits; a namesake later has another")
+PARTITION = whole("partition", "the partition's number")
+LEADER = whole("leader", "the broker that leads; null where the partition is offline").or_null
+LEADER_EPOCH = whole("leader_epoch", "counts the elections of the partition")
+REPLICAS = wholes("replicas", "the brokers that hold it, the preferred leader first")
+ISR = wholes("isr", "the brokers that are in sync")
+ERROR = text("error", "the code of the refusal, as in INVALID_ASSIGNMENT; null where it was done").or_null
+GROUP = text("group", "the group's name")
+
+_CONFIGS = mapping("configs", "the settings that differ from the defaults")
+_SUMMARY = (
+    TOPIC,
+    TOPIC_ID,
+    whole("partitions", "how many there are"),
+    whole("replicas", "of the partition that has the most"),
+    _CONFIGS,
+)
+_DESCRIBED = (
+    TOPIC,
+    TOPIC_ID,
+    many(
+        "partitions",
+        "all of them, or those that were asked for",
+        PARTITION,
+        LEADER,
+        LEADER_EPOCH,
+        REPLICAS,
+        ISR,
+    ),
+    whole("replicas", "of the partition that has the most"),
+    _CONFIGS,
+)
+
+
+def _bytes(name: str, what: str) -> tuple[Field, Field]:
+    return (
+        text(name, f"{what}, where it is UTF-8; null where there is none").or_null.optional,
+        text(
+            f"{name}_base64", f"{what}, in base64, where it is not UTF-8; stands instead of `{name}`"
+        ).optional,
+    )
+
+
+RECORD = (
+    TOPIC,
+    PARTITION,
+    whole("offset", "its place in the partition"),
+    whole("timestamp_us", "microseconds since 1970"),
+    *_bytes("key", "the key"),
+    *_bytes("value", "the value"),
+    mapping("headers", "the headers, with values as text; absent where there are none").optional,
+)
+_SIZES = (
+    whole("records", "how many can be read"),
+    whole("bytes", "of the fullest replica of each partition, as they lie on disk"),
+    whole("bytes_on_disk", "of all replicas together"),
+)
+_DELETED = (
+    TOPIC,
+    TOPIC_ID,
+    whole("partitions", "how many it had"),
+    whole("records", "how many it held"),
+    whole("bytes", "of one replica of each partition"),
+    wholes("absent_brokers", "brokers that are down and let go of their replicas when they start"),
+)
+_LAG = (
+    TOPIC,
+    PARTITION,
+    whole("committed", "the offset of the next record to read; null where nothing is committed").or_null,
+    whole("end", "the end of the log; null where the partition is gone").or_null,
+    whole("lag", "how many records are to be read; null where that is not known").or_null,
+    text("consumer", "who owns it; null where nobody does").or_null,
+)
+_LAGS = (GROUP, whole("lag", "of all partitions together"), many("partitions", "each with its lag", *_LAG))
+_PACE = (
+    number(
+        "read_per_s", "how fast the group reads; null at the first look; only with --watch"
+    ).or_null.optional,
+    number(
+        "written_per_s", "how fast others write; null at the first look; only with --watch"
+    ).or_null.optional,
+    number(
+        "seconds_left", "until it has caught up; null where the lag does not shrink; only with --watch"
+    ).or_null.optional,
+    number(
+        "stalled_s", "for how long nothing was committed; 0 where something was; only with --watch"
+    ).optional,
+)
+_OWNED = (TOPIC, PARTITION, whole("generation", "the generation in which it was given to the member"))
+_MEMBER = (
+    text("consumer", "its name"),
+    text("instance", "the name by which it comes back; null where it has none").or_null,
+    text("host", "from where it is connected"),
+    whole("session_timeout_ms", "for how long it may be away"),
+    flag("connected", "whether it is connected now"),
+    mapping("topics", "the topics that it subscribes to, each with its number of streams", "integer"),
+    text("pattern", "the expression that it subscribes to; null where it names topics").or_null,
+    many("partitions", "what it owns", *_OWNED),
+)
+
+TOPIC_DOCUMENTS: dict[str, tuple[Document, ...]] = {
+    "topic create": (Document(_DESCRIBED, "The topic as it is, or, with --dry-run, as it would be."),),
+    "topic ls": (Document((many("topics", "all topics by name", *_SUMMARY),), "All topics."),),
+    "topic describe": (Document((many("topics", "in the order asked for", *_DESCRIBED),), "Topics."),),
+    "topic alter": (
+        Document((DRY_RUN, TOPIC, _CONFIGS), "The settings of the topic that differ from the defaults."),
+    ),
+    "topic delete": (
+        Document((DRY_RUN, many("deleted", "the topics that went", *_DELETED)), "What was deleted."),
+    ),
+    "topic add-partitions": (
+        Document(
+            (
+                DRY_RUN,
+                TOPIC,
+                whole("partitions", "how many it has now"),
+                many("added", "those that are new", PARTITION, LEADER, REPLICAS),
+            ),
+            "The new partitions.",
+        ),
+    ),
+    "topic remove-partitions": (
+        Document(
+            (
+                DRY_RUN,
+                TOPIC,
+                whole("partitions", "how many it has now"),
+                wholes("removed", "the numbers of those that went"),
+                whole("records", "how many went with them"),
+                whole("bytes", "of one replica of each"),
+            ),
+            "What was removed.",
+        ),
+    ),
+    "topic trim": (
+        Document(
+            (
+                DRY_RUN,
+                TOPIC,
+                many(
+                    "partitions",
+                    "those that were meant",
+                    PARTITION,
+                    whole("before", "the offset in front of which records go"),
+                    whole("records", "how many went"),
+                    whole("earliest", "the first offset afterwards; null where it was refused").or_null,
+                    ERROR,
+                ),
+            ),
+            "What was deleted of each partition.",
+        ),
+    ),
+    "topic offsets": (
+        Document(
+            (
+                TOPIC,
+                many(
+                    "partitions",
+                    "all of them",
+                    PARTITION,
+                    whole("earliest", "the first offset that can be read"),
+                    whole("latest", "the offset of the next record to be committed"),
+                    whole("records", "how many there are in between"),
+                    whole(
+                        "at_time",
+                        "the first offset at or after --at; null where none is that late; only with --at",
+                    ).or_null.optional,
+                ),
+            ),
+            "From where to where partitions go.",
+        ),
+    ),
+    "topic size": (
+        Document(
+            (
+                many(
+                    "topics",
+                    "all, or those that were named",
+                    TOPIC,
+                    TOPIC_ID,
+                    *_SIZES,
+                    many("partitions", "each with its part", PARTITION, *_SIZES),
+                ),
+                wholes("silent_brokers", "brokers that did not answer, so that theirs is not counted"),
+            ),
+            "How much topics hold.",
+        ),
+    ),
+    "topic isr-watch": (
+        Document(
+            (
+                whole("at_ms", "when it was seen, milliseconds since 1970"),
+                TOPIC,
+                PARTITION,
+                LEADER,
+                LEADER_EPOCH,
+                REPLICAS,
+                ISR,
+                wholes("joined", "brokers that came into sync since the last look"),
+                wholes("left", "brokers that fell out of sync since the last look"),
+            ),
+            "A change of a leader or an ISR.",
+            is_stream=True,
+        ),
+    ),
+    "topic produce": (
+        Document(
+            (
+                TOPIC,
+                whole("records", "how many were acknowledged"),
+                many(
+                    "partitions",
+                    "where they went",
+                    PARTITION,
+                    whole("first_offset", "of the first; -1 where the broker does not tell, with --acks 0"),
+                    whole("last_offset", "of the last, among which may be others' records"),
+                ),
+            ),
+            "What was written.",
+        ),
+    ),
+    "topic consume": (Document(RECORD, "A record.", is_stream=True),),
+    "topic get": (Document(RECORD, "The record."),),
+    "topic grep": (
+        Document(RECORD, "A record that matches.", is_stream=True),
+        Document((TOPIC, whole("records", "how many match")), "Their number.", when="with --count"),
+    ),
+    "topic copy": (
+        Document(
+            (
+                DRY_RUN,
+                text("source", "the topic that is copied"),
+                text("target", "the topic that it is copied to"),
+                many(
+                    "partitions",
+                    "the source's that are meant",
+                    PARTITION,
+                    whole("start", "the first offset of the source that this run copies"),
+                    whole("end", "the offset before which it stops"),
+                    whole("records", "how many that are"),
+                ),
+                whole("records", "how many were copied, or would be"),
+                whole("bytes", "of them, as they lie in memory; absent with --dry-run").optional,
+                number("seconds", "how long it took; absent with --dry-run").optional,
+            ),
+            "What this run copied.",
+        ),
+    ),
+}
+
+GROUP_DOCUMENTS: dict[str, tuple[Document, ...]] = {
+    "group ls": (
+        Document(
+            (
+                many(
+                    "groups",
+                    "all groups by name",
+                    GROUP,
+                    text("state", "empty, recovering, gathering, rebalancing, stable or failed"),
+                    whole("members", "how many there are"),
+                    whole("generation", "counts the assignments"),
+                    text("coordinator_address", "where its coordinator is"),
+                ),
+            ),
+            "All groups.",
+        ),
+    ),
+    "group describe": (
+        Document(
+            (
+                many(
+                    "groups",
+                    "in the order asked for",
+                    *_LAGS,
+                    text("state", "empty, recovering, gathering, rebalancing, stable or failed"),
+                    text("reason", "what began the last rebalance, or why it failed").or_null,
+                    whole("generation", "counts the assignments"),
+                    text("assignor", "how partitions are shared out").or_null,
+                    whole("coordinator", "the coordinator's id"),
+                    text("coordinator_address", "where it is"),
+                    whole("coordinator_epoch", "counts the coordinators' elections"),
+                    whole("rebalances", "since this coordinator took over"),
+                    number("last_rebalance_ms", "how long the last one took"),
+                    texts("topics", "what its members subscribe to"),
+                    many("members", "the consumers of the group", *_MEMBER),
+                ),
+            ),
+            "Groups with members and lag.",
+        ),
+    ),
+    "group lag": (Document((*_LAGS, *_PACE), "How far the group is behind; with --watch, one a look."),),
+    "group delete": (
+        Document(
+            (
+                DRY_RUN,
+                many("deleted", "the groups that went", GROUP, whole("offsets", "how many it had committed")),
+            ),
+            "What was deleted.",
+        ),
+    ),
+    "group delete-offsets": (
+        Document(
+            (
+                DRY_RUN,
+                GROUP,
+                texts("topics", "whose offsets were meant"),
+                whole("offsets", "how many were forgotten"),
+            ),
+            "What was forgotten.",
+        ),
+    ),
+    "group commit": (
+        Document(
+            (
+                DRY_RUN,
+                GROUP,
+                many(
+                    "partitions",
+                    "in the order given",
+                    TOPIC,
+                    PARTITION,
+                    whole("previous", "what was committed before; null where nothing was").or_null,
+                    whole("committed", "what is committed now"),
+                ),
+            ),
+            "What was committed.",
+        ),
+    ),
+    "group reset-offsets": (
+        Document(
+            (
+                GROUP,
+                DRY_RUN,
+                many(
+                    "partitions",
+                    "those that were meant",
+                    TOPIC,
+                    PARTITION,
+                    whole("committed", "what was committed before; null where nothing was").or_null,
+                    whole("wanted", "what was asked for"),
+                    whole("new", "the nearest offset to that which the log has"),
+                    whole("lag", "how many records are to be read from there"),
+                    ERROR,
+                ),
+            ),
+            "Where the group goes on.",
+        ),
+    ),
+}

@@ -1,0 +1,1 @@
+"""`hightide group`: groups, their lag, and their offsets."""

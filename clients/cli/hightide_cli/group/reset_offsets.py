@@ -1,0 +1,158 @@
+"""`hightide group reset-offsets`: say where a group goes on; a dry run unless told otherwise."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from hightide_cli.command_line.completing import group_names, topic_names
+from hightide_cli.command_line.options import common_options
+from hightide_cli.command_line.sizes import parse_duration
+from hightide_cli.group.reset_plan import LogRange, PlannedReset, ResetTarget, ResetTo, plan_resets
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.records.positions import parse_moment
+
+if TYPE_CHECKING:
+    from hightide import Admin, TopicPartition
+
+_RESET_TIMEOUT_MS = 60_000
+
+
+@common_options
+@click.command("reset-offsets")
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=topic_names,
+    help="May be given again; all that the group has committed unless said.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one of the topic; may be given again.",
+)
+@click.option("--to-earliest", is_flag=True, help="To the first offset that exists.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--to-time", metavar="TIME", help="To the first record at or after a time (ISO 8601).")
+@click.option("--by-duration", metavar="SPAN", help="To what was written so long ago, as in 90s, 15m, 1h30m.")
+@click.option("--shift-by", type=int, metavar="±N", help="By so many records, back where it is negative.")
+@click.option(
+    "--execute/--dry-run", default=False, help="Do it, or only show what it would do; the latter unless said."
+)
+@click.pass_context
+def reset_offsets(
+    ctx: click.Context,
+    name: str,
+    topics: tuple[str, ...],
+    numbers: tuple[int, ...],
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_time: str | None,
+    by_duration: str | None,
+    shift_by: int | None,
+    execute: bool,
+) -> None:
+    """Set the committed offsets of a group. It must have no members. Also backwards.
+
+    Offsets that the log does not have become the nearest that it has. Nothing is changed without --execute.
+
+    \b
+    hightide group reset-offsets readers --by-duration 1h
+    hightide group reset-offsets readers -t flights --to-earliest --execute
+    """
+    wishes = {
+        "--to-earliest": ResetTarget(ResetTo.EARLIEST) if to_earliest else None,
+        "--to-latest": ResetTarget(ResetTo.LATEST) if to_latest else None,
+        "--to-offset": None if to_offset is None else ResetTarget(ResetTo.OFFSET, to_offset),
+        "--to-time": None if to_time is None else ResetTarget(ResetTo.TIME, parse_moment(to_time)),
+        "--by-duration": None if by_duration is None else _target_before_now(by_duration),
+        "--shift-by": None if shift_by is None else ResetTarget(ResetTo.SHIFT, shift_by),
+    }
+    said = [target for target in wishes.values() if target is not None]
+    if len(said) != 1:
+        raise click.UsageError(f"say one of {', '.join(wishes)}", ctx)
+    if numbers and len(set(topics)) != 1:
+        raise click.UsageError("--partition needs --topic, one of it", ctx)
+    _reset(ctx, name, list(dict.fromkeys(topics)), sorted(set(numbers)), said[0], execute)
+
+
+def _target_before_now(span: str) -> ResetTarget:
+    try:
+        seconds = parse_duration(span)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--by-duration") from error
+    return ResetTarget(ResetTo.TIME, max(0, round((time.time() - seconds) * 1_000_000)))
+
+
+def _reset(
+    ctx: click.Context, name: str, topics: list[str], numbers: list[int], target: ResetTarget, execute: bool
+) -> None:
+    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.group.tables import reset_document, reset_table
+    from hightide_cli.printing.outcomes import error_name
+
+    as_document = wants_document(ctx)
+    with open_admin(ctx, _RESET_TIMEOUT_MS) as admin:
+        planned = _plan(admin, name, topics, numbers, target)
+        if not planned:
+            raise click.ClickException(
+                f"group {name} has committed no offset: say which topic to set offsets of with --topic"
+            )
+        # A dry run is refused as the real one would be, where the group has members, and before anything of
+        # the plan is shown, which would read as if it had been done.
+        outcomes = admin.reset_offsets(
+            name, {each.partition: each.offset for each in planned}, validate_only=not execute
+        )
+    if not as_document:
+        click.echo(reset_table(planned))
+    refused = {each.partition: each.error for each in outcomes if each.error is not None}
+    if as_document:
+        names = {partition: error_name(error) for partition, error in refused.items()}
+        emit(ctx, reset_document(name, planned, executed=execute, errors=names))
+    elif not refused:
+        click.echo(
+            "\nthe offsets are set" if execute else "\nnothing was changed; --execute sets these offsets",
+            err=not execute,
+        )
+    if refused:
+        partition, error = next(iter(refused.items()))
+        raise click.ClickException(
+            f"{len(refused)} of {len(planned)} offsets were refused; {partition}: {error}"
+        )
+
+
+def _plan(
+    admin: "Admin", name: str, topics: list[str], numbers: list[int], target: ResetTarget
+) -> list[PlannedReset]:
+    from hightide.errors import UnknownGroupError
+
+    try:
+        committed = {partition: each.offset for partition, each in admin.group_offsets(name).items()}
+    except UnknownGroupError:
+        # Offsets may be set before a group reads for the first time.
+        committed = {}
+    partitions = _partitions(admin, topics, numbers) if topics else sorted(committed)
+    earliest = admin.list_offsets(partitions, "earliest")
+    latest = admin.list_offsets(partitions, "latest")
+    at_time = admin.list_offsets(partitions, target.value) if target.to is ResetTo.TIME else {}
+    ranges = {each: LogRange(earliest[each] or 0, latest[each] or 0) for each in partitions}
+    return plan_resets(target, ranges, committed, at_time)
+
+
+def _partitions(admin: "Admin", topics: list[str], numbers: list[int]) -> list["TopicPartition"]:
+    from hightide import TopicPartition
+
+    return [
+        TopicPartition(described.name, number)
+        for described in admin.describe_topics(topics)
+        for number in numbers or (part.partition for part in described.partitions)
+    ]

@@ -1,0 +1,1 @@
+"""How results are printed: tables, documents, progress, and text that redraws itself."""

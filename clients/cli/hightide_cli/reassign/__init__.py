@@ -1,0 +1,1 @@
+"""`hightide reassign`: plans of moves, making them so, and following them."""

@@ -1,0 +1,127 @@
+"""Reading a topic and printing its records: what `hightide topic consume` does outside of a group."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO
+
+from hightide import Consumer, Record, TopicPartition
+from hightide.corrupt_batches import OnCorruptBatch
+
+from hightide_cli.printing.progress import progress
+from hightide_cli.records.positions import Anchor, Position
+from hightide_cli.records.printer import RecordPrinter
+from hightide_cli.records.ranges import range_of
+
+_POLL_TIMEOUT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read. `until` is where to stop; None: never. No partitions are all of them."""
+
+    start: Position
+    until: Position | None = None
+    partitions: Sequence[int] = ()
+    records_max: int | None = None
+    on_corrupt_batch: OnCorruptBatch = "fail"
+
+
+def consume_records(
+    topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, bootstrap: str | None
+) -> None:
+    """Print records until the end, the wanted number, or Ctrl-C, which is how following a topic ends."""
+    with Consumer(bootstrap, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
+        assigned = [TopicPartition(topic, each) for each in reading.partitions] or consumer.partitions_for(
+            topic
+        )
+        consumer.assign(assigned)
+        seek(consumer, assigned, reading.start)
+        is_followed = reading.until is None
+        batches = (
+            _for_ever(consumer)
+            if reading.until is None
+            else _bounded(consumer, topic, _ends(consumer, assigned, reading.until), reading.records_max)
+        )
+        records = (record for batch in batches for record in batch)
+        try:
+            for record in islice(records, reading.records_max):
+                output.write(printer.render(record))
+                if is_followed:
+                    # Whoever follows a topic wants to see a record when it comes.
+                    output.flush()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            batches.close()
+        output.flush()
+
+
+def seek(consumer: Consumer, assigned: Iterable[TopicPartition], position: Position) -> None:
+    """Bring the consumer to this position of each partition."""
+    match position.anchor:
+        case Anchor.EARLIEST:
+            consumer.seek_to_beginning()
+        case Anchor.LATEST:
+            consumer.seek_to_end()
+        case Anchor.TIMESTAMP:
+            consumer.seek_to_timestamp(None, position.value)
+        case Anchor.OFFSET:
+            for partition in assigned:
+                consumer.seek(partition, position.value)
+        case Anchor.BEFORE_END:
+            first = consumer.beginning_offsets(assigned)
+            for partition, end in consumer.end_offsets(assigned).items():
+                consumer.seek(partition, max(end - position.value, first[partition]))
+
+
+def _ends(
+    consumer: Consumer, assigned: Sequence[TopicPartition], until: Position
+) -> Mapping[TopicPartition, int]:
+    """Where to stop in each partition: at its end as it is now, or before."""
+    latest = consumer.end_offsets(assigned)
+    wanted: Mapping[TopicPartition, int | None]
+    match until.anchor:
+        case Anchor.EARLIEST:
+            wanted = dict.fromkeys(assigned, 0)
+        case Anchor.LATEST:
+            return latest
+        case Anchor.OFFSET:
+            wanted = dict.fromkeys(assigned, until.value)
+        case Anchor.BEFORE_END:
+            wanted = {each: end - until.value for each, end in latest.items()}
+        case Anchor.TIMESTAMP:
+            wanted = consumer.offsets_for_times(dict.fromkeys(assigned, until.value))
+    return {each: range_of(each.partition, 0, latest[each], 0, wanted[each]).end for each in assigned}
+
+
+def _bounded(
+    consumer: Consumer, topic: str, ends: Mapping[TopicPartition, int], records_max: int | None
+) -> Generator[Sequence[Record]]:
+    """Every record before the ends. A partition that has come to its end is paused, so that nothing of it is
+    fetched any more."""
+    left = dict[TopicPartition, int]()
+    for partition, end in ends.items():
+        start = consumer.position(partition)
+        if start < end:
+            left[partition] = end - start
+        else:
+            consumer.pause(partition)
+    total = min(sum(left.values()), records_max or sum(left.values()))
+    with progress(f"reading {topic}", total, prints_meanwhile=True) as done:
+        while left:
+            records = consumer.poll(_POLL_TIMEOUT_S)
+            wanted = [each for each in records if each.offset < ends[TopicPartition(topic, each.partition)]]
+            yield wanted
+            done.advance(len(wanted))
+            read = {TopicPartition(topic, each.partition) for each in records}
+            # What is left out brings a partition to its end as well.
+            for partition in (read | consumer.skipped_batches().keys()) & left.keys():
+                if consumer.position(partition) >= ends[partition]:
+                    del left[partition]
+                    consumer.pause(partition)
+
+
+def _for_ever(consumer: Consumer) -> Generator[Sequence[Record]]:
+    while True:
+        yield consumer.poll(timeout_s=_POLL_TIMEOUT_S)

@@ -1,0 +1,1 @@
+"""`hightide rpc`: any call of any server, by reflection."""

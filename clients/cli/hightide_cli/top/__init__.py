@@ -1,0 +1,1 @@
+"""`hightide top`: what moves in the cluster."""

@@ -1,0 +1,235 @@
+"""What changes a topic: `hightide topic delete`, `alter`, `add-partitions` and `remove-partitions`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from hightide_cli.command_line.broker_lists import parse_assignment
+from hightide_cli.command_line.completing import topic_names
+from hightide_cli.command_line.confirmation import confirm
+from hightide_cli.command_line.name_values import config_pairs
+from hightide_cli.command_line.options import common_options
+from hightide_cli.command_line.sizes import size_text
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Json, table
+
+if TYPE_CHECKING:
+    from hightide import Admin, TopicDescription
+
+# A topic of many partitions takes a while to go; so does one whose leaders are to be elected.
+_CHANGE_TIMEOUT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What some partitions hold: records as offsets count them, and the bytes of one replica of each."""
+
+    records: int
+    size_bytes: int
+
+    def sentence(self) -> str:
+        """`1,234 records, 12 MB`."""
+        return (
+            f"{self.records:,} {'record' if self.records == 1 else 'records'}, {size_text(self.size_bytes)}"
+        )
+
+
+@common_options
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--if-exists", is_flag=True, help="Be content where a topic is not there.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: bool, dry_run: bool) -> None:
+    """Delete topics with all their records; asks first.
+
+    Brokers that are down let go of their replicas when they start again. The name is free at once.
+    """
+    from hightide_cli.command_line.connections import open_admin
+
+    with open_admin(ctx, _CHANGE_TIMEOUT_MS) as admin:
+        topics = _found(admin, list(dict.fromkeys(names)), if_exists)
+        contents = {each.name: _content(admin, each, 0) for each in topics}
+        for each in topics:
+            partitions = f"{len(each.partitions)} partition{'s' * (len(each.partitions) != 1)}"
+            click.echo(f"{each.name}: {partitions}, {contents[each.name].sentence()}", err=True)
+        if topics and not dry_run:
+            what = f"topic {topics[0].name}" if len(topics) == 1 else f"these {len(topics)} topics"
+            confirm(f"Delete {what} for good?", is_agreed=yes)
+        documents: list[Json] = []
+        for each in topics:
+            deleted = admin.delete_topic(each.name, validate_only=dry_run)
+            documents.append(
+                {
+                    "topic": each.name,
+                    "topic_id": each.topic_id.hex(),
+                    "partitions": len(each.partitions),
+                    "records": contents[each.name].records,
+                    "bytes": contents[each.name].size_bytes,
+                    "absent_brokers": deleted.absent_brokers,
+                }
+            )
+            if not wants_document(ctx):
+                click.echo(_deleted_sentence(each.name, deleted.absent_brokers, dry_run))
+    if wants_document(ctx):
+        emit(ctx, {"dry_run": dry_run, "deleted": documents})
+    elif not topics:
+        click.echo("there is nothing to delete")
+
+
+def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
+    later = (
+        f"; broker {', '.join(map(str, absent))} is down and lets go of its replicas when it starts"
+        if absent
+        else ""
+    )
+    return f"topic {name} {'would be deleted' if dry_run else 'deleted'}{later}"
+
+
+@common_options
+@click.command()
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@click.option(
+    "-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="A setting; may be given again."
+)
+@click.option("--reset", multiple=True, metavar="NAME", help="Back to the default; may be given again.")
+@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.pass_context
+def alter(
+    ctx: click.Context, name: str, to_set: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
+) -> None:
+    """Change settings of a topic. They hold on its brokers at once."""
+    settings = config_pairs(to_set, "--set")
+    if not settings and not reset:
+        raise click.UsageError("say --set NAME=VALUE or --reset NAME", ctx)
+    from hightide_cli.command_line.connections import open_admin
+
+    with open_admin(ctx) as admin:
+        configs = admin.alter_topic_config(name, settings, reset=reset, validate_only=dry_run)
+    if wants_document(ctx):
+        emit(ctx, {"dry_run": dry_run, "topic": name, "configs": configs})
+        return
+    text = " ".join(f"{key}={value}" for key, value in sorted(configs.items())) or "no setting of its own"
+    click.echo(f"topic {name} {'would have' if dry_run else 'has'} {text}")
+
+
+@common_options
+@click.command("add-partitions")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@click.option("-p", "--partitions", type=int, required=True, help="How many it shall have.")
+@click.option(
+    "--assignment",
+    metavar="1,2,3:2,3,1",
+    help="The brokers of each new partition, the preferred leader first; balanced unless said.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.pass_context
+def add_partitions(
+    ctx: click.Context, name: str, partitions: int, assignment: str | None, dry_run: bool
+) -> None:
+    """Grow a topic. Keys hash to other partitions from then on: what is written stays where it is."""
+    brokers = None if assignment is None else parse_assignment(assignment)
+    from hightide_cli.command_line.connections import open_admin
+
+    with open_admin(ctx, _CHANGE_TIMEOUT_MS) as admin:
+        (before,) = admin.describe_topics([name])
+        after = admin.add_partitions(name, partitions, assignment=brokers, validate_only=dry_run)
+    added = after.partitions[len(before.partitions) :]
+    if wants_document(ctx):
+        added_documents: list[Json] = [
+            {"partition": each.partition, "leader": each.leader, "replicas": each.replicas} for each in added
+        ]
+        emit(
+            ctx,
+            {
+                "dry_run": dry_run,
+                "topic": name,
+                "partitions": len(after.partitions),
+                "added": added_documents,
+            },
+        )
+        return
+    verb = "would have" if dry_run else "has"
+    click.echo(f"topic {name} {verb} {len(after.partitions)} partitions, {len(added)} of them new")
+    if added:
+        click.echo(
+            table(["partition", "leader", "replicas"], [(a.partition, a.leader, a.replicas) for a in added])
+        )
+    click.echo(f"keys {'would ' if dry_run else ''}hash to other partitions from then on", err=True)
+
+
+@common_options
+@click.command("remove-partitions")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@click.option("-p", "--partitions", type=int, required=True, help="How many it shall have; at least 1.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.pass_context
+def remove_partitions(ctx: click.Context, name: str, partitions: int, yes: bool, dry_run: bool) -> None:
+    """Shrink a topic; asks first. The partitions with the highest numbers go, with their records."""
+    from hightide_cli.command_line.connections import open_admin
+
+    with open_admin(ctx, _CHANGE_TIMEOUT_MS) as admin:
+        # What cannot be done is told before anybody is asked about it.
+        (before,) = admin.describe_topics([name])
+        admin.remove_partitions(name, partitions, validate_only=True)
+        removed = [each.partition for each in before.partitions if each.partition >= partitions]
+        lost = _content(admin, before, partitions)
+        click.echo(_removal_warning(name, removed, partitions, lost), err=True)
+        if not dry_run:
+            confirm(f"Remove {len(removed)} of {len(before.partitions)} partitions for good?", is_agreed=yes)
+            admin.remove_partitions(name, partitions)
+    if wants_document(ctx):
+        emit(
+            ctx,
+            {
+                "dry_run": dry_run,
+                "topic": name,
+                "partitions": partitions,
+                "removed": removed,
+                "records": lost.records,
+                "bytes": lost.size_bytes,
+            },
+        )
+        return
+    verb = "would have" if dry_run else "has"
+    click.echo(f"topic {name} {verb} {partitions} partition{'s' * (partitions != 1)}")
+
+
+def _removal_warning(name: str, removed: Sequence[int], count: int, lost: Content) -> str:
+    numbers = f"{removed[0]} to {removed[-1]}" if len(removed) > 1 else ", ".join(map(str, removed))
+    return (
+        f"{name}: partition{'s' * (len(removed) != 1)} {numbers} would go, with {lost.sentence()}.\n"
+        f"Keys hash to {count} partition{'s' * (count != 1)} from then on: a key's older records may be in "
+        "another one than its newer.\n"
+        "What consumer groups committed for what goes is void; they begin anew if the number comes back."
+    )
+
+
+def _found(admin: "Admin", names: Sequence[str], if_exists: bool) -> list["TopicDescription"]:
+    from hightide.errors import UnknownTopicError
+
+    if not if_exists:
+        return admin.describe_topics(names)
+    found = []
+    for name in names:
+        try:
+            found.extend(admin.describe_topics([name]))
+        except UnknownTopicError:
+            continue
+    return found
+
+
+def _content(admin: "Admin", topic: "TopicDescription", first_partition: int) -> Content:
+    """What the partitions from this one on hold, as far as live brokers tell: it must not take a leader to
+    say it, since what is deleted may be what is broken."""
+    fullest: dict[int, tuple[int, int]] = {}
+    for each in admin.describe_replicas([topic.name]).replicas:
+        number = each.partition.partition
+        if each.topic_id == topic.topic_id and number >= first_partition:
+            held = (each.log_end_offset - each.log_start_offset, each.size_bytes)
+            fullest[number] = max(fullest.get(number, (0, 0)), held)
+    return Content(sum(records for records, _ in fullest.values()), sum(size for _, size in fullest.values()))

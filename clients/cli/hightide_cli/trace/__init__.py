@@ -1,0 +1,1 @@
+"""`hightide trace`: traces of the cluster, found, laid out and drawn."""

@@ -1,0 +1,199 @@
+"""`hightide trace`: what the cluster did, as traces, listed and drawn as a waterfall."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hightide_cli.command_line.options import common_options
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Json, table
+
+if TYPE_CHECKING:
+    from hightide_local.traces import SpanRecord, Trace
+
+# As in hightide_runtime.span_kinds, to which a test holds them: importing that costs more than `--help` may.
+KINDS = (
+    "failover",
+    "controller_failover",
+    "coordinator_failover",
+    "group_rebalance",
+    "topic_creation",
+    "topic_deletion",
+    "reassignment",
+)
+
+
+class _Kind(click.Choice[str]):
+    """A kind of trace, which may be written with dashes, as commands are."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value.replace("-", "_"), param, ctx)
+
+
+_KIND = _Kind(KINDS)
+_DIRECTORY = click.option(
+    "--directory",
+    "directories",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Folder of the JSON lines; HIGHTIDE_TRACE_DIR and those of local clusters unless said.",
+)
+_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+@click.group()
+def trace() -> None:
+    """Show what happened in a failover, over all processes."""
+
+
+common_options(trace)
+
+
+@common_options
+@trace.command("ls")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only these; may be given again.")
+@click.option("--all", "is_all", is_flag=True, help="Also spans of clients that belong to none of them.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N.")
+@_DIRECTORY
+@click.pass_context
+def list_traces(
+    ctx: click.Context, kinds: tuple[str, ...], is_all: bool, last: int | None, directories: tuple[Path, ...]
+) -> None:
+    """List what was traced, the oldest first."""
+    if kinds and is_all:
+        raise click.UsageError("say either --kind or --all, not both", ctx)
+    from hightide_cli.trace.waterfall import started_at, title, took_ms
+
+    found = _traces(directories, None if is_all else kinds or KINDS)[-(last or 0) :]
+    if wants_document(ctx):
+        emit(ctx, {"traces": [{**_summary(each), "spans": len(each.spans)} for each in found]})
+        return
+    rows = [(each.trace_id, title(each), started_at(each), took_ms(each), len(each.spans)) for each in found]
+    click.echo(table(["trace", "what", "started", "took ms", "spans"], rows))
+
+
+@common_options
+@trace.command()
+@click.argument("trace_id", required=False)
+@click.option("--last", is_flag=True, help="The latest failover; also what is shown without a trace id.")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="The latest of these instead.")
+@click.option("--html", type=_FILE, help="Write it as a page that needs nothing else, and print only where.")
+@click.option("--png", type=_FILE, help="Write it as a picture; needs hightide[pipelines].")
+@_DIRECTORY
+@click.pass_context
+def show(
+    ctx: click.Context,
+    trace_id: str | None,
+    last: bool,
+    kinds: tuple[str, ...],
+    html: Path | None,
+    png: Path | None,
+    directories: tuple[Path, ...],
+) -> None:
+    """Draw one trace as a waterfall. TRACE_ID may be cut short as long as only one trace begins so.
+
+    \b
+    hightide trace show --html failover.html
+    """
+    if trace_id is not None and (last or kinds):
+        raise click.UsageError("say either a trace id or --last and --kind, not both", ctx)
+    from hightide_local.traces import FAILOVER_KINDS
+
+    wanted = None if trace_id is not None else kinds or FAILOVER_KINDS
+    chosen = _choose(_traces(directories, wanted), trace_id, kinds)
+    written = _write(chosen, html, png)
+    if wants_document(ctx):
+        emit(ctx, {**_summary(chosen), "spans": [_span(each) for each in chosen.spans]})
+    elif written:
+        from hightide_cli.trace.waterfall import conclusion, heading
+
+        click.echo("\n".join(filter(None, [heading(chosen), conclusion(chosen), *written])))
+    else:
+        from hightide_cli.trace.waterfall import waterfall
+
+        click.echo(waterfall(chosen))
+
+
+def _write(chosen: "Trace", html: Path | None, png: Path | None) -> list[str]:
+    """Write the files that were asked for. Returns a line about each."""
+    if html is None and png is None:
+        return []
+    from hightide_cli.trace.picture import picture_of
+
+    picture = picture_of(chosen)
+    try:
+        if html is not None:
+            from hightide_cli.trace.page import page_of
+
+            html.write_text(page_of(picture), encoding="utf-8")
+        if png is not None:
+            from hightide_cli.trace.png import write_png
+
+            write_png(picture, png)
+    except OSError as error:
+        raise click.ClickException(
+            f"{error.filename or html or png} could not be written: {error.strerror or error}"
+        ) from error
+    return [f"written to {path}" for path in (html, png) if path is not None]
+
+
+def _choose(found: "list[Trace]", trace_id: str | None, kinds: tuple[str, ...]) -> "Trace":
+    if trace_id is None:
+        if not found:
+            raise click.ClickException(
+                f"no {' or '.join(kinds)} was traced yet; `hightide trace ls` lists what there is"
+                if kinds
+                else "no failover was traced yet; `hightide demo` makes two"
+            )
+        return found[-1]
+    matching = [each for each in found if each.trace_id.startswith(trace_id)]
+    if len(matching) != 1:
+        state = "no trace begins" if not matching else f"{len(matching)} traces begin"
+        raise click.ClickException(f"{state} with {trace_id}; `hightide trace ls --all` lists them")
+    return matching[0]
+
+
+def _traces(directories: tuple[Path, ...], kinds: "frozenset[str] | tuple[str, ...] | None") -> "list[Trace]":
+    from hightide_cli.trace.search import all_traces
+
+    return all_traces(directories or _known_directories(), kinds)
+
+
+def _known_directories() -> tuple[Path, ...]:
+    import os
+
+    from hightide_local.detached import default_directory
+    from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+
+    from hightide_cli.dev.cluster import bench_directory, demo_directory
+
+    named = os.environ.get(TRACE_DIRECTORY_VARIABLE)
+    known = [each / "traces" for each in (default_directory(), demo_directory(), bench_directory())]
+    every = dict.fromkeys(path.resolve() for path in [*([Path(named)] if named else []), *known])
+    return tuple(path for path in every if path.is_dir())
+
+
+def _summary(chosen: "Trace") -> dict[str, Json]:
+    """What a trace amounts to, for programs. `parts` sum up to the whole of the sentence."""
+    from hightide_local.trace_accounts import account_of
+
+    from hightide_cli.trace.waterfall import title
+
+    account = account_of(chosen)
+    return {
+        "trace_id": chosen.trace_id,
+        "kind": chosen.kind,
+        "what": title(chosen),
+        "start_us": chosen.start_us,
+        "took_ms": (chosen.end_us - chosen.start_us) / 1000,
+        "sentence": None if account is None else account.sentence,
+        "is_least": None if account is None else account.is_least,
+        "parts": [] if account is None else [{"name": each.name, "ms": each.ms} for each in account.parts],
+        "clients_waited_ms": None if account is None else account.waited_ms,
+    }
+
+
+def _span(span: "SpanRecord") -> dict[str, Json]:
+    return asdict(span)

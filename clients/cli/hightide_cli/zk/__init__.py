@@ -1,0 +1,1 @@
+"""`hightide zk`: a look into ZooKeeper."""

@@ -1,0 +1,54 @@
+"""Znodes as text. What they hold was written by others: nothing of it reaches a terminal that is not
+printable. Pure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from hightide_cli.printing.rendering import Json, bytes_field, printable
+
+if TYPE_CHECKING:
+    from hightide_cli.zk.znode_reader import Znode
+
+_BEGINNING_MAX: Final = 100
+
+
+def tree_lines(znodes: "Sequence[Znode]", *, with_values: bool) -> Iterator[str]:
+    """A line a znode, indented by its depth."""
+    for each in znodes:
+        name = each.path if not each.depth else each.path.rpartition("/")[2]
+        mark = " (ephemeral)" if each.is_ephemeral else ""
+        value = f"  {beginning(each.data)}" if with_values and each.data else ""
+        yield f"{'  ' * each.depth}{printable(name)}{mark}{value}"
+
+
+def beginning(data: bytes) -> str:
+    """The first of what a znode holds, on one line."""
+    text = printable(" ".join(data[: 4 * _BEGINNING_MAX].decode(errors="replace").split()))
+    return text if len(text) <= _BEGINNING_MAX else f"{text[: _BEGINNING_MAX - 1]}…"
+
+
+def value_text(data: bytes) -> str:
+    """All that a znode holds: JSON with its indentation, other text as it is, the rest as hexadecimal."""
+    try:
+        return json.dumps(json.loads(data), indent=2, ensure_ascii=True)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return "\n".join(printable(line) for line in data.decode().splitlines())
+    except UnicodeDecodeError:
+        return data.hex(" ")
+
+
+def znode_document(znode: "Znode", *, with_value: bool) -> dict[str, Json]:
+    """One znode for programs."""
+    document: dict[str, Json] = {
+        "path": znode.path,
+        "version": znode.version,
+        "created_zxid": znode.created_zxid,
+        "modified_zxid": znode.modified_zxid,
+        "ephemeral": znode.is_ephemeral,
+        "children": znode.child_count,
+        "bytes": znode.size_bytes,
+    }
+    return {**document, **bytes_field("data", znode.data)} if with_value else document

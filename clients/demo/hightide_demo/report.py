@@ -1,0 +1,184 @@
+"""What the demo found, as a table and as its last line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from hightide_bench.measuring.comparison import Comparison
+from hightide_cli.printing.rendering import Cell, Json, table
+from hightide_local.traces import FailoverSummary
+
+from hightide_demo.group_history import GroupFindings
+from hightide_demo.script import Failover, GroupKill, Return, Victim
+from hightide_demo.spark import SparkFindings
+
+FAILOVERS_EXPECTED = 2
+# A consumer and a coordinator.
+GROUP_KILLS_EXPECTED = 2
+# When the group formed, and when one of it was killed.
+REBALANCES_MIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFailover:
+    """One kill, with what the traces and the producer's acknowledgements say of it."""
+
+    failover: Failover
+    trace: FailoverSummary | None
+    waits_ms: Sequence[float]
+    """By partition, the longest time from the kill on without an acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings."""
+
+    rows_total: int
+    comparison: Comparison
+    failovers: Sequence[MeasuredFailover]
+    returns: Sequence[Return]
+    group: GroupFindings
+    group_kills: Sequence[GroupKill]
+    spark: SparkFindings
+    coordinator_trace_id: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every row came back once, in order, over both failovers, and the group read every row, each
+        partition by one consumer at a time, over both of its kills, and so did Spark. The exit code says the
+        same."""
+        return (
+            self.group.is_sound
+            and self.group.rebalances >= REBALANCES_MIN
+            and len(self.group_kills) == GROUP_KILLS_EXPECTED
+            and self.comparison.is_perfect
+            and self.comparison.produced == self.comparison.consumed == self.rows_total
+            and len(self.failovers) == FAILOVERS_EXPECTED
+            and self.spark.is_whole(self.rows_total)
+        )
+
+    def last_line(self) -> str:
+        """Return the line that the demo ends with."""
+        found = self.comparison
+        return (
+            f"demo: produced={found.produced} consumed={found.consumed} lost={found.lost} "
+            f"duplicated={found.duplicated + found.foreign} reordered={found.reordered} "
+            f"failovers={len(self.failovers)} unavailable_ms_max={self.unavailable_ms_max:.0f} "
+            f"{self.group.line()} {self.spark.line()}"
+        )
+
+    def table(self) -> str:
+        """Return the table of what happened; milliseconds count from the kill."""
+        headings = [
+            "killed", "at row", "leaders lost", "successor", "detected ms", "elected ms", "first commit ms",
+            "clients waited ms",
+        ]  # fmt: skip
+        return table(headings, [_cells(each) for each in self.failovers])
+
+    def group_table(self) -> str:
+        """Return the table of what was killed of the group."""
+        headings = ["killed", "at row", "partitions", "successor", "group recovered ms"]
+        rows = [
+            (each.name, each.rows_before, each.partitions, each.successors, f"{each.recovered_ms:.0f}")
+            for each in self.group_kills
+        ]
+        return table(headings, rows)
+
+    def remarks(self) -> str:
+        """Return what the table leaves out: the broker's return, and where to see more."""
+        lines = [
+            f"{each.name} was in sync again {each.in_sync_ms:.0f} ms after its start" for each in self.returns
+        ]
+        if self.group.vanished:
+            lines.append(f"{self.group.vanished} records that the group read are not in the log")
+        if self.comparison.foreign:
+            lines.append(f"{self.comparison.foreign} rows read back were never written")
+        if self.spark.flaws:
+            lines.append(f"{self.spark.flaws} gaps or overlaps are in what Spark archived")
+        lines.append(f"the delays by week and weather: {self.spark.chart}")
+        traced = [*(each.trace.trace_id for each in self.failovers if each.trace), self.coordinator_trace_id]
+        shown = [f"hightide trace show {trace_id[:8]}" for trace_id in traced if trace_id]
+        return "\n".join([*lines, *([f"every step: {', '.join(shown)}"] if shown else [])])
+
+    def document(self) -> dict[str, Json]:
+        """Return everything for programs."""
+        found = self.comparison
+        kills: list[Json] = [
+            {
+                "killed": each.failover.name,
+                "rows_before": each.failover.rows_before,
+                "successor": each.failover.successor,
+                "recovered_ms": each.failover.recovered_ms,
+                "waits_ms": list(each.waits_ms),
+            }
+            for each in self.failovers
+        ]
+        return {
+            "produced": found.produced,
+            "consumed": found.consumed,
+            "lost": found.lost,
+            "duplicated": found.duplicated,
+            "reordered": found.reordered,
+            "foreign": found.foreign,
+            "failovers": len(self.failovers),
+            "unavailable_ms_max": self.unavailable_ms_max,
+            "kills": kills,
+            "spark": {
+                "rows": self.spark.rows,
+                "archived": self.spark.archived,
+                "flaws": self.spark.flaws,
+                "chart": self.spark.chart,
+            },
+            "groups": {
+                "rebalances": self.group.rebalances,
+                "double_owned": self.group.double_owned,
+                "skipped": self.group.skipped,
+                "redelivered": self.group.redelivered,
+                "vanished": self.group.vanished,
+                "kills": [
+                    {
+                        "killed": each.name,
+                        "rows_before": each.rows_before,
+                        "partitions": each.partitions,
+                        "successor": each.successors,
+                        "recovered_ms": each.recovered_ms,
+                    }
+                    for each in self.group_kills
+                ],
+            },
+        }
+
+    @property
+    def unavailable_ms_max(self) -> float:
+        """The longest that any partition acknowledged nothing, from a kill on."""
+        return max((wait for each in self.failovers for wait in each.waits_ms), default=0.0)
+
+
+def _cells(measured: MeasuredFailover) -> list[Cell]:
+    failover, trace = measured.failover, measured.trace
+    if failover.victim is Victim.BROKER:
+        detected = None if trace is None else trace.detect_ms
+        elected = None if trace is None else _elected_ms(trace)
+        commit = (
+            trace.first_commit_ms if trace is not None and trace.first_commit_ms else failover.recovered_ms
+        )
+    else:
+        # The standby is elected in the moment in which it notices, and its first act is the new topic.
+        detected = None if trace is None else trace.detect_ms
+        elected, commit = failover.active_ms, failover.recovered_ms
+    waits = f"max {max(measured.waits_ms):.0f}, median {median(measured.waits_ms):.0f}"
+    return [
+        failover.name, failover.rows_before, failover.led, failover.successor,
+        *(_ms(value) for value in (detected, elected, commit)), waits,
+    ]  # fmt: skip
+
+
+def _elected_ms(trace: FailoverSummary) -> float | None:
+    """Return when the new leaders stood in ZooKeeper, counted from the kill."""
+    if trace.detect_ms is None:
+        return None
+    return trace.detect_ms + (trace.elect_ms or 0.0)
+
+
+def _ms(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"

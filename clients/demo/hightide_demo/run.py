@@ -1,0 +1,240 @@
+"""The demo from end to end: start a cluster, load it, kill, read back, compare, run Spark on it, report."""
+
+import fcntl
+import gc
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from hightide import Admin, Consumer, Producer, TopicPartition
+from hightide_bench.measuring.comparison import Comparer, Comparison, Row
+from hightide_cli.trace.search import broker_failover, controller_failover, coordinator_failover
+from hightide_local.client_traces import export_trace_directory, trace_clients
+from hightide_local.cluster import LocalCluster
+from hightide_local.spark_java import spark_java_home
+from hightide_local.traces import summarise_failover
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from hightide_demo.flights import flights_file, read_flights
+from hightide_demo.group import DemoGroup
+from hightide_demo.group_history import GroupFindings
+from hightide_demo.load import Load
+from hightide_demo.report import MeasuredFailover, Report
+from hightide_demo.script import Failover, GroupKill, Script, Victim
+from hightide_demo.spark import DELAYS_TOPIC, SparkFindings, SparkSettings, run_on_spark
+
+TOPIC = "flights"
+PARTITIONS = 6
+REPLICAS = 3
+CONFIGS = {"min.insync.replicas": "2"}
+COORDINATORS = 2
+# The group has read along; whatever it has not read by then is missing.
+_GROUP_READS_ON_S = 120.0
+_LOOK_AGAIN_S = 0.05
+_SHOW_EVERY_ROWS = 2000
+
+
+class DemoRunsAlreadyError(Exception):
+    """Another demo uses the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """How much, how fast, and where. `rows` None means all flights."""
+
+    rows: int | None
+    duration_s: float
+    directory: Path
+
+
+def run_demo(settings: DemoSettings, console: Console) -> Report:
+    """Run the demo and return what it found; the caller prints it and chooses the exit code.
+
+    Whatever happens, also Ctrl-C and SIGTERM, no process is left behind and the data is deleted. Logs and
+    traces stay for `hightide trace show`, and the chart of the delays. Raises DemoRunsAlreadyError,
+    FlightsMissingError, ClusterError, ScriptError, SparkFailedError, HightideError.
+    """
+    archive = flights_file()
+    java_home = spark_java_home()
+    with _alone(settings.directory), _interrupted_by_sigterm():
+        shutil.rmtree(settings.directory, ignore_errors=True)
+        settings.directory.mkdir(parents=True)
+        cluster = LocalCluster(settings.directory, coordinators=COORDINATORS)
+        try:
+            with console.status("starting ZooKeeper, 2 controllers, 2 coordinators, 3 brokers"):
+                began_s = time.monotonic()
+                cluster.start()
+                export_trace_directory(cluster.trace_directory)
+                trace_clients(at_once=True)
+            took_s = time.monotonic() - began_s
+            console.print(f"cluster ready in {took_s:.1f} s: {', '.join(sorted(cluster.running()))}")
+            with console.status("reading the flights"):
+                rows = read_flights(archive, settings.rows)
+            # A full collection over all rows stops every thread for half a second, which would count as
+            # a wait of the cluster's clients.
+            gc.freeze()
+            return _load_and_compare(cluster, rows, settings, java_home, console)
+        finally:
+            with console.status("stopping the cluster"):
+                _throw_away(cluster)
+            _delete_data(settings.directory, keep={cluster.log_directory.name, cluster.trace_directory.name})
+
+
+def _throw_away(cluster: LocalCluster) -> None:
+    """End all processes at once: an orderly end would only add failovers to the traces that are kept."""
+    for name in sorted(cluster.running(), reverse=True):
+        if name.startswith(("coordinator-", "controller-", "broker-")):
+            cluster.kill(name)
+    cluster.stop()
+
+
+def _load_and_compare(
+    cluster: LocalCluster, rows: Sequence[Row], settings: DemoSettings, java_home: Path, console: Console
+) -> Report:
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(TOPIC, PARTITIONS, REPLICAS, configs=CONFIGS)
+        admin.create_topic(DELAYS_TOPIC, 1, REPLICAS, configs=CONFIGS)
+    load = Load(rows, TOPIC, PARTITIONS, settings.duration_s)
+    with (
+        _progress(console) as progress,
+        DemoGroup(cluster.bootstrap, TOPIC, cluster.log_directory) as group,
+    ):
+        script = Script(cluster, load, group, TOPIC, tell=progress.console.print)
+        writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
+        try:
+            script.gather()
+            with Producer(cluster.bootstrap, acks="all", idempotent=True) as producer:
+                script.start()
+                load.send_all(producer, lambda: progress.update(writing, completed=load.acknowledged))
+            if load.first_error is not None:
+                progress.console.print(f"not delivered: {load.first_error}")
+            progress.update(writing, completed=load.acknowledged)
+            script.wait()
+        finally:
+            script.cancel()
+        findings = _judge_the_group(cluster.bootstrap, group, progress)
+        reading = progress.add_task("reading back, comparing", total=len(rows))
+        comparison = _read_back(cluster.bootstrap, load, progress, reading)
+    with console.status("archiving, counting and telling delays on Spark"):
+        on_spark = _run_pipelines(cluster, settings.directory, java_home)
+    return Report(
+        len(rows),
+        comparison,
+        _measure(cluster, load, script.failovers),
+        tuple(script.returns),
+        findings,
+        tuple(script.group_kills),
+        on_spark,
+        _coordinator_trace_id(cluster, script.group_kills),
+    )
+
+
+def _judge_the_group(bootstrap: str, group: DemoGroup, progress: Progress) -> GroupFindings:
+    """Let the group read to the end, let it go, and hold what it handed out against the log."""
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    with Admin(bootstrap) as admin:
+        first, following = (
+            admin.list_offsets(partitions, "earliest"),
+            admin.list_offsets(partitions, "latest"),
+        )
+    starts = {each.partition: first[each] or 0 for each in partitions}
+    ends = {each.partition: following[each] or 0 for each in partitions}
+    total = sum(ends.values())
+    task = progress.add_task(f"a group of {len(group.names)} reads along", total=total)
+    deadline_s = time.monotonic() + _GROUP_READS_ON_S
+    while not group.look().has_read_to(ends) and time.monotonic() < deadline_s:
+        progress.update(task, completed=min(total, group.look().record_count))
+        time.sleep(_LOOK_AGAIN_S)
+    findings = group.stop().findings(starts, ends)
+    progress.update(task, completed=total - findings.skipped)
+    return findings
+
+
+def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> Comparison:
+    comparer = Comparer(load.written(), load.unsure())
+    gc.freeze()
+    count = 0
+    with Consumer(bootstrap, topics=[TOPIC]) as consumer:
+        for count, record in enumerate(consumer.read_to_end(), 1):
+            comparer.read_back(Row(record.key, record.value))
+            if count % _SHOW_EVERY_ROWS == 0:
+                progress.update(task, completed=count)
+    progress.update(task, completed=count)
+    return comparer.result()
+
+
+def _run_pipelines(cluster: LocalCluster, directory: Path, java_home: Path) -> SparkFindings:
+    """Let Spark read what was written; the chart is kept, beside the directories that go."""
+    wanted = SparkSettings(cluster.bootstrap, TOPIC, str(directory / "spark"))
+    found = run_on_spark(wanted, cluster.log_directory, java_home)
+    return replace(found, chart=str(shutil.copy(found.chart, directory)))
+
+
+def _coordinator_trace_id(cluster: LocalCluster, kills: Sequence[GroupKill]) -> str | None:
+    killed_at_s = next((each.killed_at_s for each in kills if each.name.startswith("coordinator-")), None)
+    trace = None if killed_at_s is None else coordinator_failover(cluster.trace_directory, killed_at_s)
+    return None if trace is None else trace.trace_id
+
+
+def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:
+    """Join each kill with its trace and with the gaps between acknowledgements until the next kill."""
+    ends_ms = [*(each.killed_at_ms for each in found[1:]), load.times.latest_ms()]
+    measured = []
+    for failover, end_ms in zip(found, ends_ms, strict=True):
+        trace = (
+            broker_failover(cluster.trace_directory, int(failover.name.split("-")[1]), failover.killed_at_s)
+            if failover.victim is Victim.BROKER
+            else controller_failover(cluster.trace_directory, failover.killed_at_s)
+        )
+        summary = None if trace is None else summarise_failover(trace, failover.killed_at_s)
+        waits = load.times.longest_waits_ms(failover.killed_at_ms, max(end_ms, failover.killed_at_ms))
+        measured.append(MeasuredFailover(failover, summary, tuple(waits.values())))
+    return measured
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold a lock beside the directory, so that a second demo does not delete the first one's data."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f"{directory.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoRunsAlreadyError(f"a demo is running in {directory} already") from error
+        yield
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the demo as Ctrl-C does, with all its cleaning up."""
+
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _delete_data(directory: Path, keep: set[str]) -> None:
+    for entry in directory.iterdir():
+        if entry.is_dir() and entry.name not in keep:
+            shutil.rmtree(entry, ignore_errors=True)
