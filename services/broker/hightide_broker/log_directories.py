@@ -303,7 +303,7 @@ class LogDirectories:
     def look_for_hung_calls(self, passed_s: float, limit_s: float) -> None:
         """Take a directory offline in which a call to the disk has not returned for longer than the limit.
 
-        Called several times a second on a thread that waits for no disk; `passed_s`: since the last time.
+        Called once a second on a thread that waits for no disk; `passed_s`: since the last time.
         """
         for directory in self.online:
             hung = directory.calls.look(passed_s, limit_s)

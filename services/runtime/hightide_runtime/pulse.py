@@ -2,10 +2,10 @@
 
 kazoo's thread pings ZooKeeper whatever the event loop does. A loop that hangs (a disk that does not answer, a
 lock that is never free) would keep registration, seats and leaderships for ever, and answer nobody.
-So a timer of the loop beats, and a thread of its own looks whether it does. When it has missed beats for two
-thirds of the session's time, the thread ends the session from outside of the loop: what the process held is
-gone at once, and others are elected. When the loop goes on it learns that its session was lost, as after any
-other loss, and what it led meanwhile is fenced by epochs.
+So a thread of its own asks the loop for a beat once a second, and looks whether it came. When beats have been
+missing for two thirds of the session's time, the thread ends the session from outside of the loop: what the
+process held is gone at once, and others are elected. When the loop goes on it learns that its session was
+lost, as after any other loss, and what it led meanwhile is fenced by epochs.
 
 `Standstill` is about the other case, in which no thread of the process runs: nothing can act then, and the
 session ends by itself.
@@ -18,6 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from hightide_runtime.zookeeper import ZooKeeperSession
@@ -26,8 +27,8 @@ __all__ = ["Heartbeat", "Pulse"]
 
 _log = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.25
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
+"""Each costs two threads a turn, of every process and for ever: no more of them than the limit needs."""
 SESSION_SHARE: Final = 2 / 3
 LIMIT_MIN_S: Final = 2.0
 BUSY_TIMES: Final = 5
@@ -77,8 +78,8 @@ class Pulse:
         self._beats = 0
         self._used_s = _processor_time_of(threading.get_ident())
         self._others: tuple[Callable[[float], None], ...] = ()
+        self._asked = 0
         self._closed = threading.Event()
-        self._timer = self._loop.call_later(BEAT_S, self._beat)
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
 
@@ -90,11 +91,16 @@ class Pulse:
     def close(self) -> None:
         """Look no more. The thread ends by itself: nobody has to wait for it."""
         self._closed.set()
-        self._timer.cancel()
 
     def _beat(self) -> None:
         self._beats += 1
-        self._timer = self._loop.call_later(BEAT_S, self._beat)
+
+    def _ask(self) -> None:
+        """Have the loop beat once more, unless it has not done so since it was asked last."""
+        if self._asked == self._beats:
+            self._asked += 1
+            with suppress(RuntimeError):  # The loop is closed: the process is as good as gone.
+                self._loop.call_soon_threadsafe(self._beat)
 
     def _run(self) -> None:
         try:
@@ -105,6 +111,7 @@ class Pulse:
 
     def _look_until_closed(self) -> None:
         looked_s, used_s = time.monotonic(), self._used_s()
+        self._ask()
         while not self._closed.wait(LOOK_S):
             now_s, now_used_s = time.monotonic(), self._used_s()
             passed_s, worked_s = now_s - looked_s, now_used_s - used_s
@@ -118,6 +125,7 @@ class Pulse:
                     "take over; look for a disk or a network file system that does not answer",
                     missed_s,
                 )
+            self._ask()
             for look in self._others:
                 look(passed_s)
 
