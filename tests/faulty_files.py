@@ -63,6 +63,8 @@ class FaultyFiles(OsFiles):
     def __init__(self, before: FaultyFiles | None = None) -> None:
         """`before` are those of the process before, which was killed or stopped under power."""
         self.faults: list[Fault] = []
+        # Called before each call, with its name and path, on the thread that makes it.
+        self.on_call: Callable[[str, str], None] = lambda _call, _path: None
         # How many more changing calls are made before the process dies; None for ever.
         self.crash_in: int | None = None
         self.crashed = False
@@ -81,6 +83,7 @@ class FaultyFiles(OsFiles):
 
     def _step(self, call: str, path: str) -> Fault | None:
         """Before every call: die or fail where that was asked for."""
+        self.on_call(call, path)
         if self.crashed:
             raise SimulatedCrash
         self.calls += 1

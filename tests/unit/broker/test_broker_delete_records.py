@@ -73,13 +73,12 @@ def test_a_full_disk_is_tried_again_in_the_room_that_the_deletion_makes(tmp_path
         rig.replica().log.roll()
         rig.produce()
         rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
-        remove = rig.files.remove
 
-        def remove_and_make_room(path: str) -> None:
-            rig.files.faults.clear()
-            remove(path)
+        def make_room_by_removing(call: str, _path: str) -> None:
+            if call == "remove":
+                rig.files.faults.clear()
 
-        rig.files.remove = remove_and_make_room  # type: ignore[method-assign]
+        rig.files.on_call = make_room_by_removing
         assert await delete(deletion, 4) == 4
         assert file_of(rig).exists()
 

@@ -1,7 +1,7 @@
 """Notices a call to a disk that does not return: the thread that made it cannot.
 
 Theory of operation. Each call of `Files` is known while it is under way, by thread: one entry in a dict, some
-0.2 us a call. Another thread looks several times a second and adds up for how long it has seen the very same
+0.2 us a call. Another thread looks once a second and adds up for how long it has seen the very same
 call. So it is single calls of the operating system that are measured: a recovery or a retention that takes
 minutes makes many, and never counts as hung. A look that comes late counts as one that was on time, since the
 whole process stood still then.
@@ -18,8 +18,9 @@ from hightide_broker.storage.files import Files
 
 __all__ = ["CallsUnderWay", "HungCall"]
 
-LOOK_MAX_S: Final = 1.0
+LOOK_MAX_S: Final = 2.0
 _METHODS: Final = tuple(name for name in vars(Files) if not name.startswith("_"))
+_AT_A_POSITION: Final = ("write_at", "read_at")
 
 
 class HungCall(NamedTuple):
@@ -39,17 +40,32 @@ class CallsUnderWay:
 
     def of(self, files: Files) -> Files:
         """The same files, whose calls are known from now on."""
-        watched = {name: self._watched(files, name) for name in _METHODS}
+        watched = {name: self._watched(name, getattr(files, name)) for name in _METHODS}
+        watched |= {name: self._watched_at(name, getattr(files, name)) for name in _AT_A_POSITION}
         return cast(Files, SimpleNamespace(**watched))
 
-    def _watched(self, files: Files, name: str) -> Callable[..., Any]:
+    def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         under_way = self._under_way
 
         def call(*arguments: Any, **named: Any) -> Any:
             thread = get_ident()
             under_way[thread] = [name]
             try:
-                return getattr(files, name)(*arguments, **named)
+                return method(*arguments, **named)
+            finally:
+                del under_way[thread]
+
+        return call
+
+    def _watched_at(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The same for what each append and read calls, without packing the arguments."""
+        under_way = self._under_way
+
+        def call(fd: int, what: Any, position: int) -> Any:
+            thread = get_ident()
+            under_way[thread] = [name]
+            try:
+                return method(fd, what, position)
             finally:
                 del under_way[thread]
 
