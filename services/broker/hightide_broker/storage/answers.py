@@ -36,9 +36,9 @@ class TimestampFound:
     timestamp_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OpenedLog:
-    """What `log_opening` found on disk."""
+    """What `log_opening` found on disk. Not frozen, since a broker makes one for each of its many logs."""
 
     files: LogFiles
     segments: list[Segment]

@@ -51,6 +51,7 @@ _CHECKPOINTS_NAME: Final = "checkpoints"
 _TOPIC_ID_SIZE_BYTES: Final = 16
 _PARTITION_MAX: Final = 2**31 - 1
 _CLOSING_THREADS: Final = 16
+_NEVER_WRITTEN_DOWN: Final = PartitionCheckpoint()
 
 Threads = Callable[[int, str], Executor]
 """Makes so many threads, whose names begin so."""
@@ -236,9 +237,11 @@ class DataDirectory:
             partition,
             topic_name,
             settings,
-            self._checkpoints.get(key, PartitionCheckpoint()),
+            self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
             self._marks.of(key),
-            self._quarantine.place_for(f"{name}.cut", self.now_us()),
+            lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
+            # What has no directory need not be looked for: of ten thousand empty logs none has.
+            has_directory=key in self._known,
         )
         if self._is_settled:
             made.promises.settle()
@@ -265,7 +268,7 @@ class DataDirectory:
             checkpoints = dict(self._checkpoints)
             void = frozenset(self._void)
         for key, opened in logs.items():
-            before = checkpoints.get(key, PartitionCheckpoint())
+            before = checkpoints.get(key, _NEVER_WRITTEN_DOWN)
             high_watermark = high_watermarks.get(key, before.high_watermark)
             checkpoints[key] = opened.promises.checkpoint(high_watermark, is_clean=key in clean)
         data = encode_checkpoints(checkpoints)

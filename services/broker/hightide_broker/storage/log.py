@@ -86,11 +86,7 @@ class Log:
         self._closed = False
         self._tail = Tail(volume.tails)
         self._reads = SequentialReads()
-        self.at_rest = LogAtRest(
-            volume, directory, self._files, self._row, self.epochs, self._reads,
-            (self._lock, self._flush_lock), (topic_name, topic_id, partition),
-            lambda: self._start_offset,
-        )  # fmt: skip
+        self._at_rest: LogAtRest | None = None
         self._snapshots = ProducerSnapshots(volume.files, directory)
         self._producers: ProducerStates | None = None
 
@@ -152,6 +148,17 @@ class Log:
         with self._lock:
             if self._producers is not None:
                 self._producers.expire(now_ms, self._volume.settings.producer_expiry_ms)
+
+    @property
+    def at_rest(self) -> LogAtRest:
+        """What lies on disk of it. Made when it is first asked for: of many logs nobody does."""
+        if self._at_rest is None:
+            self._at_rest = LogAtRest(
+                self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
+                (self._lock, self._flush_lock), (self.topic_name, self.topic_id, self.partition),
+                lambda: self._start_offset,
+            )  # fmt: skip
+        return self._at_rest
 
     # --- appending -----------------------------------------------------------------------------------------
 

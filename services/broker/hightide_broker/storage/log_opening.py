@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hightide_broker.storage.answers import OpenedLog
@@ -35,17 +35,22 @@ def open_log(
     settings: LogSettings,
     checkpoint: PartitionCheckpoint,
     mark: Mark,
-    kept_at: str,
+    kept_at: Callable[[], str],
+    has_directory: bool,
 ) -> Log:
-    """The log in `directory`, or a new one where that is not there. Called by the data directory, once a log.
+    """The log in `directory`, which is not there yet where `has_directory` says so. Called by the data
+    directory, once a log.
 
-    `checkpoint` and `mark` are what the last process left, `kept_at` is where recovery puts what it cuts off.
-    Where it has less than they say it has `lost_data`, and the mark stays as it is until that is settled.
-    Raises StorageFailed, DiskFull, DamagedLog.
+    `checkpoint` and `mark` are what the last process left, `kept_at` tells where recovery puts what it cuts
+    off. Where it has less than they say it has `lost_data`, and the mark stays as it is until that is
+    settled. Raises StorageFailed, DiskFull, DamagedLog.
     """
-    opening = _Opening(volume, directory, topic_id, partition, topic_name, settings, kept_at, mark)
+    opening = _Opening(
+        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, has_directory
+    )
     limit = UNLIMITED if mark.promised is None else mark.promised.recovery_limit
-    checkpoint = replace(checkpoint, recovery_point=min(checkpoint.recovery_point, limit))
+    if checkpoint.recovery_point > limit:
+        checkpoint = replace(checkpoint, recovery_point=limit)
     try:
         return opening.open(checkpoint)
     except DamagedLog as damage:
@@ -54,7 +59,7 @@ def open_log(
         return opening.open(replace(checkpoint, recovery_point=0, is_clean=False))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Opening:
     """One log that is being opened."""
 
@@ -64,8 +69,9 @@ class _Opening:
     partition: int
     topic_name: str
     settings: LogSettings
-    kept_at: str
+    kept_at: Callable[[], str]
     mark: Mark
+    has_directory: bool
 
     def open(self, checkpoint: PartitionCheckpoint) -> Log:
         """Raises StorageFailed, DiskFull, DamagedLog."""
@@ -75,13 +81,14 @@ class _Opening:
             volume.damage.ring,
         )  # fmt: skip
         with files:
-            has_directory = volume.files.exists(self.directory)
+            has_directory = self.has_directory and volume.files.exists(self.directory)
             epochs = LeaderEpochs(volume.files, files, f"{self.directory}/{_EPOCHS_NAME}", has_directory)
-            segments, lost_data = [Segment(volume, self.directory, 0, 0, 0, exists=False)], False
-            segments[0].activate()
-            is_recovered = False
+            lost_data = is_recovered = False
             if has_directory:
                 segments, lost_data, is_recovered = self._segments(checkpoint, epochs)
+            else:
+                segments = [Segment(volume, self.directory, 0, 0, 0, exists=False)]
+                segments[0].activate()
             promised = self.mark.promised if self.mark.promised is not None else NOTHING
             base_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
             start_file = StartFile(volume.files, self.directory)
@@ -132,7 +139,7 @@ class _Opening:
             self.partition,
             checkpoint.recovery_point,
             self.settings.index_interval_bytes,
-            self.kept_at,
+            self.kept_at(),
         )
         _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs, latest)
         return recovered.segments, recovered.lost_data, True
