@@ -310,8 +310,12 @@ class SimBroker:
     def _place(self) -> None:
         offset = self.state.fetch_offset
         if offset is not None:
-            self.fetcher.place(KEY, Position(self.state.leader_epoch, offset))
+            self.fetcher.place(KEY, self._position(offset))
         self._fetch()
+
+    def _position(self, offset: int) -> Position:
+        state = self.state
+        return Position(state.leader_epoch, offset, partition_epoch=state.decision.partition_epoch)
 
     def _fetch(self) -> None:
         if self.fetch_call or not len(self.fetcher) or self.refused:
@@ -360,7 +364,7 @@ class SimBroker:
     def _batches_told(self, answer: ev.BatchesReceived, records: tuple[Record, ...]) -> None:
         self.feed(answer, records)
         if records and self.state.role is Role.FETCHING and self.state.fetch_offset is not None:
-            self.fetcher.place(KEY, Position(self.state.leader_epoch, self.state.fetch_offset))
+            self.fetcher.place(KEY, self._position(self.state.fetch_offset))
 
     def _ask(self) -> None:
         question = self.asking
@@ -451,6 +455,7 @@ class SimBroker:
                     position.fetch_offset,
                     self.world.now_ms,
                     fetch.incarnation,
+                    position.partition_epoch,
                 )
             )
             for effect in effects:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sim.checkers.healed import heal
 from sim.messages import ZOOKEEPER, Envelope, Write
-from sim.world import LAG_TIME_MAX_MS, World
+from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
 from sim.zookeeper import Put, Stored
 
 
@@ -109,6 +109,30 @@ def all_lose_their_power_and_the_one_with_least_starts_last(world: World) -> Non
     for broker in (2, 3, 1):
         world.restart(broker)
         world.settle()
+    heal(world)
+
+
+def a_leader_counts_on_a_member_that_left_for_its_lost_disk(world: World) -> None:
+    """It has not heard that the other one is in the ISR no more. That one has all again, but whoever elects
+    knows it by what it had when it left: with the leader's disk the record is gone, though another has it."""
+    assert world.settings.min_insync_replicas == 2
+    world.crash(3)
+    world.expire(3)
+    world.settle()
+    for controller in CONTROLLERS:
+        world.cut(controller, 1)
+    world.crash(2, loses_disk=True)
+    world.restart(2)
+    world.hold(2, 1)
+    world.settle()
+    assert (world.isr, set(world.doubted)) == ((1,), {2})
+    assert world.produce(1) is not None
+    world.release(2, 1)
+    world.settle_until(lambda: len(world.brokers[2].disk.log) == 1)
+    world.settle()
+    world.crash(1, loses_disk=True)
+    world.expire(1)
+    world.restart(1)
     heal(world)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from sim.checkers.healed import Healed, heal
 from sim.lost_power import (
     a_follower_loses_its_power_while_it_is_being_taken_in,
+    a_leader_counts_on_a_member_that_left_for_its_lost_disk,
     all_lose_their_power_and_the_one_with_least_starts_last,
     an_isr_that_is_too_small_loses_what_it_alone_has,
     the_last_in_sync_loses_its_power_while_the_others_are_down,
@@ -181,6 +182,7 @@ BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "maximal_isr": (a_shrink_of_the_isr_is_under_way, "Acknowledged"),
     "fenced_joins": (a_follower_loses_its_power_while_it_is_being_taken_in, "Acknowledged"),
     "commits_by_min_insync": (an_isr_that_is_too_small_loses_what_it_alone_has, "LostPower"),
+    "heeds_newer_isr": (a_leader_counts_on_a_member_that_left_for_its_lost_disk, "LostPower"),
     "spent_epochs": (a_leader_loses_its_tail_and_comes_back_unnoticed, "LogMatching"),
 }
 """Switch of the broker core → the schedule that needs it, and the checker that says so."""

@@ -21,7 +21,7 @@ CASES += [("controller", name, *case) for name, case in CONTROLLER_MENDS.items()
 
 def settings_of(where: str, name: str, on: bool) -> Settings:
     flush = name == "spent_epochs"
-    minimum = 2 if name in ("commits_by_min_insync", "eligible_leaders") else 1
+    minimum = 2 if name in ("commits_by_min_insync", "heeds_newer_isr", "eligible_leaders") else 1
     if where == "broker":
         return Settings(
             min_insync_replicas=minimum, flush_on_disk=flush, broker_mends=BrokerMends(**{name: on})

@@ -68,9 +68,6 @@ class World(Network):
         """(broker, offset): a follower would not cut there what it knows to be committed."""
         self.losses: dict[Record, set[int]] = {}
         """Record → the brokers whose disks lost it."""
-        self.thin: set[Record] = set()
-        """Acknowledged by a leader that had not heard yet who had left its ISR, so that fewer than the
-        minimum of those that may lead had them: they outlive what an ISR of those outlives."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected where all that were in sync may have lost their ends."""
         self.kept_until = 0
@@ -111,18 +108,9 @@ class World(Network):
         self.story.append(f"      acknowledged {record} at {offset} by {broker_id}")
         if self.brokers[broker_id].state.leader_epoch < self.unclean_epoch:
             return  # It was lost since by those that it was committed on.
-        if self._is_thin(broker_id, offset, record):
-            self.thin.add(record)
         if self.acked.setdefault(offset, record) != record:
             self.contradictions.append((offset, record))
         self._seen.clear()
-
-    def _is_thin(self, broker_id: int, offset: int, record: Record) -> bool:
-        """Whether fewer of those that may lead have it than the leader believes."""
-        leading = self.brokers[broker_id].state.leading
-        logs = [self.brokers[member].disk.log for member in self.electable if self.counts(member)]
-        copies = sum(log[offset : offset + 1] == [record] for log in logs)
-        return copies < self.promised_copies and leading is not None and copies < len(leading.isr.isr)
 
     def committed(self, broker: SimBroker) -> None:
         """A replica's high watermark moved."""

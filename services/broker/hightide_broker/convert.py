@@ -295,7 +295,9 @@ def replica_fetch_in(request: replica_pb2.ReplicaFetchRequest) -> ReplicaFetchCa
             tuple(
                 (
                     (each.topic_id, each.partition),
-                    Position(each.leader_epoch, each.fetch_offset, each.log_start_offset),
+                    Position(
+                        each.leader_epoch, each.fetch_offset, each.log_start_offset, each.partition_epoch
+                    ),
                 )
                 for each in request.moved
             ),
@@ -325,6 +327,7 @@ def replica_fetch_out(call: ReplicaFetchCall) -> bytes:
             leader_epoch=position.leader_epoch,
             fetch_offset=position.fetch_offset,
             log_start_offset=position.log_start_offset,
+            partition_epoch=position.partition_epoch,
         )
     for topic_id, partition in call.session.forgotten:
         request.forgotten.add(topic_id=topic_id, partition=partition)

@@ -210,7 +210,10 @@ class LeaderFetcher:
             return  # A flush from before has ended: where the log parts from the leader's is still asked.
         self._questions.pop(replica.key, None)
         if (offset := state.fetch_offset) is not None and state.leader == self._leader:
-            self._session.place(replica.key, Position(state.leader_epoch, offset, state.log_start_offset))
+            position = Position(
+                state.leader_epoch, offset, state.log_start_offset, state.decision.partition_epoch
+            )
+            self._session.place(replica.key, position)
             self._stir.set()
 
     def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:

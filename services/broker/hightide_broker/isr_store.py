@@ -347,10 +347,14 @@ class IsrStore:
         )
         self._feed(replica, event)
         leading = replica.state.leading
-        if leading is None or isinstance(leading.isr, Committed):
+        if leading is None or (isinstance(leading.isr, Committed) and not leading.is_behind):
             self._troubled.pop(replica, None)
         elif (trouble := self._troubled.get(replica)) is not None:
             trouble.failures += 1
+        elif leading.is_behind:
+            self._note_failure(
+                replica, RECONNECTED_MAX_S
+            )  # The server that answered lags behind a follower's.
 
     async def _gone(self, doubtful: Sequence[HostedReplica]) -> set[HostedReplica]:
         """Those whose topic, or whose partition of it, is there no more; by a read that is not stale.

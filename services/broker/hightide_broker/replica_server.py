@@ -156,6 +156,7 @@ class ReplicaServer:
                 position.fetch_offset,
                 now_ms,
                 follower.incarnation,
+                position.partition_epoch,
             )
             try:
                 refusal = refusal_in(self._shell.feed(replica, event))

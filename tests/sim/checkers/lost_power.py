@@ -36,7 +36,7 @@ class LostPower(Checker):
                 if offset < ends[member] and log[offset : offset + 1] == [record]:
                     self.violated(f"{member} told of {record} at {offset}; {after.leader} leads without it")
             lost_by = world.losses.get(record, set())
-            if len(lost_by) < world.promised_copies and record not in world.thin:
+            if len(lost_by) < world.promised_copies:
                 self.violated(f"{record} at {offset} is given up, and only the disks {lost_by} have lost it")
         world.unclean_epoch = after.leader_epoch
         world.kept_until = len(kept.log)

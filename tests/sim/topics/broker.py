@@ -161,6 +161,8 @@ class SimHost:
         self.logs = LogsOnDisk(self.disk, self.paths, world.values)
         self.clock = Clock(lambda: world.now_ms)
         self.disk_latency_ms = 0
+        self.is_doubtful = False
+        """The machine has lost its power, and the broker has not registered since: it has not told yet."""
         self._numbers: dict[Key, tuple[HostedReplica | None, int]] = {}
         self.alive = False
         self.paused = False
@@ -208,6 +210,7 @@ class SimHost:
         """The machine of a dead process goes down, and what was not synced with it."""
         assert not self.alive
         self.disk.cut_power(random)
+        self.is_doubtful = True
         self.clock.reboot()
 
     async def _run(self) -> None:
@@ -235,6 +238,7 @@ class SimHost:
         self._methods = _methods(parts)
         keeping = asyncio.create_task(parts.registration.keep(session.session_id, PATIENCE_S))
         await parts.registration.register(PATIENCE_S)
+        self.is_doubtful = False
         await asyncio.wait((keeping, parts.failure), return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
             keeping.result()

@@ -74,6 +74,9 @@ class PartitionView:
         self.commits: list[tuple[int, int, int]] = []
         self.let_go_at: dict[int, int] = {}
         """Broker → the partition epoch with which it had to let go of its replica last."""
+        self.doubted_at: dict[int, int] = {}
+        """Broker → the last partition epoch with which it was told to have lost its tail, perhaps."""
+        self._is_fsynced = False
         self.logs_changed = True
         self.deleted_before = 0
         """Nobody lets go of records in these schedules."""
@@ -100,6 +103,9 @@ class PartitionView:
         self.isr = () if state is None else state.isr
         if state is not None:
             self.electable = tuple(sorted(trusted_in(state)))
+            version = self._world.partition_epoch(self.topic, self.generation.partition)
+            self.doubted_at |= {log.broker_id: version for log in state.recovered}
+        self._is_fsynced = self._world.is_fsynced(self.topic)
         self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
@@ -112,8 +118,17 @@ class PartitionView:
         return _OnDisk(host.broker_id, found if is_it else EMPTY)
 
     def counts(self, member: int, isr: IsrState | None = None) -> bool:
-        """Whether a member can be held to its word: not by a leader that has not heard that it was let go."""
-        return isr is None or self.let_go_at.get(member, -1) <= isr.partition_epoch
+        """Whether a member can be held to its word: not by a leader that has not heard that it was let go.
+
+        Where its word counts for more than its disk has: not after a loss of power until it has told of it,
+        nor by a leader that has not heard of that.
+        """
+        if not self._is_fsynced and self._world.hosts[member].is_doubtful:
+            return False
+        if isr is None:
+            return True
+        told_at = -1 if self._is_fsynced else self.doubted_at.get(member, -1)
+        return max(told_at, self.let_go_at.get(member, -1)) <= isr.partition_epoch
 
 
 class Checkers:

@@ -22,6 +22,9 @@ from sim.topics.world import CONTROLLERS, Cluster
 TOPIC: Final = "tide"
 FIRST_ID: Final = "a1" * 16
 SECOND_ID: Final = "b2" * 16
+FLUSHED_AFTER_MS: Final = 60_000
+LOSES_WHAT_IS_UNSYNCED: Final = 2
+"""The seed of such a power cut."""
 Schedule = Callable[[Cluster], None]
 
 
@@ -215,6 +218,37 @@ def answers_about_the_topic(world: Cluster, node_id: int) -> list[Envelope]:
     return found
 
 
+def a_leader_counts_on_a_member_that_left_after_a_power_cut(world: Cluster) -> None:
+    """KIP-966: it has not heard that the other one is in the ISR no more. That one has all again, but whoever
+    elects knows it by what it had when it left: with the leader's power the record is gone, though another
+    machine has it."""
+    world.ask(rq.AlterTopicConfigRequested(0, TOPIC, {"min.insync.replicas": "2"}), ef.AnswerTopic)
+    world.advance(FLUSHED_AFTER_MS)  # The first record is on every disk.
+    world.settle()
+    world.crash(3)
+    world.expire(3)
+    world.settle()
+    for controller_id in CONTROLLERS:
+        world.cut(controller_id, 1)
+    world.lose_power(2, LOSES_WHAT_IS_UNSYNCED)
+    world.hold(2, 1)
+    world.restart(2)
+    world.settle()
+    state = world.state(TOPIC, 0)
+    assert state is not None
+    assert (state.leader, state.isr, [log.log_end_offset for log in state.recovered]) == (1, (1,), [1])
+    key: Key = (bytes.fromhex(FIRST_ID), 0)
+    assert world.produce(1, key) is not None
+    world.release(2, 1)
+    world.settle_until(lambda: len(world.hosts[2].logs.log(key).log) == 2)
+    world.settle()
+    world.lose_power(1, LOSES_WHAT_IS_UNSYNCED)
+    assert len(world.hosts[1].logs.log(key).log) == 1
+    world.expire(1)
+    world.restart(1)
+    heal(world)
+
+
 HOST_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "checked_markers": (a_leader_shrinks_its_isr_while_its_topic_is_deleted_and_created_anew, "Znodes"),
     "marker_versions": (a_leader_shrinks_its_isr_while_its_partition_is_removed_and_added_again, "Znodes"),
@@ -226,6 +260,7 @@ HOST_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
         what_zookeeper_said_of_a_stray_arrives_after_it_was_assigned_again,
         "AssignedReplica",
     ),
+    "told_partition_epochs": (a_leader_counts_on_a_member_that_left_after_a_power_cut, "Acknowledged"),
 }
 """Rule of the broker's shell → the schedule that needs it, and the checker that says so."""
 

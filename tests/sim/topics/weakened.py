@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from hightide_broker import hosting, isr_store
+from hightide_broker import fetchers, hosting, isr_store
 from hightide_broker.control import Control
 from hightide_broker.core.events import StopRequested
+from hightide_broker.core.fetch_session import Position
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.strays import Held
 from hightide_runtime.zookeeper import Operation
@@ -89,10 +90,22 @@ def _careful_strays() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _told_partition_epochs() -> Iterator[None]:
+    """A follower tells with its positions which partition epoch it has heard of."""
+
+    def untold(leader_epoch: int, fetch_offset: int, log_start_offset: int, _: int) -> Position:
+        return Position(leader_epoch, fetch_offset, log_start_offset)
+
+    with _instead(fetchers, "Position", untold):
+        yield
+
+
 WITHOUT: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "checked_markers": _checked_markers,
     "marker_versions": _marker_versions,
     "old_logs_put_aside": _old_logs_put_aside,
     "careful_strays": _careful_strays,
+    "told_partition_epochs": _told_partition_epochs,
 }
 """Rule of the broker's shell → brokers without it."""

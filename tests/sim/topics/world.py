@@ -17,7 +17,7 @@ from hightide_broker.hosted import HostedReplica
 from hightide_controller.core.mends import Mends as ControllerMends
 from hightide_runtime import znodes
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.znodes import ClusterIdZnode, LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.znodes import ClusterIdZnode, LeaderAndIsrZnode, TopicConfigZnode, TopicZnode
 from hightide_runtime.zookeeper import Create, Delete, SetData, TreeChanged, WatchFired, ZooKeeperError
 from sim.checkers import Violation
 from sim.messages import ZOOKEEPER, CallFailed, Envelope, ProcessDied
@@ -405,6 +405,11 @@ class Cluster(Network):
         found = self.tree.read(TopicZnode.path(name))
         assert found is not None, name
         return _topic_in(found.data)
+
+    def is_fsynced(self, topic: str) -> bool:
+        """Whether what its producers are told of is on disks."""
+        found = self.tree.read(TopicConfigZnode.path(topic))
+        return found is not None and TopicConfigZnode.decode(found.data).configs.get("flush") == "fsync"
 
     def state(self, topic: str, partition: int) -> LeaderAndIsrZnode | None:
         """The leaderAndISR of a partition."""

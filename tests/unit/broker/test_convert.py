@@ -37,7 +37,7 @@ def test_every_refusal_of_the_core_has_a_code_and_comes_back_as_itself(refusal: 
 
 def test_a_fetch_round_reads_as_it_was_written() -> None:
     session = SessionRequest(
-        9, 4, (((TOPIC_ID, 3), Position(5, 100, 10)), ((TOPIC_ID, 4), Position(6, 0))), ((TOPIC_ID, 7),)
+        9, 4, (((TOPIC_ID, 3), Position(5, 100, 10, 8)), ((TOPIC_ID, 4), Position(6, 0))), ((TOPIC_ID, 7),)
     )
     call = ReplicaFetchCall(FOLLOWER, session, 500, 1000)
     written = convert.replica_fetch_out(call)

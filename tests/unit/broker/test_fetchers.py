@@ -174,9 +174,16 @@ class Following(ReplicaShell):
 
 async def leader_that_sends(make: Callable[[int], bytes]) -> tuple[grpc.aio.Server, HostPort]:
     """A `Leader` at an address of its own."""
+    return await leader_that_answers(Leader(make).fetch)
+
+
+async def leader_that_answers(
+    fetch: Callable[[bytes, object], Awaitable[bytes]],
+) -> tuple[grpc.aio.Server, HostPort]:
+    """What answers ReplicaFetch, at an address of its own."""
     server = grpc.aio.server()
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "ReplicaFetch": grpc.unary_unary_rpc_method_handler(Leader(make).fetch)
+        "ReplicaFetch": grpc.unary_unary_rpc_method_handler(fetch)
     }
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("hightide.v1.ReplicaService", handlers),)
@@ -323,6 +330,32 @@ def test_a_follower_names_a_position_when_what_lies_before_it_is_on_its_disk(tmp
         assert failures == []
 
     follow(tmp_path, record_of(0), story)
+
+
+def test_a_follower_tells_of_the_newest_decision_that_it_has_heard(tmp_path: Path) -> None:
+    """By that its leader finds out that another ISR is stored than it knows."""
+    data = DataDirectory.open(tmp_path, "the-cluster", 2)
+    told: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+
+    async def note(request: bytes, context: object) -> bytes:
+        asked = replica_pb2.ReplicaFetchRequest.FromString(request)
+        for each in asked.moved:
+            told.put_nowait((each.partition, each.partition_epoch))
+        if asked.round > 0:
+            await asyncio.Event().wait()
+        return replica_pb2.ReplicaFetchResponse(session_id=7).SerializeToString()
+
+    async def scenario() -> None:
+        server, address = await leader_that_answers(note)
+        following = Following(data, address)
+        following.feed(following.replicas[0], LeaderAndIsrDecided.dummy(1, 1, partition_epoch=6))
+        assert await asyncio.wait_for(told.get(), ASKED_S) == (0, 6)
+        await following.fetchers.close()
+        following.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
+    data.close()
 
 
 def test_what_arrives_for_a_replica_that_was_stopped_meanwhile_is_dropped_silently(

@@ -297,6 +297,24 @@ def test_a_write_whose_outcome_was_lost_is_read_at_once(play: Play) -> None:
     play(znodes, story)
 
 
+def test_a_server_that_lags_behind_what_a_follower_has_heard_is_asked_less_and_less_often(play: Play) -> None:
+    znodes = Znodes()
+
+    async def story(leaders: Leaders) -> None:
+        leader = leaders.lead(0)
+        started = asyncio.get_running_loop().time()
+        leaders.feed(leader, FollowerFetched(2, 1, 0, SystemClock().monotonic_ms(), 4, partition_epoch=3))
+        for _ in range(4):
+            await leaders.hears(leader, LeaderAndIsrRead)
+        assert asyncio.get_running_loop().time() - started > 0.15
+        assert znodes.writes == 0
+        znodes.put(znodes.state_path(0), LeaderAndIsrZnode(1, 1, (1,), 1).encode(), 3)
+        await leaders.hears(leader, IsrStored)
+        assert isr_of(leader) == Committed((1, 2), 4)
+
+    play(znodes, story)
+
+
 def test_a_leader_of_a_removed_partition_writes_nothing_into_the_one_that_has_its_number(play: Play) -> None:
     znodes = Znodes()
     znodes.put(TOPIC, TopicZnode(TOPIC_ID, ((1, 2),), {0: 2}).encode(), 3)

@@ -94,9 +94,13 @@ class LeaderBroker:
 class NoZooKeeper:
     """It never answers."""
 
+    def __init__(self) -> None:
+        self.read_of: list[HostedReplica] = []
+
     def store(self, replica: HostedReplica, effect: StoreIsr) -> None: ...
 
-    def read(self, replica: HostedReplica) -> None: ...
+    def read(self, replica: HostedReplica) -> None:
+        self.read_of.append(replica)
 
 
 class NoLogStartFile:
@@ -142,6 +146,18 @@ def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
             await broker.server.fetch(ReplicaFetchCall(follower, opening, 0, 1_000_000))
         assert refused.value.code == refusal
         # What it says that it has would have committed the record.
+        assert broker.replicas[0].state.high_watermark == 0
+
+    lead(tmp_path, story)
+
+
+def test_a_follower_that_has_heard_of_a_newer_isr_has_it_read_and_commits_nothing(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        zookeeper = broker.shell.isr = NoZooKeeper()
+        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), Position(1, 1, partition_epoch=2)),), ())
+        await broker.server.fetch(ReplicaFetchCall(FOLLOWER, opening, 0, 1_000_000))
+        assert zookeeper.read_of == broker.replicas
         assert broker.replicas[0].state.high_watermark == 0
 
     lead(tmp_path, story)

@@ -94,6 +94,7 @@ class ReplicaFetchPartition(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id, 16 bytes."""
     partition: _builtins.int
@@ -104,6 +105,11 @@ class ReplicaFetchPartition(_message.Message):
     """The follower's log end offset: it has everything below, on disk where flush=fsync."""
     log_start_offset: _builtins.int
     """The follower's log start offset."""
+    partition_epoch: _builtins.int
+    """The partition epoch of the newest decision that the follower has heard. A leader that knows an older one
+    reads leaderAndISR, and commits nothing before: the follower may be in sync no more. A follower that does
+    not tell it says 0, which no leader is behind.
+    """
     def __init__(
         self,
         *,
@@ -112,10 +118,11 @@ class ReplicaFetchPartition(_message.Message):
         leader_epoch: _builtins.int = ...,
         fetch_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        partition_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

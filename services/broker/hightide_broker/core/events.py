@@ -125,6 +125,8 @@ class FollowerFetched:
     """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G).
 
     `incarnation` is the life of the follower that says so. A later one may have less (DESIGN §6.8).
+    `partition_epoch` is that of the newest decision that the follower has heard: a leader that knows an older
+    one may count a follower as in sync that has left since.
     """
 
     replica_id: int
@@ -132,6 +134,7 @@ class FollowerFetched:
     fetch_offset: int
     now_ms: int
     incarnation: int = 0
+    partition_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class Position:
     leader_epoch: int
     fetch_offset: int
     log_start_offset: int = 0
+    partition_epoch: int = 0
+    """Of the newest decision that the follower has heard."""
 
 
 @dataclass(frozen=True, slots=True)

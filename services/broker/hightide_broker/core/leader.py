@@ -141,7 +141,13 @@ def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leadin
     now."""
     progress = tuple(
         FollowerProgress(
-            p.replica_id, p.log_end_offset, now_ms, p.fetched_ms, p.leader_end_at_fetch, p.incarnation
+            p.replica_id,
+            p.log_end_offset,
+            now_ms,
+            p.fetched_ms,
+            p.leader_end_at_fetch,
+            p.incarnation,
+            p.partition_epoch,
         )
         if p.log_end_offset == log_end_offset
         else p
@@ -184,8 +190,17 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         caught_up_ms = max(before.caught_up_ms, before.fetched_ms)
     else:
         caught_up_ms = before.caught_up_ms
+    told_epoch = before.partition_epoch
+    if event.partition_epoch > told_epoch and replica.settings.mends.heeds_newer_isr:
+        told_epoch = event.partition_epoch
     after = FollowerProgress(
-        event.replica_id, event.fetch_offset, caught_up_ms, event.now_ms, log_end_offset, event.incarnation
+        event.replica_id,
+        event.fetch_offset,
+        caught_up_ms,
+        event.now_ms,
+        log_end_offset,
+        event.incarnation,
+        told_epoch,
     )
     leading = Leading(
         leading.isr,
@@ -198,11 +213,19 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         waiting = tuple(sorted({*leading.waiting, event.replica_id}))
         leading = Leading(leading.isr, leading.progress, leading.epoch_start_offset, waiting)
         leading, effects = leader_expand_isr(replica, leading)
+    if told_epoch > max(before.partition_epoch, leading.isr.partition_epoch):
+        effects += read_if_behind(leading)
     if not replica.settings.mends.shrink_on_timer:
         leading, shrunk = leader_shrink_isr(replica, leading, event.now_ms)
         effects += shrunk
     fetched, advanced = leader_inc_high_watermark(replica, leading)
     return fetched, (*effects, *advanced)
+
+
+def read_if_behind(leading: Leading) -> Effects:
+    """Read the znode where a follower knows a newer version of it. A write that is under way is answered in
+    any case, and if it failed the znode is read then."""
+    return (ReadLeaderAndIsr(),) if isinstance(leading.isr, Committed) and leading.is_behind else ()
 
 
 def may_join(replica: Replica, leading: Leading, progress: FollowerProgress) -> bool:
@@ -224,7 +247,7 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
     Or it may have died since, and come back with less: so it joins in the life that fetched, or not at all.
     """
     state = leading.isr
-    if not isinstance(state, Committed) or not leading.waiting:
+    if not isinstance(state, Committed) or not leading.waiting or leading.is_behind:
         return leading, ()
     joining = [
         p
@@ -299,7 +322,8 @@ def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
 
     Every member of whatever ISR is stored now has all records below it, so that any of them may lead next,
     and so has who is eligible. A follower's end counts from its fetches in this epoch only. Nothing is
-    committed while the ISR that is stored for certain is below min.insync.replicas.
+    committed while the ISR that is stored for certain is below min.insync.replicas, nor while another one may
+    be stored than this leader knows: who is in no ISR any more may have all, but is not trusted to.
     """
     mends = replica.settings.mends
     state = leading.isr
@@ -309,6 +333,8 @@ def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
     counted = state.electable if mends.maximal_isr else state.wanted
     smallest_end = replica.reliable_end_offset
     for progress in leading.progress:
+        if progress.partition_epoch > state.partition_epoch:
+            return replica if leading is replica.leading else replica.with_leading(leading, before), ()
         if progress.log_end_offset < smallest_end and progress.replica_id in counted:
             smallest_end = progress.log_end_offset
     if mends.high_watermark_never_falls and smallest_end <= before:
@@ -403,7 +429,9 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
         return enter(replica, Role.SUPERSEDED, decision), (AbandonWaiters(Refusal.NOT_LEADER),)
     read = Committed(event.isr, event.partition_epoch, event.eligible, event.recovered)
     if isinstance(state, Committed):
-        return adopt_isr(replica, read) if event.partition_epoch > state.partition_epoch else (replica, ())
+        if event.partition_epoch > state.partition_epoch:
+            return adopt_isr(replica, read)
+        return replica, read_if_behind(leading)
     if event.partition_epoch < state.partition_epoch:
         return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that lags behind; ask again.
     if event.partition_epoch == state.partition_epoch:
@@ -425,7 +453,9 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
     leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_change_isr(replica, leading)
     abandoned, advanced = leader_inc_high_watermark(replica, leading)
-    return abandoned, (*effects, *(AwaitFetch(r) for r in void.joining), *advanced)
+    return abandoned, (
+        *effects, *read_if_behind(leading), *(AwaitFetch(r) for r in void.joining), *advanced,
+    )  # fmt: skip
 
 
 def adopt_isr(replica: Replica, stored: Committed) -> Step:
@@ -448,7 +478,7 @@ def adopt_isr(replica: Replica, stored: Committed) -> Step:
     leading, effects = leader_change_isr(replica, leading)
     adopted, advanced = leader_inc_high_watermark(replica, leading)
     awaited = tuple(AwaitFetch(r) for r in removed)
-    return adopted, (*effects, *awaited, *advanced, *refuse_waiting(adopted))
+    return adopted, (*effects, *read_if_behind(leading), *awaited, *advanced, *refuse_waiting(adopted))
 
 
 def leader_change_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:

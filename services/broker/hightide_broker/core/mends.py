@@ -43,6 +43,9 @@ class Mends:
     commits_by_min_insync: bool = True
     """KIP-966. Off: an ISR below min.insync.replicas commits, though it does not acknowledge (V3 G)."""
 
+    heeds_newer_isr: bool = True
+    """§6.8. Off: a leader commits by the ISR that it knows, though a fetch tells that another is stored."""
+
 
 V3_TO_THE_LETTER: Final = Mends(
     truncate_by_epoch=False,
@@ -54,6 +57,7 @@ V3_TO_THE_LETTER: Final = Mends(
     spent_epochs=False,
     fenced_joins=False,
     commits_by_min_insync=False,
+    heeds_newer_isr=False,
 )
 """Every mend of the broker core off. Nothing but a test may use it."""
 

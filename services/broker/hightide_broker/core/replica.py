@@ -115,6 +115,8 @@ class FollowerProgress:
     `fetched_ms`."""
     incarnation: int
     """The life of the follower that fetched last; its word binds no other life."""
+    partition_epoch: int = -1
+    """The newest partition epoch that it has told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,13 @@ class Leading:
     """The log end offset at which this replica became leader."""
     waiting: tuple[int, ...] = ()
     """Followers that a fetch qualified for the ISR while a write of it was under way."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a follower has heard of a newer version of the znode than the one that this leader knows:
+        who is in sync may be others by now."""
+        known = self.isr.partition_epoch
+        return any(progress.partition_epoch > known for progress in self.progress)
 
     def progress_of(self, replica_id: int) -> FollowerProgress | None:
         """The progress of one follower; None where it is not an assigned replica."""
