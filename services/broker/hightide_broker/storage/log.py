@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
@@ -77,16 +78,13 @@ class Log:
         self._flush_lock = threading.Lock()
         self._start_file = opened.start_file
         self.promises = LogPromises(self, self._lock, opened.files, opened.start_file, opened.mark)
-        self._end_offset = opened.segments[-1].next_offset
+        self._end_offset = self._durable_end_offset = opened.segments[-1].next_offset
         self._start_offset = opened.start_offset
-        self._durable_end_offset = self._end_offset
         # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
         self._truncations = 0
-        self._changed = False
-        self._closed = False
+        self._changed = self._closed = False
         self._tail = Tail(volume.tails)
         self._reads = SequentialReads()
-        self._at_rest: LogAtRest | None = None
         self._snapshots = ProducerSnapshots(volume.files, directory)
         self._producers: ProducerStates | None = None
 
@@ -149,16 +147,14 @@ class Log:
             if self._producers is not None:
                 self._producers.expire(now_ms, self._volume.settings.producer_expiry_ms)
 
-    @property
+    @cached_property
     def at_rest(self) -> LogAtRest:
         """What lies on disk of it. Made when it is first asked for: of many logs nobody does."""
-        if self._at_rest is None:
-            self._at_rest = LogAtRest(
-                self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
-                (self._lock, self._flush_lock), (self.topic_name, self.topic_id, self.partition),
-                lambda: self._start_offset,
-            )  # fmt: skip
-        return self._at_rest
+        about = (self.topic_name, self.topic_id, self.partition)
+        return LogAtRest(
+            self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
+            (self._lock, self._flush_lock), about, lambda: self._start_offset,
+        )  # fmt: skip
 
     # --- appending -----------------------------------------------------------------------------------------
 
@@ -174,8 +170,7 @@ class Log:
         assert headers
         assert leader_epoch >= self.epochs.latest, (leader_epoch, self.epochs.latest)
         with self._lock:
-            offset = self._end_offset
-            ours = []
+            offset, ours = self._end_offset, []
             for header in headers:
                 ours.append(header.stamped(offset, leader_epoch))
                 offset += header.record_count
@@ -195,8 +190,7 @@ class Log:
             ).check(view)
             if not worth_keeping(view):
                 view = memoryview(bytes(view))
-            in_tail = []
-            at = 0
+            in_tail, at = [], 0
             for header in headers:
                 piece = view[at : at + header.size_bytes]
                 in_tail.append(TailBatch(header.base_offset, header.next_offset, len(piece), (piece,)))
