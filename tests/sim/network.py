@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Envelope
+from sim.story import Story
 
 
 class Node(Protocol):
@@ -44,7 +45,7 @@ class Network(ABC):
         self.pending: list[Envelope] = []
         self.late: list[Envelope] = []
         """Messages that arrive only once somebody says so (`let_arrive`)."""
-        self.story: list[str] = []
+        self.story = Story()
         self.cut_links: set[tuple[int, int]] = set()
         self._calls: dict[int, _Call] = {}
         self._next_call = 1
@@ -96,7 +97,7 @@ class Network(ABC):
 
     def deliver(self, envelope: Envelope) -> None:
         """The message arrives. One for a process that is gone comes back as a failure."""
-        self.story.append(f"deliver {envelope}")
+        self.story.tell("deliver", envelope)
         self.pending.remove(envelope)
         if envelope.target == ZOOKEEPER:
             self.at_zookeeper(envelope)
@@ -120,7 +121,7 @@ class Network(ABC):
         """The message is lost; who waits for it learns that the call failed. Notices are never lost."""
         assert envelope.call
         assert not isinstance(envelope.body, CallFailed)
-        self.story.append(f"lose {envelope}")
+        self.story.tell("lose", envelope)
         self.pending.remove(envelope)
         caller = self._calls.get(envelope.call)
         if caller is not None:
@@ -128,7 +129,7 @@ class Network(ABC):
 
     def delay(self, envelope: Envelope, give_up: bool) -> None:
         """The message comes very late. Where `give_up`, who waits for it learns that the call failed."""
-        self.story.append(f"delay {envelope} give_up={give_up}")
+        self.story.tell("delay", envelope, f"give_up={give_up}")
         self.pending.remove(envelope)
         self.late.append(envelope)
         caller = self._calls.get(envelope.call)
@@ -137,7 +138,7 @@ class Network(ABC):
 
     def let_arrive(self, envelope: Envelope) -> None:
         """A delayed message is under way again."""
-        self.story.append(f"let arrive {envelope}")
+        self.story.tell("let arrive", envelope)
         self.late.remove(envelope)
         self.pending.append(envelope)
 
@@ -145,7 +146,7 @@ class Network(ABC):
         """The request arrives twice."""
         assert self.is_request(envelope)
         assert envelope.target != ZOOKEEPER
-        self.story.append(f"duplicate {envelope}")
+        self.story.tell("duplicate", envelope)
         self.pending.append(envelope)
 
     def cut(self, a: int, b: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 class Violation(AssertionError):
     """An invariant does not hold; the message names it first."""
 
-    def __init__(self, invariant: str, message: str, story: list[str]) -> None:
+    def __init__(self, invariant: str, message: str, story: Sequence[str]) -> None:
         self.invariant = invariant
         told = "\n".join(story[-60:])
         super().__init__(f"{invariant}: {message}\n--- the last orders:\n{told}")

@@ -22,6 +22,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
         self._now_ms = now_ms
+        self._turns = 0
         self.faults: list[BaseException] = []
         """What tasks died of."""
         self.set_exception_handler(self._note)
@@ -35,17 +36,16 @@ class SimLoop(asyncio.SelectorEventLoop):
         assert isinstance(executor, SimThreads)
         return executor.run(call, arguments)
 
-    def settle(self) -> None:
-        """Run until everything waits: for a message, or for a time that has not come."""
-        for _ in range(TURNS_MAX):
-            if not self._has_work():
-                break
-            self.call_soon(self.stop)
+    def settle(self) -> bool:
+        """Run until everything waits: for a message, or for a time that has not come. Tells whether anything
+        ran."""
+        has_work = self._has_work()
+        if has_work:
+            self._turns = 0
             self.run_forever()
-        else:
-            raise AssertionError(f"it never waits: {asyncio.all_tasks(self)}")
         if self.faults:
             raise self.faults[0]
+        return has_work
 
     def after(self, pause_s: float) -> asyncio.Future[None]:
         """Done when so much of the simulation's time has passed."""
@@ -64,17 +64,46 @@ class SimLoop(asyncio.SelectorEventLoop):
         tasks = asyncio.all_tasks(self)
         for task in tasks:
             task.cancel()
+        self._turns = 0
         while any(not task.done() for task in tasks):
             self.call_soon(self.stop)
             self.run_forever()
         self.close()
 
+    def _run_once(self) -> None:
+        """One turn, as of any loop, but for the wait: nothing comes from outside, and the loop stops where it
+        would wait for something."""
+        loop: Any = self
+        ready, scheduled = loop._ready, loop._scheduled
+        if scheduled:
+            now_s = self.time()
+            while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= now_s):
+                handle = heapq.heappop(scheduled)
+                handle._scheduled = False
+                if handle._cancelled:
+                    loop._timer_cancelled_count -= 1
+                else:
+                    ready.append(handle)
+        if not ready:
+            loop._stopping = True
+            return
+        self._turns += 1
+        if self._turns > TURNS_MAX:
+            raise AssertionError(f"it never waits: {asyncio.all_tasks(self)}")
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
     def _has_work(self) -> bool:
         loop: Any = self
-        while loop._scheduled and loop._scheduled[0].cancelled():
-            heapq.heappop(loop._scheduled)._scheduled = False
+        if loop._ready:
+            return True
+        scheduled = loop._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
             loop._timer_cancelled_count -= 1
-        return bool(loop._ready) or (bool(loop._scheduled) and loop._scheduled[0].when() <= self.time())
+        return bool(scheduled) and scheduled[0]._when <= self._now_ms() / 1000
 
     def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")

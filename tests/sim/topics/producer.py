@@ -69,6 +69,8 @@ class SimProducer:
         cluster = KnownCluster(self._bootstrap)
         owner: Any = self
         self._core = ProducerCore(SETTINGS, cluster, owner, random=Random(self.node_id))
+        self._has_news = True
+        """Since the core was asked for its calls."""
 
     @property
     def _now_ms(self) -> float:
@@ -82,7 +84,8 @@ class SimProducer:
 
     def tick(self) -> None:
         """Time passed."""
-        for call in [each for each, end_ms in self._calls.items() if end_ms <= self._now_ms]:
+        now_ms = self._now_ms
+        for call in [each for each, end_ms in self._calls.items() if end_ms <= now_ms]:
             self._end(call, error_of(rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, None), call))
 
     def send(self, topic: str, partition: int, value: int) -> bool:
@@ -94,6 +97,7 @@ class SimProducer:
         home = core.lanes_of(topic)
         if home is None or partition >= home.partition_count:
             core.seeker.want_again([topic], now_ms=self._now_ms)
+            self._has_news = True
             self.settle()
             return False
         core.seeker.topics.add(topic)
@@ -101,12 +105,17 @@ class SimProducer:
             core.append(home, home.lanes[partition], None, str(value).encode(), 1_000, None, self._now_ms)
         except HightideError:
             return False
+        self._has_news = True
         self.settle()
         return True
 
-    def settle(self) -> None:
-        """Make the calls that the core asks for."""
-        while True:
+    def settle(self) -> bool:
+        """Make the calls that the core asks for, where anything is new to it or its time has come. Returns
+        whether it was asked."""
+        was_asked = False
+        while self._has_news or self._is_woken():
+            self._has_news = False
+            was_asked = True
             calls = self._core.poll(self._now_ms)
             cancelled, self._core.cancelled = self._core.cancelled, []
             self._core.callbacks.clear()
@@ -114,14 +123,19 @@ class SimProducer:
                 self._end(call, error_of(rpc_error(grpc.StatusCode.CANCELLED, None), call))
             for call in calls:
                 self._make(call)
-            if not calls and not cancelled:
-                return
+            self._has_news = self._has_news or bool(calls or cancelled)
+        return was_asked
+
+    def _is_woken(self) -> bool:
+        wake_at_ms = self._core.wake_at_ms
+        return wake_at_ms is not None and wake_at_ms <= self._now_ms
 
     def _make(self, call: Call[Any]) -> None:
         request = call.encode()
         if call.method is Method.PRODUCE:
             for each in wire.parse_produce_request(request).partitions:
-                self._world.values[crc_of(each.batches)] = values_in(each.batches)
+                if (crc := crc_of(each.batches)) not in self._world.values:
+                    self._world.values[crc] = values_in(each.batches)
         self._calls[call] = self._now_ms + call.timeout_ms
 
         def answered(body: Any) -> None:
@@ -145,6 +159,7 @@ class SimProducer:
     def _end(self, call: Call[Any], outcome: Any) -> None:
         if self._calls.pop(call, None) is not None:
             self._core.completed(call, outcome, self._now_ms)
+            self._has_news = True
 
     def receive(self, envelope: Envelope) -> None:
         """Nobody asks anything of a producer."""

@@ -7,7 +7,7 @@ shells run on it. What happens, happens as a whole and in order; what gets lost 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hightide_runtime.zookeeper import (
     BadVersion,
@@ -28,7 +28,7 @@ from hightide_runtime.zookeeper import (
 ROOT = "/"
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Node:
     data: bytes
     version: int
@@ -36,6 +36,8 @@ class _Node:
     owner: int
     """The session that an ephemeral belongs to, 0 for a persistent one."""
     child_changes: int = 0
+    names: frozenset[str] = frozenset()
+    """Of its children."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Tree:
         node = self._nodes.get(path)
         if node is None:
             return None
-        return Znode(path, node.data, node.version, node.czxid, node.owner, len(self.children(path)))
+        return Znode(path, node.data, node.version, node.czxid, node.owner, len(node.names))
 
     def get(self, client: Client, path: str, watch: bool) -> Znode:
         found = self.read(path)
@@ -122,12 +124,8 @@ class Tree:
 
     def children(self, path: str) -> list[str]:
         """The names of the children, for the schedules and checkers."""
-        above = path if path == ROOT else path + "/"
-        return sorted(
-            each[len(above) :]
-            for each in self._nodes
-            if each != ROOT and each.startswith(above) and "/" not in each[len(above) :]
-        )
+        node = self._nodes.get(path)
+        return [] if node is None else sorted(node.names)
 
     def children_and_changes(self, client: Client, path: str, watch: bool) -> tuple[list[str], int]:
         if path not in self._nodes:
@@ -150,7 +148,7 @@ class Tree:
             self._multi((operation,), 0, 0)
 
     def _multi(self, operations: Sequence[Operation], session: int, writer: int) -> tuple[int, ...]:
-        before = {path: _Node(**vars(node)) for path, node in self._nodes.items()}
+        before = dict(self._nodes)
         changed: list[tuple[str, str]] = []
         self.zxid += 1
         try:
@@ -186,7 +184,12 @@ class Tree:
                 if node is not None:
                     raise NodeExists(path, index)
                 self._nodes[path] = _Node(data, 0, self.zxid, session if ephemeral else 0)
-                self._nodes[above].child_changes += 1
+                parent = self._nodes[above]
+                self._nodes[above] = replace(
+                    parent,
+                    child_changes=parent.child_changes + 1,
+                    names=parent.names | {path.rpartition("/")[2]},
+                )
                 changed.append((path, "created"))
                 return 0
             case Check(version=version) | SetData(version=version) | Delete(version=version):
@@ -196,14 +199,19 @@ class Tree:
                     raise BadVersion(path, index)
         assert node is not None
         if isinstance(operation, SetData):
-            node.data, node.version = operation.data, node.version + 1
+            self._nodes[path] = replace(node, data=operation.data, version=node.version + 1)
             changed.append((path, "set"))
-            return node.version
+            return node.version + 1
         if isinstance(operation, Delete):
-            if self.children(path):
+            if node.names:
                 raise NotEmpty(path, index)
             del self._nodes[path]
-            self._nodes[above].child_changes += 1
+            parent = self._nodes[above]
+            self._nodes[above] = replace(
+                parent,
+                child_changes=parent.child_changes + 1,
+                names=parent.names - {path.rpartition("/")[2]},
+            )
             changed.append((path, "deleted"))
             return -1
         return node.version
