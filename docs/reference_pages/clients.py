@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hightide import Admin, Consumer, Producer
-from hightide.consumer_settings import ConsumerSettings
+from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.errors import InvalidArgumentError
-from hightide.producer_settings import ProducerSettings
+from hightide.producing.producer_settings import ProducerSettings
 from hightide_spark.core import sink_options, source_options
 from hightide_spark.core.option_table import Option
 

@@ -16,8 +16,8 @@ import grpc
 import pytest
 from click.testing import CliRunner
 from hightide import Admin, Consumer, Producer, aio, tracing
-from hightide.calls import MessageCall, Method
-from hightide.transport import AioTransport, Transport
+from hightide.calls.call import MessageCall, Method
+from hightide.transport.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide_cli.main import cli
 from hightide_local.cluster import LocalCluster
@@ -242,7 +242,7 @@ def test_with_a_collector_the_spans_of_a_program_of_ours_go_there() -> None:
         "import atexit, sys\n"
         "atexit.register(sys.stdin.read)\n"
         "from hightide import tracing\n"
-        "from hightide.leader_waits import LeaderWait\n"
+        "from hightide.cluster.leader_waits import LeaderWait\n"
         "from hightide_local.client_traces import trace_clients\n"
         "assert trace_clients()\n"
         "tracing.Reporter('send', None).report([LeaderWait('felt', 1, (0,), 1, '', 0.0, 5.0)], 5.0)\n"

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hightide import Admin, CommittedOffset, Consumer, TopicPartition, group_operations
+from hightide import Admin, CommittedOffset, Consumer, TopicPartition
+from hightide.consumer_group import operations
 from hightide.errors import (
     ConsumerIdTakenError,
     FencedInstanceError,
@@ -459,7 +460,7 @@ def test_offsets_that_take_several_answers_are_told_whole(
     group = new_name("paged")
     with Admin(cluster.bootstrap) as admin:
         admin.commit_group_offsets(group, committed)
-        monkeypatch.setattr(group_operations, "PARTITIONS_PER_REQUEST_MAX", 1)
+        monkeypatch.setattr(operations, "PARTITIONS_PER_REQUEST_MAX", 1)
         for asked in (None, list(committed)):
             told = admin.group_offsets(group, asked)
             assert {partition: each.offset for partition, each in told.items()} == committed

@@ -14,7 +14,7 @@ import hightide
 import hightide.aio
 import pytest
 from hightide import TopicPartition
-from hightide.consumer_settings import OffsetReset
+from hightide.consuming.consumer_settings import OffsetReset
 from hightide.v1.broker_service_pb2 import (
     FetchPartition,
     FetchPartitionResult,

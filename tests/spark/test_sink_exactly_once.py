@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hightide import Admin, ProducerKey, RangeReader, TopicPartition
 from hightide.errors import BatchTooLargeError
-from hightide.partitioner import partition_for_key
+from hightide.producing.partitioner import partition_for_key
 from hightide_local.cluster import LocalCluster
 from hightide_spark.core.reconcile import NewerWriterError, OtherRowsWrittenError
 from hightide_spark.core.sink_columns import sink_columns

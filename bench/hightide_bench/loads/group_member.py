@@ -17,8 +17,8 @@ import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 from hightide.batch.checksum import crc32c
-from hightide.calls import Method
-from hightide.transport import channel_options
+from hightide.calls.call import Method
+from hightide.transport.transport import channel_options
 from hightide.v1 import broker_service_pb2 as broker_pb
 from hightide.v1 import coordinator_service_pb2 as pb
 

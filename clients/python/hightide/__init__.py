@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hightide.admin import Admin
     from hightide.consumer import Consumer
-    from hightide.corrupt_batches import SkippedBatches
-    from hightide.delivery import BulkDelivery, Delivery
+    from hightide.consuming.corrupt_batches import SkippedBatches
     from hightide.errors import HightideError
     from hightide.groups import (
         CommittedOffset,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     )
     from hightide.producer import Producer
     from hightide.producer_key import ProducerKey
+    from hightide.producing.delivery import BulkDelivery, Delivery
     from hightide.range_reader import RangeBatch, RangeReader
     from hightide.records import (
         BrokerDescription,
@@ -99,14 +99,14 @@ __all__ = [
 _HOME = {
     "Admin": "admin",
     "BrokerDescription": "records",
-    "BulkDelivery": "delivery",
+    "BulkDelivery": "producing.delivery",
     "ClusterDescription": "records",
     "CommittedOffset": "groups",
     "Complaint": "records",
     "Consumer": "consumer",
     "DeletedTopic": "records",
     "DeliveredPiece": "records",
-    "Delivery": "delivery",
+    "Delivery": "producing.delivery",
     "Election": "records",
     "GroupDescription": "groups",
     "GroupListing": "groups",
@@ -134,7 +134,7 @@ _HOME = {
     "ServerDescription": "servers",
     "ServerSetting": "servers",
     "SettingOrigin": "servers",
-    "SkippedBatches": "corrupt_batches",
+    "SkippedBatches": "consuming.corrupt_batches",
     "TopicDescription": "records",
     "TopicPartition": "records",
 }

@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hightide import at_exit, tracing
-from hightide.addresses import bootstrap_addresses
-from hightide.arrow_rows import by_partition, cut, rows_of
-from hightide.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
-from hightide.delivery import BulkDelivery, Delivery
-from hightide.driver import Driver, now_ms, run_callbacks
+from hightide import tracing
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.errors import (
     BufferFullError,
     ClosedError,
@@ -21,14 +18,18 @@ from hightide.errors import (
     UndeliveredError,
     UnknownTopicError,
 )
-from hightide.lane import Lane, TopicLanes
-from hightide.partitioner import crc32c
-from hightide.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
-from hightide.producer_core import ProducerCore
 from hightide.producer_key import ProducerKey
-from hightide.producer_settings import Acks, CompressionName, ProducerSettings
-from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
-from hightide.transport import Transport
+from hightide.producing import at_exit
+from hightide.producing.arrow_rows import by_partition, cut, rows_of
+from hightide.producing.delivery import BulkDelivery, Delivery
+from hightide.producing.lane import Lane, TopicLanes
+from hightide.producing.partitioner import crc32c
+from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
+from hightide.producing.producer_core import ProducerCore
+from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
+from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.transport.driver import Driver, now_ms, run_callbacks
+from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa

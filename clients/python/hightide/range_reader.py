@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hightide.addresses import bootstrap_addresses
 from hightide.batch.header import BatchHeader
-from hightide.calls import Call
-from hightide.cluster import Cluster
-from hightide.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
-from hightide.driver import decoded as decoded_outcome
-from hightide.driver import now_ms
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.call import Call
+from hightide.cluster.metadata import Cluster
+from hightide.cluster.operations import Pause
+from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.errors import ClosedError, HightideError
-from hightide.fetch_position import Chunk
-from hightide.operations import Pause
-from hightide.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.records import TopicPartition
-from hightide.transport import Transport
+from hightide.transport.driver import decoded as decoded_outcome
+from hightide.transport.driver import now_ms
+from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import TracerProvider
 
-    from hightide.leader_waits import Fact
+    from hightide.cluster.leader_waits import Fact
 
 log = logging.getLogger("hightide")
 
@@ -93,7 +93,7 @@ class Reporter:
     def _end_span(self, fact: "Fact", began_ns: int, ended_ns: int) -> None:
         from opentelemetry import trace
 
-        from hightide.leader_waits import LeaderWait
+        from hightide.cluster.leader_waits import LeaderWait
 
         provider = trace.get_tracer_provider() if _provide is None else _provide()
         attributes: dict[str, str | int | float] = {

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 
 import grpc
 from hightide.batch import wire
-from hightide.calls import Call, Method
-from hightide.cluster import Cluster as KnownCluster
+from hightide.calls.call import Call, Method
+from hightide.cluster.metadata import Cluster as KnownCluster
 from hightide.errors import HightideError
-from hightide.producer_core import ProducerCore
-from hightide.producer_settings import ProducerSettings
-from hightide.transport import error_of
+from hightide.producing.producer_core import ProducerCore
+from hightide.producing.producer_settings import ProducerSettings
+from hightide.transport.transport import error_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from sim.messages import CallFailed, Envelope

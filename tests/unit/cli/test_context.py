@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hightide.addresses import DEFAULT_BOOTSTRAP as DEFAULT_OF_THE_SDK
+from hightide.calls.addresses import DEFAULT_BOOTSTRAP as DEFAULT_OF_THE_SDK
 from hightide.errors import BrokersUnavailableError, UnknownTopicError
 from hightide_cli.command_line.choices import Choices
 from hightide_cli.command_line.failures import sentence_of

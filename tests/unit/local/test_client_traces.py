@@ -27,7 +27,7 @@ def reporting(set_up: str) -> str:
         "import os, sys\n"
         "from pathlib import Path\n"
         "from hightide import tracing\n"
-        "from hightide.leader_waits import LeaderWait\n"
+        "from hightide.cluster.leader_waits import LeaderWait\n"
         "from hightide_local.client_traces import export_trace_directory, trace_clients\n"
         f"print({set_up})\n"
         "assert 'opentelemetry.sdk' not in sys.modules\n"

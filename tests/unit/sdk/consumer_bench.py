@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 from hightide.batch import body
 from hightide.batch.header import parse, stamp
-from hightide.calls import Call, Method
-from hightide.cluster import Cluster
-from hightide.consumer_core import ConsumerCore
-from hightide.consumer_settings import ConsumerSettings
+from hightide.calls.call import Call, Method
+from hightide.cluster.metadata import Cluster
+from hightide.consuming.consumer_core import ConsumerCore
+from hightide.consuming.consumer_settings import ConsumerSettings
+from hightide.consuming.fetch_call import FetchCall
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.list_offsets_call import LookUpCall
 from hightide.errors import AddressUnreachableError, HightideError
-from hightide.fetch_call import FetchCall
-from hightide.fetch_position import Chunk
-from hightide.look_up_call import LookUpCall
 from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import (
     FetchPartitionResult,

@@ -3,17 +3,17 @@
 from random import Random
 from typing import Any
 
-from hightide.calls import STREAM_ENDED, Call, Method, StreamCall
-from hightide.cluster import Cluster
-from hightide.consumer_core import ConsumerCore
-from hightide.consumer_settings import ConsumerSettings
+from hightide.calls.call import STREAM_ENDED, Call, Method, StreamCall
+from hightide.cluster.metadata import Cluster
+from hightide.consumer_group.group_core import GroupCore
+from hightide.consumer_group.membership import MembershipState
+from hightide.consumer_group.ownership import AssignmentEvent, Change
+from hightide.consumer_group.settings import GroupSettings
+from hightide.consuming.consumer_core import ConsumerCore
+from hightide.consuming.consumer_settings import ConsumerSettings
+from hightide.consuming.fetch_call import FetchCall
+from hightide.consuming.fetched_records import Handout
 from hightide.errors import HightideError
-from hightide.fetch_call import FetchCall
-from hightide.group_core import GroupCore
-from hightide.group_settings import GroupSettings
-from hightide.handout import Handout
-from hightide.membership import MembershipState
-from hightide.ownership import AssignmentEvent, Change
 from hightide.records import Record, TopicPartition
 from hightide.v1.broker_service_pb2 import FetchPartitionResult, FetchResponse, GetMetadataResponse
 from hightide.v1.coordinator_service_pb2 import (

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from hightide.admin_operations import AdminOperations
-from hightide.calls import Call
+from hightide.administering.topic_operations import AdminOperations
+from hightide.calls.call import Call
+from hightide.cluster.leaders_seen import LeadersSeen
+from hightide.cluster.operations import Pause
 from hightide.errors import HightideError
-from hightide.leaders_seen import LeadersSeen
-from hightide.operations import Pause
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
 from unit.sdk.producer_bench import metadata

@@ -6,14 +6,14 @@ from typing import Any
 
 from hightide.batch.header import BatchHeader, check_from_producer
 from hightide.batch.wire import parse_produce_request
-from hightide.calls import Call, MessageCall, Method
-from hightide.cluster import Cluster
-from hightide.delivery import Delivery
+from hightide.calls.call import Call, MessageCall, Method
+from hightide.cluster.metadata import Cluster
 from hightide.errors import HightideError
-from hightide.pending_batch import PendingBatch
-from hightide.produce_call import ProduceCall
-from hightide.producer_core import ProducerCore
-from hightide.producer_settings import ProducerSettings
+from hightide.producing.delivery import Delivery
+from hightide.producing.pending_batch import PendingBatch
+from hightide.producing.produce_call import ProduceCall
+from hightide.producing.producer_core import ProducerCore
+from hightide.producing.producer_settings import ProducerSettings
 from hightide.v1.broker_service_pb2 import (
     GetMetadataResponse,
     InitProducerIdResponse,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hightide.batch import body
-from hightide.partitioner import partition_for_key
+from hightide.producing.partitioner import partition_for_key
 from hightide_spark.core.sink_columns import SinkColumns, UnsupportedRowError, sink_columns, value_hashes
 from hightide_spark.core.sink_options import UnsupportedModeError, write_options
 from hightide_spark.errors import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from adversary.batches import good_batch, poison
 from hightide.batch.header import parse, stamp
-from hightide.corrupt_batches import CorruptBatches, OnCorruptBatch
-from hightide.fetch_position import Chunk
+from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch
+from hightide.consuming.fetch_position import Chunk
 from hightide.range_reader import RangeBatch
 from hightide.records import TopicPartition
 from hightide_spark.core.ranges import LogRange

@@ -45,7 +45,7 @@ def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Hold
 def _without_controller(
     ctx: click.Context, admin: "Admin", timeout_ms: int
 ) -> "tuple[ClusterDescription, Holdings]":
-    from hightide.addresses import bootstrap_addresses
+    from hightide.calls.addresses import bootstrap_addresses
     from hightide.errors import BrokersUnavailableError
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, without_controller

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from hightide import BrokerDescription, ClusterDescription
-from hightide.calls import MessageCall, Method
+from hightide.calls.call import MessageCall, Method
 from hightide.errors import BrokersUnavailableError, HightideError
-from hightide.transport import Transport
+from hightide.transport.transport import Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
 

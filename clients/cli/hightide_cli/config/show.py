@@ -54,7 +54,7 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
 
 def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
     """Those that are wanted, in that order, or all. Raises ClickException where one is not known."""
-    from hightide.addresses import bootstrap_addresses
+    from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.server_survey import servers_of, survey
     from hightide_cli.command_line.connections import open_admin

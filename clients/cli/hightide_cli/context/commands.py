@@ -45,7 +45,7 @@ def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool,
     \b
     hightide context add prod --bootstrap broker-1:9092,broker-2:9092 --select
     """
-    from hightide.addresses import bootstrap_addresses
+    from hightide.calls.addresses import bootstrap_addresses
 
     # That of the environment will do; that of another context or of `dev up` could be an accident.
     bootstrap = choices(ctx).bootstrap

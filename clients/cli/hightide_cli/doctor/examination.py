@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from hightide import Admin
-from hightide.addresses import bootstrap_addresses
+from hightide.calls.addresses import bootstrap_addresses
 from hightide.errors import HightideError
 from hightide.servers import ServerDescription
 from hightide.v1.broker_service_pb2 import GetMetadataResponse

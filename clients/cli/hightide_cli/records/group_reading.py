@@ -6,7 +6,7 @@ from types import FrameType
 from typing import BinaryIO, Literal, Self
 
 from hightide import Consumer
-from hightide.corrupt_batches import OnCorruptBatch
+from hightide.consuming.corrupt_batches import OnCorruptBatch
 
 from hightide_cli.records.printer import RecordPrinter
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from hightide import Consumer, Record, TopicPartition
-from hightide.corrupt_batches import OnCorruptBatch
+from hightide.consuming.corrupt_batches import OnCorruptBatch
 
 from hightide_cli.printing.progress import progress
 from hightide_cli.records.positions import Anchor, Position

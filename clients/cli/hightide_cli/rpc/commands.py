@@ -239,7 +239,7 @@ def _address_and_name(
     ctx: click.Context, words: Sequence[str], *, needs_name: bool
 ) -> tuple[str | None, str | None]:
     """Take ADDRESS and NAME apart; an address has a colon, a name has none."""
-    from hightide.addresses import bootstrap_addresses
+    from hightide.calls.addresses import bootstrap_addresses
 
     if any(each.lstrip().startswith("{") for each in words):
         raise click.UsageError("say the request with --data", ctx)
@@ -260,7 +260,7 @@ def _server(
 ) -> "Iterator[tuple[ReflectedServer, grpc.Channel, str]]":
     """The server to ask, its channel and its address, for as long as the block."""
     import grpc
-    from hightide.transport import channel_options
+    from hightide.transport.transport import channel_options
 
     from hightide_cli.rpc.failures import failure_of_rpc_error
     from hightide_cli.rpc.reflection import ReflectedServer
@@ -277,7 +277,7 @@ def _server(
 
 def _usual_address(ctx: click.Context, name: str | None, timeout_s: float) -> str:
     """A broker, or whoever serves what is named. Raises HightideError, click.ClickException."""
-    from hightide.addresses import bootstrap_addresses
+    from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 import grpc
-from hightide.connection_failures import connection_failure
+from hightide.calls.connection_failures import connection_failure
 
 from hightide_cli.command_line.exit_codes import EXIT_UNREACHABLE
 from hightide_cli.printing.rendering import printable

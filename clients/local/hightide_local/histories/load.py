@@ -13,7 +13,7 @@ from hightide.errors import (
     NotEnoughReplicasError,
     RecordTooLargeError,
 )
-from hightide.producer_settings import Acks
+from hightide.producing.producer_settings import Acks
 
 from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
 from hightide_local.histories.violation import NotInTimeError, require

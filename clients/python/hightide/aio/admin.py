@@ -5,17 +5,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
-from hightide.addresses import bootstrap_addresses
-from hightide.admin_operations import AdminOperations
+from hightide.administering.reassignment_operations import ElectionKindName
+from hightide.administering.topic_operations import AdminOperations
 from hightide.aio.running import run
-from hightide.driver import now_ms
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.cluster.leaders_seen import LeadersSeen
+from hightide.cluster.offset_at import offset_at
+from hightide.cluster.operations import Operation
+from hightide.consumer_group.operations import ResetTo
 from hightide.errors import ClosedError, HightideError
-from hightide.group_operations import ResetTo
 from hightide.groups import CommittedOffset, GroupDescription, GroupListing, OffsetReset, PartitionLag
-from hightide.leaders_seen import LeadersSeen
-from hightide.offset_at import offset_at
-from hightide.operations import Operation
-from hightide.reassignment_operations import ElectionKindName
 from hightide.records import (
     ClusterDescription,
     DeletedTopic,
@@ -28,7 +27,8 @@ from hightide.records import (
     TopicPartition,
 )
 from hightide.servers import LogDirectory, ResignedController, ServerDescription
-from hightide.transport import AioTransport
+from hightide.transport.driver import now_ms
+from hightide.transport.transport import AioTransport
 
 T = TypeVar("T")
 

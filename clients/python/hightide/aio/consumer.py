@@ -7,26 +7,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from hightide import tracing
-from hightide.addresses import bootstrap_addresses
 from hightide.aio.driver import Driver
 from hightide.aio.group_seat import GroupSeat
 from hightide.aio.running import run
-from hightide.cluster import Cluster
-from hightide.consumer_core import ConsumerCore
-from hightide.consumer_settings import ConsumerSettings, OffsetReset
-from hightide.corrupt_batches import OnCorruptBatch, SkippedBatches
-from hightide.driver import now_ms
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.cluster.leaders_seen import LeadersSeen
+from hightide.cluster.metadata import Cluster
+from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
+from hightide.cluster.operations import Operation
+from hightide.consumer_group.callbacks import AssignmentCallback, GroupCallbacks
+from hightide.consumer_group.operations import GroupOperations
+from hightide.consumer_group.settings import Assignor, group_settings_of, topic_streams
+from hightide.consuming.consumer_core import ConsumerCore
+from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
+from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetched_records import Handout, gather
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
-from hightide.fetch_position import Chunk
-from hightide.group_callbacks import AssignmentCallback, GroupCallbacks
-from hightide.group_operations import GroupOperations
-from hightide.group_settings import Assignor, group_settings_of, topic_streams
-from hightide.handout import Handout, gather
-from hightide.leaders_seen import LeadersSeen
-from hightide.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
-from hightide.operations import Operation
 from hightide.records import Record, TopicPartition
-from hightide.transport import AioTransport
+from hightide.transport.driver import now_ms
+from hightide.transport.transport import AioTransport
 
 if TYPE_CHECKING:
     import pyarrow as pa

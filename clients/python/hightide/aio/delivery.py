@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from hightide.delivery import pieces_of
 from hightide.errors import HightideError
-from hightide.pending_batch import PendingBatch
+from hightide.producing.delivery import pieces_of
+from hightide.producing.pending_batch import PendingBatch
 from hightide.records import DeliveredPiece, RecordMetadata, RecordRange
 
 

@@ -9,11 +9,11 @@ import logging
 from typing import Any
 
 from hightide import tracing
-from hightide.calls import STREAM_ENDED, Call, StreamCall, StreamEnded
-from hightide.driver import Core, now_ms, run_callbacks
+from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.errors import AddressUnreachableError, HightideError, InternalError
-from hightide.streams import AioStream
-from hightide.transport import AioTransport
+from hightide.transport.driver import Core, now_ms, run_callbacks
+from hightide.transport.streams import AioStream
+from hightide.transport.transport import AioTransport
 
 log = logging.getLogger("hightide")
 

@@ -1,19 +1,19 @@
-"""An asyncio consumer's seat in its group: as `hightide.group_seat`, on one loop and without a lock."""
+"""An asyncio consumer's seat in its group: as that of threads, on one loop and without a lock."""
 
 from collections.abc import Iterable
 from inspect import isawaitable
 from random import Random
 
 from hightide.aio.driver import Driver
-from hightide.consumer_core import ConsumerCore
-from hightide.driver import now_ms
-from hightide.fetch_position import Chunk
-from hightide.group_callbacks import GroupCallbacks
-from hightide.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
-from hightide.group_settings import GroupSettings
-from hightide.handout import Handout
-from hightide.membership import LEAVE_TIMEOUT_MS
-from hightide.ownership import AssignmentEvent
+from hightide.consumer_group.callbacks import GroupCallbacks
+from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
+from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
+from hightide.consumer_group.ownership import AssignmentEvent
+from hightide.consumer_group.settings import GroupSettings
+from hightide.consuming.consumer_core import ConsumerCore
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetched_records import Handout
+from hightide.transport.driver import now_ms
 
 # While the goodbye is under way, its end is looked for so often.
 _CHECK_S = 0.25

@@ -7,21 +7,22 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hightide import at_exit, tracing
-from hightide.addresses import bootstrap_addresses
+from hightide import tracing
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
-from hightide.arrow_rows import by_partition, cut, rows_of
-from hightide.cluster import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
-from hightide.driver import now_ms, run_callbacks
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
-from hightide.lane import TopicLanes
-from hightide.pending_batch import PendingBatch, warm_up
-from hightide.producer_core import ProducerCore
 from hightide.producer_key import ProducerKey
-from hightide.producer_settings import Acks, CompressionName, ProducerSettings
-from hightide.record_checks import as_bytes, checked_headers, checked_timestamp
-from hightide.transport import AioTransport
+from hightide.producing import at_exit
+from hightide.producing.arrow_rows import by_partition, cut, rows_of
+from hightide.producing.lane import TopicLanes
+from hightide.producing.pending_batch import PendingBatch, warm_up
+from hightide.producing.producer_core import ProducerCore
+from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
+from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.transport.driver import now_ms, run_callbacks
+from hightide.transport.transport import AioTransport
 
 if TYPE_CHECKING:
     import pyarrow as pa

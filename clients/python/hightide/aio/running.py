@@ -1,11 +1,11 @@
-"""Drives the operations that take several calls, by asyncio; see `hightide.operations`."""
+"""Drives the operations that take several calls, by asyncio; see `hightide.cluster.operations`."""
 
 import asyncio
 from typing import TypeVar
 
+from hightide.cluster.operations import Operation, Pause
 from hightide.errors import HightideError
-from hightide.operations import Operation, Pause
-from hightide.transport import AioTransport
+from hightide.transport.transport import AioTransport
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from hightide.batch.body import HEADERS_TYPE, TIMESTAMP_TYPE
-from hightide.partitioner import crc32c
+from hightide.producing.partitioner import crc32c
 
 from hightide_spark.errors import SparkConnectorError, UnsupportedSchemaError
 

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-from hightide.arrow_rows import cut
-from hightide.delivery import BulkDelivery
 from hightide.errors import FencedProducerEpochError, RangeDeletedError, RangeLostError, SequenceConflictError
 from hightide.producer import Producer
 from hightide.producer_key import ProducerKey
+from hightide.producing.arrow_rows import cut
+from hightide.producing.delivery import BulkDelivery
 from hightide.records import ProducerState, TopicPartition
 
 from hightide_spark.core.reconcile import (

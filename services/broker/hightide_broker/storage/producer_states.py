@@ -50,7 +50,8 @@ PRODUCERS_MAX: Final = 100_000
 280 and 128: 28 MB, and 20 ms to write a snapshot."""
 RETRY_MS: Final = 60 * 60 * 1000
 """Producers of this SDK send nothing again that may have been appended 30 minutes ago
-(`hightide.producer_core`), and of what was under way then the network keeps nothing for as long again."""
+(`hightide.producing.producer_core`), and of what was under way then the network keeps nothing for as
+long again."""
 _SNAPSHOT_MAGIC: Final = b"HTPS"
 _SNAPSHOT_VERSION: Final = 2
 """Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""

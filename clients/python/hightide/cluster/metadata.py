@@ -1,0 +1,279 @@
+"""What a client knows of the cluster, and whom it asks when it has to know more.
+
+Rules of this file: no clock, no I/O. What is known is a hint; brokers that are asked wrongly say so, and name
+the leader where they know it. Knowledge of a partition never goes back to an older leader epoch of the same
+topic id, see `LeadersSeen`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from hightide.batch.checksum import crc32c
+from hightide.calls.call import Call, MessageCall, Method
+from hightide.cluster.leaders_seen import LeadersSeen
+from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.records import PartitionDescription, TopicDescription, TopicPartition
+from hightide.v1 import errors_pb2
+from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
+from hightide.v1.metadata_pb2 import TopicMetadata
+
+# One broker is given this long to answer; another one is asked then. A paused broker must not cost more.
+METADATA_TIMEOUT_MS: Final = 1_000
+# Between attempts, from the first to the longest. A leader that moves in an orderly way is followed within
+# milliseconds, one that died is found well within a second of the election, and nobody is asked more than 25
+# times a second for long.
+FIRST_PAUSE_MS: Final = 5
+RETRY_PAUSE_MS: Final = 40
+# A topic or a partition that is there since a moment ago may not be known to the broker that is asked.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+
+
+def retry_pause_ms(attempts: int) -> int:
+    """How long to wait after so many attempts."""
+    return min(RETRY_PAUSE_MS, FIRST_PAUSE_MS << max(0, min(attempts, 8) - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition, where it is reached, and under which leader epoch."""
+
+    broker_id: int
+    address: str
+    leader_epoch: int
+
+
+def topic_description(topic: TopicMetadata) -> TopicDescription:
+    """A topic of the contract as the SDK's own type."""
+    return TopicDescription(
+        name=topic.topic,
+        topic_id=topic.topic_id,
+        partitions=tuple(
+            PartitionDescription(
+                partition=partition.partition,
+                leader=None if partition.leader < 0 else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=tuple(partition.replicas),
+                isr=tuple(partition.isr),
+                partition_epoch=partition.partition_epoch,
+            )
+            for partition in topic.partitions
+        ),
+        configs=dict(topic.configs),
+    )
+
+
+class Cluster:
+    """The cache of one core or of one operation; guarded by whoever drives that. All those of one client
+    share what they have seen of leaders."""
+
+    def __init__(self, bootstrap: tuple[str, ...], seen: LeadersSeen | None = None) -> None:
+        assert bootstrap, "a client has at least one address to begin with"
+        self.bootstrap = bootstrap
+        self.seen = seen or LeadersSeen()
+        self.brokers: dict[int, str] = {}
+        self.topics: dict[str, TopicDescription] = {}
+        self.missing: set[str] = set()
+        self.cluster_id = ""
+        self.controller_address: str | None = None
+        self.coordinators: tuple[str | None, ...] = ()
+        self.version = 0
+        self.remembers_changes = False
+        self._changes: dict[str, dict[int, tuple[int, str]]] = {}
+        self._answered_in: dict[str, int] = {}
+
+    def update(self, answer: GetMetadataResponse, address: str = "") -> None:
+        """Take over what the broker at this address answered to GetMetadata."""
+        self.version += 1
+        self._answered_in[address] = self.version
+        self.cluster_id = answer.cluster_id or self.cluster_id
+        if answer.brokers:
+            self.brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+            known = self.brokers.values()
+            self._answered_in = {at: number for at, number in self._answered_in.items() if at in known}
+        if answer.HasField("controller") and answer.controller.port:
+            self.controller_address = f"{answer.controller.host}:{answer.controller.port}"
+        if answer.coordinators:
+            self.coordinators = tuple(
+                f"{each.host}:{each.port}" if each.host else None for each in answer.coordinators
+            )
+        for topic in answer.topics:
+            if topic.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
+                self.missing.add(topic.topic)
+                continue
+            self.missing.discard(topic.topic)
+            self._take_over(topic_description(topic))
+            if self.remembers_changes:
+                self._changes[topic.topic] = {
+                    each.partition: (each.leader_epoch, each.traceparent) for each in topic.partitions
+                }
+
+    def answered_in(self, address: str) -> int:
+        """The `version` that the last answer of this broker made, 0 where it never answered."""
+        return self._answered_in.get(address, 0)
+
+    def _take_over(self, new: TopicDescription) -> None:
+        self.topics[new.name] = replace(new, partitions=self.seen.take_over(new.topic_id, new.partitions))
+
+    def note_leader(self, topic: str, partition: int, broker_id: int, leader_epoch: int) -> bool:
+        """Take over the leader that a broker named in an error. Returns whether that was news."""
+        known = self.topics.get(topic)
+        if known is None or broker_id < 0 or partition >= len(known.partitions):
+            return False
+        old = known.partitions[partition]
+        if leader_epoch <= old.leader_epoch:
+            return False
+        named = replace(old, leader=broker_id, leader_epoch=leader_epoch)
+        (new,) = self.seen.take_over(known.topic_id, [named])
+        partitions = (*known.partitions[:partition], new, *known.partitions[partition + 1 :])
+        self.topics[topic] = replace(known, partitions=partitions)
+        self.version += 1
+        return True
+
+    def leader_of(self, topic: str, partition: int) -> Leader | None:
+        """The leader, or None while none is known or its address is not."""
+        known = self.topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return None
+        described = self.seen.newest(known.topic_id, known.partitions[partition])
+        if described.leader is None:
+            return None
+        address = self.brokers.get(described.leader)
+        return None if address is None else Leader(described.leader, address, described.leader_epoch)
+
+    def traceparent_of(self, partition: TopicPartition, leader_epoch: int) -> str | None:
+        """The trace of the change that began a leader epoch; empty where the broker that was asked last knows
+        of none, None while nobody was asked since. Only where `remembers_changes`."""
+        epoch, traceparent = self._changes.get(partition.topic, {}).get(partition.partition, (-1, ""))
+        if epoch == leader_epoch:
+            return traceparent
+        return "" if epoch > leader_epoch else None
+
+    def coordinator_of(self, group: str) -> str | None:
+        """Where the coordinator of a group is reached, None while none is known. A group belongs to the shard
+        CRC-32C of its name modulo their number (broker_service.proto, GetMetadataResponse)."""
+        if not self.coordinators:
+            return None
+        return self.coordinators[crc32c(group.encode()) % len(self.coordinators)]
+
+
+class MetadataSeeker:
+    """Keeps one GetMetadata under way while news are wanted; goes from address to address until one
+    answers. `asked_at_ms`: when the newest answer was asked for. To a process that stood still meanwhile it
+    may look newer than it is."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.topics: set[str] = set()
+        self.failures: dict[str, HightideError] = {}
+        self.failing_since_ms: float | None = None
+        self.answer_count = 0
+        self.asked_at_ms = -1e9
+        self._answered_at_ms = -1e9
+        self._answers_in_row = 0
+        self._wanted = False
+        self._not_before_ms = 0.0
+        self._under_way: MessageCall[GetMetadataResponse] | None = None
+        self._under_way_since_ms = 0.0
+        self._suspects: dict[str, None] = {}
+        self._turn = 0
+
+    def want(self, topics: Iterable[str] = (), *, not_before_ms: float = 0.0) -> None:
+        """Ask for news of all topics of interest, and of these from now on. Wishes while a call is under way
+        are kept: what it answers may be older than the wish."""
+        self.topics.update(topics)
+        self._not_before_ms = min(self._not_before_ms, not_before_ms) if self._wanted else not_before_ms
+        self._wanted = True
+
+    def want_again(self, topics: Iterable[str] = (), *, now_ms: float) -> None:
+        """What was answered last was not enough: ask again, after a pause that grows."""
+        pause_ms = retry_pause_ms(self._answers_in_row)
+        self.want(topics, not_before_ms=max(now_ms, self._answered_at_ms + pause_ms))
+
+    def forget(self, topic: str) -> None:
+        """The topic is of no interest any more."""
+        self.topics.discard(topic)
+
+    def suspect(self, address: str) -> None:
+        """This address failed; ask others first, until it answers again."""
+        self._suspects[address] = None
+
+    @property
+    def wake_at_ms(self) -> float | None:
+        """When `poll` has something to do, if nothing else happens."""
+        return self._not_before_ms if self._wanted and self._under_way is None else None
+
+    def poll(self, now_ms: float) -> MessageCall[GetMetadataResponse] | None:
+        """The call to make now, if any."""
+        if not self._wanted or self._under_way is not None or now_ms < self._not_before_ms:
+            return None
+        self._wanted = False
+        candidates = self.candidates()
+        address = candidates[self._turn % len(candidates)]
+        self._turn += 1
+        self._under_way_since_ms = now_ms
+        self._under_way = MessageCall(
+            address,
+            Method.GET_METADATA,
+            METADATA_TIMEOUT_MS,
+            GetMetadataRequest(topics=sorted(self.topics)),
+            GetMetadataResponse,
+        )
+        return self._under_way
+
+    def candidates(self) -> list[str]:
+        """Every address worth asking; those that failed last, if there are others, are left out."""
+        every = list(dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)))
+        return [address for address in every if address not in self._suspects] or every
+
+    def answered(self, call: Call[Any], answer: GetMetadataResponse, now_ms: float) -> None:
+        """A broker answered."""
+        assert call is self._under_way, "only one call is under way"
+        self._under_way = None
+        self.failures.clear()
+        self.failing_since_ms = None
+        self.answer_count += 1
+        self.asked_at_ms = self._under_way_since_ms
+        is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
+        self._answers_in_row = 1 if is_fresh else self._answers_in_row + 1
+        self._answered_at_ms = now_ms
+        self._suspects.pop(call.address, None)
+        self.cluster.update(answer, call.address)
+
+    def failed(self, call: Call[Any], error: HightideError, now_ms: float) -> None:
+        """An address did not answer: the next one is asked at once, and after a whole round, after a
+        pause."""
+        assert call is self._under_way, "only one call is under way"
+        self._under_way = None
+        self.failures[call.address] = error
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms
+        self.suspect(call.address)
+        every = {*self.cluster.brokers.values(), *self.cluster.bootstrap}
+        if self._suspects.keys() >= every:
+            self._suspects.clear()
+            self.want(not_before_ms=now_ms + RETRY_PAUSE_MS)
+        else:
+            self.want()
+
+    def unavailable(self, budget_ms: float) -> BrokersUnavailableError:
+        """The error that says that nobody answered, with every address and what it said."""
+        return brokers_unavailable(self.cluster, self.failures, budget_ms)
+
+
+def brokers_unavailable(
+    cluster: Cluster, failures: Mapping[str, HightideError], budget_ms: float
+) -> BrokersUnavailableError:
+    """Name every address that was tried, whether it was given or advertised, and how it failed."""
+    said = []
+    for address, error in failures.items():
+        origin = "bootstrap" if address in cluster.bootstrap else "advertised by a broker"
+        message = error.message
+        # Most messages begin with it, and it is named once.
+        rest = message.removeprefix(address) if message.startswith(f"{address} ") else f": {message}"
+        said.append(f"{address} ({origin}){rest}")
+    text = "; ".join(said) or f"{', '.join(cluster.bootstrap)}: no answer"
+    return BrokersUnavailableError(
+        f"no broker answered within {budget_ms / 1000:g} s: {text}",
+        addresses=tuple(failures) or cluster.bootstrap,
+    )

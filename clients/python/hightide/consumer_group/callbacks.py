@@ -1,0 +1,29 @@
+"""What a user wants to be told when partitions come and go."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hightide.consumer_group.ownership import AssignmentEvent, Change
+from hightide.records import TopicPartition
+
+#: Called with the partitions, sorted; on the side of the user, inside of poll(), an iteration or close().
+AssignmentCallback = Callable[[tuple[TopicPartition, ...]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCallbacks:
+    """The callbacks of `Consumer`. What is lost is told to `on_revoke` where there is no `on_lost`."""
+
+    on_assign: AssignmentCallback | None = None
+    on_revoke: AssignmentCallback | None = None
+    on_lost: AssignmentCallback | None = None
+
+    def of(self, event: AssignmentEvent) -> AssignmentCallback | None:
+        """Whom to tell of an event; None: nobody wants to know."""
+        match event.change:
+            case Change.ASSIGNED:
+                return self.on_assign
+            case Change.REVOKED:
+                return self.on_revoke
+            case Change.LOST:
+                return self.on_lost or self.on_revoke

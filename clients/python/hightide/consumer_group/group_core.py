@@ -1,0 +1,229 @@
+"""A consumer in a group as its driver sees it: the `Membership` and the `ConsumerCore` as one core, and the
+commits that positions need between two Pings."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from hightide.calls.call import Call, MessageCall, Method
+from hightide.cluster.leader_waits import Fact
+from hightide.consumer_group.membership import Membership, MembershipState
+from hightide.consumer_group.ownership import Ownership
+from hightide.consumer_group.settings import GroupSettings
+from hightide.consuming.consumer_core import ConsumerCore
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetched_records import Handout
+from hightide.errors import HightideError, InvalidArgumentError
+from hightide.records import TopicPartition
+from hightide.v1.coordinator_service_pb2 import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    ConsumedPosition,
+    OffsetCommit,
+)
+
+__all__ = ["GroupCore", "IntervalCommit"]
+
+
+RESET_PAUSE_MS: Final = 1_000
+#: How long a goodbye waits for a commit that takes positions back, of the time that closing may take.
+GOING_BACK_TIMEOUT_MS: Final = 2_500
+
+
+class IntervalCommit(MessageCall[CommitOffsetsResponse]):
+    """A CommitOffsets call of settled positions that need not wait for a Ping, or may not go with one."""
+
+    __slots__ = ("commits", "partitions")
+
+    def __init__(self, address: str, timeout_ms: int, request: CommitOffsetsRequest) -> None:
+        super().__init__(address, Method.COMMIT_OFFSETS, timeout_ms, request, CommitOffsetsResponse)
+        self.commits = list(request.offsets)
+        self.partitions = [TopicPartition(each.topic, each.partition) for each in request.offsets]
+
+
+class GroupCore:
+    """The core. One a consumer in a group."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        consumer: ConsumerCore,
+        handout: Handout,
+        random: Random,
+        *,
+        tells_revoked: bool,
+    ) -> None:
+        self.settings = settings
+        self.consumer = consumer
+        self.ownership = Ownership(consumer, handout, tells_revoked=tells_revoked)
+        self.membership = Membership(settings, self.ownership, consumer.seeker, random)
+        self.wake_at_ms: float | None = None
+        self.cancelled: list[Call[Any]] = []
+        self.callbacks: list[Callable[[], object]] = []
+        self._commit: IntervalCommit | None = None
+        self._next_commit_ms: float | None = None
+        self._gone_back: set[TopicPartition] = set()
+        self._next_reset_ms = 0.0
+        self._leaves_by_ms: float | None = None
+        """A goodbye waits until then for the commit that it cannot tell."""
+        consumer.on_gone_back = self._went_back
+
+    def poll(self, now_ms: float) -> list[Call[Any]]:
+        """The calls to make now."""
+        if self._leaves_by_ms is not None and (not self._is_going_back() or now_ms >= self._leaves_by_ms):
+            self._leaves_by_ms = None
+            self.membership.leave(now_ms)
+        calls = self.membership.poll(now_ms)
+        commit = self._reset_commit(now_ms) or self._interval_commit(now_ms)
+        if commit is not None:
+            calls.append(commit)
+        calls += self.consumer.poll(now_ms)
+        wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms]
+        if self._commit is None and self.membership.state is MembershipState.MEMBER:
+            wakes.append(self._next_commit_ms)
+            wakes.append(self._next_reset_ms if self._gone_back else None)
+        wakes.append(self._leaves_by_ms)
+        self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
+        self.cancelled += self.membership.cancelled + self.consumer.cancelled
+        self.membership.cancelled, self.consumer.cancelled = [], []
+        return calls
+
+    def be_traced(self) -> None:
+        """Note what waits for leader changes, and the orders of the coordinator."""
+        self.consumer.be_traced()
+        self.membership.is_traced = True
+
+    def facts(self, *, is_last: bool = False) -> list[Fact]:
+        """What spans are made of, since the last time."""
+        orders, self.membership.facts = self.membership.facts, []
+        return [*orders, *self.consumer.facts(is_last=is_last)]
+
+    def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
+        """A call ended, or a message came on the stream."""
+        if call.method is Method.REGISTER_CONSUMER:
+            self.membership.completed(call, outcome, now_ms)
+        elif isinstance(call, IntervalCommit):
+            self._committed(call, outcome)
+        else:
+            self.consumer.completed(call, outcome, now_ms)
+
+    def leave(self, now_ms: float) -> None:
+        """Say goodbye with the final positions, with the next poll or as soon as what takes them back is
+        committed. Called once, after the user's callbacks have run."""
+        self._leaves_by_ms = now_ms + GOING_BACK_TIMEOUT_MS
+
+    def _is_going_back(self) -> bool:
+        """Whether a goodbye would leave out where it is, since a lower offset has to stand first."""
+        is_member = self.membership.state is MembershipState.MEMBER
+        owned = self.ownership.owned
+        return is_member and any(each in owned and owned[each].is_reset for each in self._gone_back)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the membership is over."""
+        return self.membership.state in (MembershipState.LEFT, MembershipState.REFUSED)
+
+    def came_back(self, now_ms: float) -> None:
+        """The user is back in one of the consumer's methods."""
+        if self.membership.is_suspended(now_ms):
+            self.ownership.interrupt()
+        self.ownership.came_back()
+
+    def take(self, now_ms: float) -> Chunk | None:
+        """The next chunk for the user, unless nothing may be handed out now."""
+        if self.membership.is_suspended(now_ms):
+            return None
+        chunk = self.consumer.next_chunk()
+        if chunk is not None:
+            self.ownership.took(chunk.partition)
+        return chunk
+
+    def commits(self, offsets: Mapping[TopicPartition, int] | None, metadata: str) -> list[OffsetCommit]:
+        """What the user commits: these offsets, which say nothing of what else is in hand, or all that it has
+        come to since. Raises NotAssignedError, InvalidArgumentError."""
+        if offsets is None:
+            self.ownership.came_back()
+        wanted = self.ownership.uncommitted() if offsets is None else offsets
+        for partition, offset in wanted.items():
+            if offset < 0:
+                raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
+        return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
+
+    def _went_back(self, partition: TopicPartition, offset: int) -> None:
+        """What this consumer had read is lost: what it has committed beyond it has to go back as well."""
+        self.ownership.sought(partition, offset)
+        # The user may still have records in hand that are lost; the rest of them is not handed out.
+        self.ownership.interrupt()
+        self._gone_back.add(partition)
+
+    def _reset_commit(self, now_ms: float) -> IntervalCommit | None:
+        """Commit where a log that has lost records made this consumer go back to. A user who commits by hand
+        does it with the next commit."""
+        membership, ownership = self.membership, self.ownership
+        self._gone_back = {
+            each
+            for each in self._gone_back
+            if each in ownership.owned and ownership.owned[each].is_reset and self.settings.auto_commit
+        }
+        is_possible = membership.state is MembershipState.MEMBER and self._commit is None
+        if not self._gone_back or not is_possible or now_ms < self._next_reset_ms:
+            return None
+        if membership.coordinator_address is None:
+            return None
+        self._next_reset_ms = now_ms + RESET_PAUSE_MS
+        settled = {each: ownership.settled_offset(each) for each in self._gone_back}
+        commits = [
+            ownership.commit_of(each, offset, "") for each, offset in settled.items() if offset is not None
+        ]
+        request = CommitOffsetsRequest(
+            group=self.settings.group, member_id=membership.member_id, offsets=commits
+        )
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        return self._commit
+
+    def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
+        """Commit what was settled, where Pings come more seldom than the user wants it committed."""
+        membership = self.membership
+        interval_ms = self.settings.commit_interval_ms
+        if not self.settings.auto_commit or interval_ms >= membership.ping_interval_ms:
+            self._next_commit_ms = None
+            return None
+        if membership.state is not MembershipState.MEMBER or self._commit is not None:
+            return None
+        if self._next_commit_ms is None or now_ms < self._next_commit_ms:
+            self._next_commit_ms = self._next_commit_ms or now_ms + interval_ms
+            return None
+        self._next_commit_ms = now_ms + interval_ms
+        positions = self.ownership.positions(self.ownership.owned)
+        if not positions or membership.coordinator_address is None:
+            return None
+        request = CommitOffsetsRequest(
+            group=self.settings.group,
+            member_id=membership.member_id,
+            offsets=[_commit(position) for position in positions],
+        )
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        return self._commit
+
+    def _committed(self, call: IntervalCommit, outcome: CommitOffsetsResponse | HightideError) -> None:
+        """What did not arrive goes with the next Ping; why, the stream will tell."""
+        self._commit = None
+        results = () if isinstance(outcome, HightideError) else outcome.offsets
+        for at, partition in enumerate(call.partitions):
+            owned = self.ownership.owned.get(partition)
+            if owned is None:
+                continue
+            if at >= len(results) or results[at].error_code:
+                owned.told = -1
+            elif call.commits[at].reset:
+                self.ownership.committed([call.commits[at]])
+
+
+def _commit(position: ConsumedPosition) -> OffsetCommit:
+    return OffsetCommit(
+        topic=position.topic,
+        partition=position.partition,
+        generation=position.generation,
+        offset=position.offset,
+        leader_epoch=position.leader_epoch,
+    )

@@ -1,0 +1,1 @@
+"""How a reader decides: where it stands, what it fetches, from whom, and what it hands out."""

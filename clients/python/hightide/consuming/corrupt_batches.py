@@ -1,0 +1,106 @@
+"""What becomes of a batch that no reader can open: the policy of consumers, range readers and Spark's source.
+
+Rules of this file: no clock, no I/O.
+
+Theory of operation. A leader checks what it can see of a batch without opening it; a producer that lies
+behind that gets past it. Such a batch is the same on every replica, and would stop all consumers of its
+partition for ever. So a reader may go on behind it, where it was told to, and counts what it leaves out. A
+batch whose CRC does not fit its bytes is something else: it was good when it was written, another replica may
+hold it whole, and to leave it out would lose records that were acknowledged. That is an error under each
+policy.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from hightide.batch import body, header
+from hightide.batch.errors import BatchError
+from hightide.consuming.fetch_position import Chunk
+from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
+from hightide.records import TopicPartition
+
+OnCorruptBatch = Literal["fail", "skip"]
+
+_POLICIES: Final = ("fail", "skip")
+
+log = logging.getLogger("hightide.consumer")
+
+
+def check_policy(policy: str) -> None:
+    """Raises InvalidArgumentError."""
+    if policy not in _POLICIES:
+        raise InvalidArgumentError(f"on_corrupt_batch is {policy!r}; it may be one of {_POLICIES}")
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBatches:
+    """How much of one partition was left out since the reader was made; what is read again counts again."""
+
+    batch_count: int
+    record_count: int
+
+
+class CorruptBatches:
+    """One a reader. Thread-safe."""
+
+    def __init__(self, policy: OnCorruptBatch) -> None:
+        self._policy = policy
+        self._skipped: dict[TopicPartition, SkippedBatches] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def skipped(self) -> Mapping[TopicPartition, SkippedBatches]:
+        """What was left out, by partition; those of which nothing was are not there."""
+        with self._lock:
+            return dict(self._skipped)
+
+    def opened(self, chunk: Chunk, policy: OnCorruptBatch | None = None) -> Any:
+        """The rows of a chunk that are wanted, over the bytes that came; None where it is left out, which is
+        counted and logged. Called once a chunk. Raises CorruptBatchError, UnreadableBatchError."""
+        try:
+            return _rows(chunk)
+        except UnreadableBatchError as error:
+            if (policy or self._policy) == "fail":
+                raise
+            self._count(chunk)
+            log.warning("%s: left out, as on_corrupt_batch says", error.message)
+        return None
+
+    def _count(self, chunk: Chunk) -> None:
+        with self._lock:
+            before = self._skipped.get(chunk.partition, SkippedBatches(0, 0))
+            self._skipped[chunk.partition] = SkippedBatches(
+                before.batch_count + 1, before.record_count + chunk.header.record_count - chunk.skip
+            )
+
+
+def _rows(chunk: Chunk) -> Any:
+    try:
+        # The CRC was checked when the batch came, if it was to be.
+        columns = body.decode(chunk.batch, check_crc=False)
+    except BatchError as error:
+        raise _failure(chunk, error) from error
+    return columns.slice(chunk.skip) if chunk.skip else columns
+
+
+def _failure(chunk: Chunk, error: BatchError) -> CorruptBatchError:
+    """Whether the bytes changed, or were written so."""
+    first, next_offset = chunk.header.base_offset, chunk.header.next_offset
+    which = f"the batch of the offsets {first} to {next_offset - 1} of {chunk.partition} cannot be read"
+    topic, partition = chunk.partition.topic, chunk.partition.partition
+    try:
+        header.verify_crc(chunk.batch, 0, chunk.header)
+    except BatchError as changed:
+        return CorruptBatchError(
+            f"{which}: {changed}; another replica may hold it whole", topic=topic, partition=partition
+        )
+    offsets = {"base_offset": str(first), "next_offset": str(next_offset)}
+    return UnreadableBatchError(
+        f"{which}: {error}; seek to {next_offset} to leave it out",
+        topic=topic,
+        partition=partition,
+        metadata=offsets,
+    )

@@ -1,0 +1,239 @@
+"""What a consumer hands out: fetched batches as records, or as Arrow. Shared by threads and asyncio.
+
+A chunk is decoded whole. What is left of it stays here, so that poll(), iteration and poll_arrow() can be
+mixed and each goes on where the last one stopped.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hightide.batch import body
+from hightide.consuming.corrupt_batches import CorruptBatches
+from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.read_ahead import ReadAhead
+from hightide.errors import CorruptBatchError
+from hightide.records import Record, TopicPartition, records_of
+
+# Small batches are put together up to this size, so that a poll_arrow() is worth its call.
+ARROW_GATHER_BYTES: Final = 1 << 20
+ARROW_GATHER_CHUNKS: Final = 1024
+
+_LEADING: Final = (("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
+ARROW_SCHEMA: Final = pa.schema(
+    [*_LEADING, ("timestamp", body.TIMESTAMP_TYPE), ("key", pa.binary()), ("value", pa.binary())]
+)
+ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.HEADERS_TYPE))
+
+
+class Handout:
+    """What is left of the chunk that is being handed out. Guarded by the consumer being used by one
+    thread."""
+
+    def __init__(self, core: ReadAhead) -> None:
+        self._core = core
+        self.corrupt = CorruptBatches(core.settings.on_corrupt_batch)
+        self._chunk: Chunk | None = None
+        self._records: list[Record] = []
+        self._at = 0
+        self._settled_at = 0
+        self._is_iterated = False
+        self._is_interrupted = False
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition that is being handed out, if any."""
+        return None if self._chunk is None else self._chunk.partition
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after what was handed out of the chunk that `partition` tells of."""
+        assert self._chunk is not None, "a chunk is being handed out"
+        return self._chunk.header.base_offset + self._chunk.skip + self._at
+
+    def settle(self) -> None:
+        """Tell the core how far the records were handed out. Called with the lock, before positions
+        matter."""
+        if self._chunk is not None:
+            self._core.handed_out(self._chunk, self.next_offset)
+
+    def give_up(self) -> None:
+        """Give the rest back to the core. Called with the lock, before a seek and before poll_arrow()."""
+        chunk, self._chunk = self._chunk, None
+        self._is_interrupted = False
+        if chunk is None:
+            return
+        chunk.skip += self._at
+        self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip)
+        if chunk.skip < chunk.header.record_count:
+            self._core.put_back(chunk)
+        self._records, self._at, self._settled_at = [], 0, 0
+
+    def interrupt(self) -> None:
+        """Let `iterate` stop after the record that the user has in hand, so that the user comes back. Called
+        with the lock, from any thread."""
+        self._is_interrupted = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the rest of the chunk is not to be handed out before somebody has looked."""
+        return self._is_interrupted
+
+    def settled_offset(self, partition: TopicPartition) -> int | None:
+        """The offset up to which the user is done with the records of a partition, where a chunk of it is
+        being iterated on: below the record in hand. Called with the lock, from any thread."""
+        chunk = self._chunk
+        if chunk is None or chunk.partition != partition or not self._core.is_current(chunk):
+            return None
+        if not self._is_iterated:
+            # One poll() may have brought earlier chunks too, all of which the user has in hand.
+            return None
+        return chunk.header.base_offset + chunk.skip + self._settled_at
+
+    def begin(self, chunk: Chunk) -> None:
+        """Hand out this chunk's records next; none where it is left out, and the position goes past it.
+        Raises CorruptBatchError."""
+        assert not self.has_records, "one chunk after the other"
+        columns = self.corrupt.opened(chunk)
+        if columns is None:
+            self._records, self._at = [], chunk.header.record_count - chunk.skip
+            self._settled_at, self._is_iterated = self._at, False
+            self._chunk = chunk
+            return
+        timestamps = columns.column(2).view(pa.int64()).to_pylist()
+        headers = _headers(columns)
+        self._records = records_of(
+            chunk.partition.topic,
+            chunk.partition.partition,
+            chunk.header.base_offset + chunk.skip,
+            timestamps,
+            columns.column(0).to_pylist(),
+            columns.column(1).to_pylist(),
+            headers,
+        )
+        # In this order: another thread may ask for the settled offset meanwhile.
+        self._at = self._settled_at = 0
+        self._is_iterated = False
+        self._chunk = chunk
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records of the current chunk are left."""
+        return self._at < len(self._records)
+
+    def take(self, count_max: int) -> list[Record]:
+        """The next records of the current chunk."""
+        assert count_max > 0, "nobody asks for nothing"
+        if self._at == 0 and len(self._records) <= count_max:
+            taken = self._records
+        else:
+            taken = self._records[self._at : self._at + count_max]
+        self._at += len(taken)
+        return taken
+
+    def iterate(self) -> Iterator[Record]:
+        """The rest of the current chunk, one by one; who stops in the middle loses nothing."""
+        records = self._records
+        self._settled_at, self._is_iterated = self._at, True
+        while self._at < len(records) and not self._is_interrupted:
+            self._at += 1
+            yield records[self._at - 1]
+            if records is not self._records:
+                return
+            # Whoever comes back for the next one is done with this one.
+            self._settled_at = self._at
+
+    def as_arrow(self, chunks: list[Chunk]) -> tuple[Any, list[Chunk]]:
+        """Chunks of one partition as one RecordBatch, and those that are to be put back: where one cannot be
+        read, it and what follows, so that the user has all before it. Raises CorruptBatchError where it is
+        the first."""
+        tables: list[Any] = []
+        for at, chunk in enumerate(chunks):
+            try:
+                columns = self.corrupt.opened(chunk)
+            except CorruptBatchError:
+                if at == 0:
+                    raise
+                return _joined(tables), chunks[at:]
+            if columns is not None:
+                tables.append(_arrow(chunk, columns))
+        return _joined(tables), []
+
+
+def _joined(tables: list[Any]) -> Any:
+    if not tables:
+        return _empty()
+    return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+
+
+def _empty() -> Any:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in ARROW_SCHEMA], schema=ARROW_SCHEMA
+    )
+
+
+def _headers(columns: Any) -> list[tuple[tuple[str, bytes], ...]] | None:
+    if columns.num_columns < 4:
+        return None
+    return [
+        tuple((header["key"], header["value"]) for header in row if header is not None) if row else ()
+        for row in columns.column(3).to_pylist()
+    ]
+
+
+class _Counting:
+    """0, 1, 2, … as an Arrow array, made once and sliced."""
+
+    def __init__(self) -> None:
+        self._numbers = pa.array(range(1024), pa.int64())
+
+    def up_to(self, count: int) -> Any:
+        while len(self._numbers) < count:
+            self._numbers = pa.concat_arrays([self._numbers, pc.add(self._numbers, len(self._numbers))])
+        return self._numbers.slice(0, count)
+
+
+_counting = _Counting()
+
+
+def _arrow(chunk: Chunk, columns: Any) -> Any:
+    count = columns.num_rows
+    offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
+    arrays = [
+        pa.repeat(chunk.partition.topic, count),
+        pa.repeat(pa.scalar(chunk.partition.partition, pa.int32()), count),
+        offsets,
+        columns.column(2),
+        columns.column(0),
+        columns.column(1),
+    ]
+    if columns.num_columns > 3:
+        return pa.RecordBatch.from_arrays([*arrays, columns.column(3)], schema=ARROW_SCHEMA_WITH_HEADERS)
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def gather(core: ReadAhead) -> list[Chunk]:
+    """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the
+    same partition. Called with the lock."""
+    first = core.next_chunk()
+    if first is None:
+        return []
+    chunks = [first]
+    size_bytes = len(first.batch)
+    while size_bytes < ARROW_GATHER_BYTES and len(chunks) < ARROW_GATHER_CHUNKS:
+        following = core.next_chunk()
+        if following is None:
+            break
+        is_fit = (
+            following.partition == first.partition
+            and following.header.has_headers == first.header.has_headers
+            and size_bytes + len(following.batch) <= ARROW_GATHER_BYTES
+        )
+        if not is_fit:
+            core.put_back(following)
+            break
+        chunks.append(following)
+        size_bytes += len(following.batch)
+    return chunks

@@ -1,0 +1,144 @@
+"""What a consumer reads, and what of it was fetched ahead of its user.
+
+Rules of this file: no clock, no I/O, no threads.
+
+Theory of operation. Each partition has a `FetchPosition`. What is fetched waits in `chunks`, those of all
+partitions in one queue, until the user takes it; what comes to its turn while its partition is held waits
+aside, and goes first when that is released. Seeking begins another generation of the position: chunks of an
+older one are dropped when their turn comes.
+"""
+
+from collections import deque
+
+from hightide.cluster.offset_at import OffsetAt
+from hightide.consuming.consumer_settings import ConsumerSettings
+from hightide.consuming.fetch_position import Chunk, FetchPosition
+from hightide.errors import NotAssignedError
+from hightide.records import TopicPartition
+
+
+class ReadAhead:
+    """The positions and the queue. `wants_poll` is set when there may be something to fetch that there was
+    not before."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.settings = settings
+        self.positions: dict[TopicPartition, FetchPosition] = {}
+        self.chunks: deque[Chunk] = deque()
+        self.wants_poll = False
+        self._held: dict[TopicPartition, list[Chunk]] = {}
+
+    # -- where the user is -----------------------------------------------------------------------------------
+
+    def position_of(self, partition: TopicPartition) -> FetchPosition:
+        """The state of an assigned partition. Raises NotAssignedError."""
+        position = self.positions.get(partition)
+        if position is None:
+            raise NotAssignedError(
+                f"{partition} is not assigned to this consumer",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        return position
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+        """Go on at an offset. With the leader epoch of the last record below it, as it was committed with the
+        offset, a log that has lost that record is noticed (KIP-320); None or -1 where it is not known."""
+        self.position_of(partition).seek(offset, leader_epoch)
+        self.wants_poll = True
+
+    def reset(self, partition: TopicPartition, look_up: OffsetAt) -> None:
+        """Go on where a look-up says."""
+        self.position_of(partition).reset(look_up)
+        self.wants_poll = True
+
+    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """The leader epoch of the last record below an offset up to which was read, to be committed with that
+        offset; -1 where it is not known."""
+        epoch = self.position_of(partition).epochs.before(offset)
+        return -1 if epoch is None else epoch
+
+    # -- partitions that are held ----------------------------------------------------------------------------
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Neither fetch nor hand out, until it is resumed; the position stays. Raises NotAssignedError."""
+        self.position_of(partition).is_paused = True
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Go on after a pause. Raises NotAssignedError."""
+        self.position_of(partition).is_paused = False
+        self.released(partition)
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that the user has paused, sorted."""
+        return tuple(sorted(each for each, position in self.positions.items() if position.is_paused))
+
+    def released(self, partition: TopicPartition) -> None:
+        """The partition may not be held any more: what waits of it is handed out first."""
+        position = self.positions.get(partition)
+        if position is not None and not position.is_held:
+            self.chunks.extendleft(reversed(self._held.pop(partition, [])))
+            self.wants_poll = True
+
+    # -- handing out -----------------------------------------------------------------------------------------
+
+    def next_chunk(self) -> Chunk | None:
+        """The next batch to hand out, or None. It counts as handed out only by `handed_out`."""
+        while self.chunks:
+            chunk = self.chunks.popleft()
+            position = self.positions.get(chunk.partition)
+            if position is None or position.generation != chunk.generation:
+                continue
+            if position.is_held:
+                self._held.setdefault(chunk.partition, []).append(chunk)
+                continue
+            was_full = self.is_full(position)
+            position.buffered_bytes -= len(chunk.batch)
+            position.taken_offset = chunk.next_offset
+            if was_full or not position.is_under_way:
+                self.wants_poll = True
+            return chunk
+        return None
+
+    def put_back(self, chunk: Chunk) -> None:
+        """The rest of a chunk was not handed out; it comes first next time."""
+        position = self.positions.get(chunk.partition)
+        if position is not None and position.generation == chunk.generation:
+            position.buffered_bytes += len(chunk.batch)
+            position.taken_offset = chunk.header.base_offset + chunk.skip
+            self.chunks.appendleft(chunk)
+
+    def handed_out(self, chunk: Chunk, next_offset: int) -> None:
+        """Records below this offset were handed out."""
+        position = self.positions.get(chunk.partition)
+        if position is not None and position.generation == chunk.generation:
+            position.position = next_offset
+
+    def is_current(self, chunk: Chunk) -> bool:
+        """Whether nobody has gone elsewhere in the partition since the chunk was fetched."""
+        position = self.positions.get(chunk.partition)
+        return position is not None and position.generation == chunk.generation
+
+    # -- what is not wanted any more ------------------------------------------------------------------------
+
+    def let_go(self, partition: TopicPartition) -> FetchPosition | None:
+        """Read a partition no more; what was fetched of it is dropped. Returns where it was."""
+        self._held.pop(partition, None)
+        return self.positions.pop(partition, None)
+
+    def drop(self, partition: TopicPartition) -> None:
+        """What waits of a partition is not to be handed out; the position stays."""
+        self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != partition)
+        self._held.pop(partition, None)
+
+    # -- room ------------------------------------------------------------------------------------------------
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and waits to be handed out; what is held leaves the others their room."""
+        return sum(each.buffered_bytes for each in self.positions.values() if not each.is_held)
+
+    def is_full(self, position: FetchPosition) -> bool:
+        """Whether enough of a partition waits, so that no more is to be fetched of it."""
+        share = self.settings.prefetch_bytes // max(1, len(self.positions))
+        return position.buffered_bytes >= max(share, self.settings.fetch_max_bytes)

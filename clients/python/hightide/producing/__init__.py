@@ -1,0 +1,1 @@
+"""How a producer decides: what waits, what goes now, what becomes of what came back."""

@@ -1,0 +1,292 @@
+"""Where records wait: taken into the open batches of their partitions, within the producer's memory.
+
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
+every method. `hightide.producer` does by itself, in `send`, what `append` does for a record whose batch has
+room.
+
+Theory of operation. Memory is granted to batches in steps that double, so that many small batches do not hold
+much and a large one asks seldom. When none is left the producer is `pressed`: nothing lingers until a quarter
+is free again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from hightide.batch.header import next_sequence
+from hightide.cluster.metadata import Cluster
+from hightide.errors import FencedProducerEpochError, HightideError, RecordTooLargeError
+from hightide.producing.delivery import Delivery
+from hightide.producing.lane import Lane, TopicLanes
+from hightide.producing.pending_batch import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Owner, PendingBatch
+from hightide.producing.producer_settings import ProducerSettings
+
+FIRST_GRANT_BYTES: Final = 4096
+
+
+class ArrowTimestamps:
+    """A timestamp column, read as the list of integers that other batches have."""
+
+    __slots__ = ("_column",)
+
+    def __init__(self, column: Any) -> None:
+        self._column = column
+
+    def __getitem__(self, index: int) -> int:
+        return int(self._column[index].value)
+
+
+class Accumulator:
+    """The lanes of all topics, and the memory that they share.
+
+    `active` are the lanes with something to send. Records without a key begin at the partition `first_turn`
+    (modulo their number), which the shell draws, so that many producers of few records do not all fill
+    partition 0.
+    """
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        owner: Owner,
+        delivery: Callable[[PendingBatch, int], Any] = Delivery,
+        first_turn: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.owner = owner
+        self.topics: dict[str, TopicLanes] = {}
+        self.active: dict[Lane, None] = {}
+        self.free_bytes = settings.buffer_memory_bytes
+        self.pressed = False
+        self.wants_poll = False
+        self.fatal: FencedProducerEpochError | None = None
+        self.callbacks: list[Callable[[], object]] = []
+        self._delivery = delivery
+        self._first_turn = first_turn
+
+    def lanes_of(self, topic: str) -> TopicLanes | None:
+        """The topic's lanes; None while its metadata is not there. Called for the first record of each
+        topic."""
+        known = self.topics.get(topic)
+        if known is not None:
+            return known
+        described = self.cluster.topics.get(topic)
+        if described is None or not described.partitions:
+            return None
+        self.topics[topic] = TopicLanes(
+            topic,
+            described.topic_id,
+            len(described.partitions),
+            self._batch_limit(topic),
+            self._first_turn,
+        )
+        return self.topics[topic]
+
+    def _batch_limit(self, topic: str) -> int:
+        limit = self.settings.batch_bytes_max
+        given = self.cluster.topics[topic].configs.get("max.message.bytes", "")
+        return min(limit, int(given)) if given.isdigit() else limit
+
+    def next_sticky(self, topic: TopicLanes) -> Lane:
+        """The lane for records without a key from now on: the next one that has a leader, if any has."""
+        for _ in range(topic.partition_count):
+            topic.turn = (topic.turn + 1) % topic.partition_count
+            lane = topic.lanes[topic.turn]
+            if self.cluster.leader_of(topic.topic, lane.partition) is not None:
+                break
+        topic.sticky = topic.lanes[topic.turn]
+        return topic.sticky
+
+    def append(
+        self,
+        topic: TopicLanes,
+        lane: Lane | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_us: int,
+        headers: Sequence[tuple[str, bytes]] | None,
+        now_ms: float,
+    ) -> Any:
+        """Take a record; without a lane, into the sticky one. Returns its delivery. None where the buffer is
+        full: wait until batches end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
+        if self.fatal is not None:
+            raise self.fatal
+        size_bytes = RECORD_OVERHEAD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
+        for name, data in headers or ():
+            size_bytes += RECORD_OVERHEAD_BYTES + 4 * len(name) + len(data)
+        if lane is None:
+            lane = topic.sticky
+            if lane.open is not None and lane.open.size_bytes + size_bytes > topic.batch_limit_bytes:
+                self.close_open(lane)
+                self.wants_poll = True
+                lane = self.next_sticky(topic)
+        if not self.reserve(lane, size_bytes, now_ms):
+            return None
+        batch = lane.open
+        assert batch is not None, "room was reserved in it"
+        index = batch.record_count
+        batch.record_count = index + 1
+        batch.size_bytes += size_bytes
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.timestamps.append(timestamp_us)
+        if headers or batch.headers is not None:
+            batch.append_headers(headers)
+        return self._delivery(batch, index)
+
+    def reserve(self, lane: Lane, size_bytes: int, now_ms: float) -> bool:
+        """Make sure that the lane's open batch has room for a record of this size. False where the buffer is
+        full: wait until batches end, and ask again. Raises RecordTooLargeError."""
+        topic = lane.home
+        if size_bytes + BATCH_OVERHEAD_BYTES > topic.batch_limit_bytes:
+            raise RecordTooLargeError(
+                f"a record of {size_bytes} bytes is over the limit of {topic.batch_limit_bytes} bytes",
+                topic=lane.topic,
+                partition=lane.partition,
+            )
+        batch = lane.open
+        if batch is not None:
+            needed = batch.size_bytes + size_bytes
+            if needed <= topic.batch_limit_bytes:
+                wished = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
+                return self._grant(batch, wished) or self._grant(batch, needed)
+            self.close_open(lane)
+            self.wants_poll = True
+        fresh = self._new_batch(lane, now_ms)
+        if not self._grant(fresh, max(fresh.size_bytes + size_bytes, FIRST_GRANT_BYTES)):
+            return False
+        lane.open = fresh
+        self.active[lane] = None
+        self.wants_poll = True
+        return True
+
+    def _new_batch(self, lane: Lane, now_ms: float) -> PendingBatch:
+        return PendingBatch(
+            self.owner,
+            lane.topic,
+            lane.partition,
+            ordinal=lane.next_ordinal,
+            created_ms=now_ms,
+            deadline_ms=now_ms + self.settings.delivery_timeout_ms,
+        )
+
+    def _grant(self, batch: PendingBatch, granted_bytes: int) -> bool:
+        more = granted_bytes - batch.granted_bytes
+        if more > self.free_bytes:
+            # Once is enough: who waits for room asks again whenever a call ends.
+            self.wants_poll = self.wants_poll or not self.pressed
+            self.pressed = True
+            return False
+        self.free_bytes -= more
+        batch.granted_bytes = granted_bytes
+        return True
+
+    def close_open(self, lane: Lane) -> None:
+        """No record is appended to the lane's open batch any more; the memory that it did not use comes
+        back."""
+        batch = lane.open
+        assert batch is not None, "there is a batch to close"
+        lane.close_open()
+        self.free_bytes += batch.granted_bytes - batch.size_bytes
+        batch.granted_bytes = batch.size_bytes
+
+    def append_arrow(self, lane: Lane, rows: Any, size_bytes: int, now_ms: float) -> PendingBatch | None:
+        """Take rows as a batch of their own. None where the buffer is full: wait, and ask again."""
+        if self.fatal is not None:
+            raise self.fatal
+        limit = lane.home.batch_limit_bytes
+        if rows.num_rows == 1 and size_bytes > limit:
+            raise RecordTooLargeError(
+                f"a row of {size_bytes} bytes is over the limit of {limit} bytes a batch",
+                topic=lane.topic,
+                partition=lane.partition,
+            )
+        if lane.open is not None:
+            self.close_open(lane)
+        batch = self._new_batch(lane, now_ms)
+        if not self._grant(batch, size_bytes):
+            return None
+        batch.arrow = rows
+        batch.record_count = rows.num_rows
+        batch.size_bytes = size_bytes
+        batch.timestamps = ArrowTimestamps(rows.column(2))
+        lane.open = batch
+        lane.close_open()
+        self.active[lane] = None
+        self.wants_poll = True
+        return batch
+
+    def end(self, batch: PendingBatch, base_offset: int, error: HightideError | None) -> None:
+        """A batch is acknowledged or has failed: its memory comes back, and who waits for it is called
+        back."""
+        self.free_bytes += batch.granted_bytes
+        batch.granted_bytes = 0
+        if self.pressed and self.free_bytes * 4 >= self.settings.buffer_memory_bytes:
+            self.pressed = False
+        self.callbacks.extend(batch.finish(base_offset, error))
+
+    def split(self, lane: Lane, batch: PendingBatch) -> None:
+        """Halve a batch that is over the topic's limit. The halves share its sequences, and its memory."""
+        rows = batch.columns()
+        middle = rows.num_rows // 2
+        parts = (
+            self._part(lane, batch, rows.slice(0, middle), 0),
+            self._part(lane, batch, rows.slice(middle), middle),
+        )
+        parts[0].granted_bytes, batch.granted_bytes = batch.granted_bytes, 0
+        batch.split_into(parts)
+        for part in parts:
+            lane.requeue(part)
+        self.active[lane] = None
+        lane.home.batch_limit_bytes = min(lane.home.batch_limit_bytes, max(4096, batch.size_bytes // 2))
+
+    def _part(self, lane: Lane, batch: PendingBatch, rows: Any, at: int) -> PendingBatch:
+        part = PendingBatch(
+            self.owner,
+            lane.topic,
+            lane.partition,
+            ordinal=batch.ordinal + at,
+            created_ms=batch.created_ms,
+            deadline_ms=batch.deadline_ms,
+        )
+        part.arrow = rows
+        part.record_count = rows.num_rows
+        part.timestamps = ArrowTimestamps(rows.column(2))
+        part.size_bytes = BATCH_OVERHEAD_BYTES + int(rows.nbytes)
+        part.attempts = batch.attempts
+        part.in_doubt = batch.in_doubt
+        part.is_urgent = batch.is_urgent
+        if batch.base_sequence >= 0:
+            part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
+            part.base_sequence = next_sequence(batch.base_sequence, at)
+        return part
+
+    def unsent(self, lane: Lane) -> list[PendingBatch]:
+        """Take out what the lane holds and has not in flight."""
+        if lane.open is not None:
+            self.close_open(lane)
+        batches = list(lane.queue)
+        lane.queue.clear()
+        self.active.pop(lane, None)
+        return batches
+
+    def unfinished(self) -> list[PendingBatch]:
+        """Let nothing linger; returns every batch that is not done. Called by flush and close."""
+        for lane in self.active:
+            if lane.open is not None:
+                self.close_open(lane)
+        return [batch for lane in self.lanes() for batch in (*lane.in_flight, *lane.queue)]
+
+    def lanes(self) -> Iterator[Lane]:
+        """Every lane of every topic."""
+        return (lane for topic in self.topics.values() for lane in topic.lanes)
+
+    @property
+    def undelivered_count(self) -> int:
+        """The number of records that are neither acknowledged nor failed."""
+        waiting = (
+            batch
+            for lane in self.lanes()
+            for batch in (*lane.in_flight, *lane.queue, *((lane.open,) if lane.open else ()))
+        )
+        return sum(batch.record_count for batch in waiting)

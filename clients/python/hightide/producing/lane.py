@@ -1,0 +1,206 @@
+"""The queue of one partition in a producer: what may be sent next, and in which order after failures.
+
+Rules of this file (KIP-98, KIP-360): a batch gets its sequence when it is first drained and keeps it through
+all retries; batches are in flight in the order of their sequences; after a failure nothing new is sent until
+all that is in flight came back, then one batch at a time until what failed is through. When a batch of a lane
+ends without being appended, its sequences would leave a gap: the lane then takes a new producer id and
+numbers from 0 again. What may have been appended under the old id can not be sent under the new one without a
+possible duplicate; it fails instead.
+
+A producer with a key has one identity for good. Its lanes stop instead of being numbered anew: what waits,
+and what comes, fails like the batch that failed, until `go_on_at` says which sequence is next.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from hightide.batch.header import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, next_sequence
+from hightide.errors import HightideError, UnknownPartitionError
+from hightide.producing.partitioner import crc32c
+from hightide.producing.pending_batch import PendingBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a broker gave to an idempotent producer."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+ANONYMOUS: Final = Identity(NO_PRODUCER, NO_EPOCH)
+
+
+class TopicLanes:
+    """The lanes of one topic. `sticky` takes the records without a key until its batch is full or gone."""
+
+    __slots__ = (
+        "batch_limit_bytes",
+        "lanes",
+        "partition_count",
+        "sticky",
+        "topic",
+        "turn",
+        "unknown_since_ms",
+    )
+
+    def __init__(
+        self, topic: str, topic_id: bytes, partition_count: int, batch_limit_bytes: int, first_turn: int = 0
+    ) -> None:
+        assert partition_count > 0, "a topic has at least one partition"
+        self.topic = topic
+        self.lanes = [Lane(self, topic_id, partition) for partition in range(partition_count)]
+        self.partition_count = partition_count
+        self.batch_limit_bytes = batch_limit_bytes
+        self.turn = first_turn % partition_count
+        self.sticky = self.lanes[self.turn]
+        self.unknown_since_ms: float | None = None
+
+    def lane_for(self, key: bytes | None, partition: int | None) -> "Lane | None":
+        """The lane of a record; None where the producer may choose. Raises UnknownPartitionError."""
+        if partition is None:
+            return None if key is None else self.lanes[crc32c(key) % self.partition_count]
+        if not 0 <= partition < self.partition_count:
+            raise UnknownPartitionError(
+                f"topic {self.topic} has the partitions 0 to {self.partition_count - 1}, not {partition}"
+            )
+        return self.lanes[partition]
+
+    def grow(self, partition_count: int) -> None:
+        """The topic has more partitions now."""
+        topic_id = self.lanes[0].topic_id
+        self.lanes += [
+            Lane(self, topic_id, number) for number in range(self.partition_count, partition_count)
+        ]
+        self.partition_count = len(self.lanes)
+
+
+class Lane:
+    """One partition's queue. Guarded by the producer's lock. `tried_epoch` is the leader epoch under which
+    something was last sent."""
+
+    __slots__ = (
+        "blocked_until_ms",
+        "home",
+        "identity",
+        "in_flight",
+        "is_resetting",
+        "next_ordinal",
+        "next_sequence",
+        "open",
+        "partition",
+        "queue",
+        "spent_id",
+        "stopped_by",
+        "topic",
+        "topic_id",
+        "tried_epoch",
+    )
+
+    def __init__(self, home: TopicLanes, topic_id: bytes, partition: int) -> None:
+        self.home = home
+        self.topic = home.topic
+        self.tried_epoch = -1
+        self.topic_id = topic_id
+        self.partition = partition
+        self.open: PendingBatch | None = None
+        self.queue: deque[PendingBatch] = deque()
+        self.in_flight: list[PendingBatch] = []
+        self.identity: Identity | None = None
+        self.spent_id = NO_PRODUCER
+        self.next_sequence = 0
+        self.next_ordinal = 0
+        self.is_resetting = False
+        self.stopped_by: HightideError | None = None
+        self.blocked_until_ms = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be sent; something may be in flight."""
+        return self.open is None and not self.queue
+
+    def first(self) -> PendingBatch | None:
+        """The batch to be sent next."""
+        return self.queue[0] if self.queue else self.open
+
+    def may_send(self, now_ms: float, linger_ms: float, in_flight_max: int) -> bool:
+        """Whether the first batch shall go now. While earlier batches are in flight, one that is not full
+        keeps filling: so batches grow by themselves under load, and nothing waits longer than a round
+        trip."""
+        first = self.first()
+        if first is None or now_ms < self.blocked_until_ms or len(self.in_flight) >= in_flight_max:
+            return False
+        if first.attempts > 0 or self.is_resetting:
+            return not self.in_flight
+        if self.in_flight and self.in_flight[0].attempts > 0:
+            return False
+        if self.queue:
+            return True
+        return not self.in_flight and (first.is_urgent or now_ms - first.created_ms >= linger_ms)
+
+    def take(self, identity: Identity) -> PendingBatch:
+        """The first batch, in flight from now on, under its sequence. Only after `may_send`."""
+        if not self.queue:
+            self.close_open()
+        batch = self.queue.popleft()
+        assert not self.is_resetting, "what needs another producer id is reset first"
+        if self.identity is None:
+            assert identity == ANONYMOUS or identity.producer_id != self.spent_id, (
+                "sequences begin at 0 once an id"
+            )
+            self.identity = identity
+            self.next_sequence = 0
+        if self.identity.producer_id != NO_PRODUCER and batch.base_sequence == NO_SEQUENCE:
+            batch.producer_id = self.identity.producer_id
+            batch.producer_epoch = self.identity.producer_epoch
+            batch.base_sequence = self.next_sequence
+            self.next_sequence = next_sequence(self.next_sequence, batch.record_count)
+        batch.was_sent_first = not self.in_flight
+        assert not self.in_flight or self.in_flight[-1].ordinal < batch.ordinal, "batches go in order"
+        self.in_flight.append(batch)
+        return batch
+
+    def close_open(self) -> None:
+        """No record is appended to the open batch any more."""
+        assert self.open is not None, "there is a batch to close"
+        assert self.open.record_count > 0, "no batch is empty"
+        self.next_ordinal = self.open.ordinal + self.open.record_count
+        self.queue.append(self.open)
+        self.open = None
+
+    def came_back(self, batch: PendingBatch) -> None:
+        """The batch is in flight no more."""
+        self.in_flight.remove(batch)
+
+    def requeue(self, batch: PendingBatch) -> None:
+        """The batch is to be sent again, in its place."""
+        at = 0
+        while at < len(self.queue) and self.queue[at].ordinal < batch.ordinal:
+            at += 1
+        self.queue.insert(at, batch)
+
+    def go_on_at(self, identity: Identity, sequence: int) -> None:
+        """What is taken next has this sequence. Only of a keyed producer, and while nothing is unfinished."""
+        assert self.is_empty, "nothing waits under a sequence of before"
+        assert not self.in_flight, "nothing is in flight under a sequence of before"
+        self.identity, self.next_sequence, self.stopped_by = identity, sequence, None
+
+    def ready_to_reset(self) -> bool:
+        """Whether a lane that needs a new producer id has nothing in flight under the old one."""
+        return self.is_resetting and not self.in_flight
+
+    def reset(self) -> list[PendingBatch]:
+        """Forget the producer id and the sequences under it. Returns the batches that must fail, as they may
+        have been appended to this topic under the old id; they are out of the queue."""
+        assert self.ready_to_reset(), "nothing may be in flight under the old id"
+        lost = [batch for batch in self.queue if self.topic_id in batch.in_doubt]
+        self.queue = deque(batch for batch in self.queue if self.topic_id not in batch.in_doubt)
+        for batch in self.queue:
+            batch.producer_id, batch.producer_epoch = NO_PRODUCER, NO_EPOCH
+            batch.base_sequence = NO_SEQUENCE
+        if self.identity is not None:
+            self.spent_id = self.identity.producer_id
+        self.identity = None
+        self.is_resetting = False
+        return lost

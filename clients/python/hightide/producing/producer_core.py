@@ -1,0 +1,485 @@
+"""The decisions of a producer: which batches go now, to whom, and what becomes of those that come back.
+
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
+shell holds one lock around every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
+
+Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of
+closed ones, and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call
+and all partitions of one leader together. `completed` takes each call's outcome: batches are acknowledged,
+fail, or go back into their lane, in order. News about leaders come from what brokers answer and from the
+`MetadataSeeker`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final
+
+from hightide.batch.header import SEQUENCES
+from hightide.calls.call import Call
+from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
+from hightide.cluster.metadata import Cluster, Leader, MetadataSeeker, retry_pause_ms
+from hightide.cluster.silent_leaders import SilentLeaders
+from hightide.errors import (
+    AddressUnreachableError,
+    DeliveryTimeoutError,
+    FencedProducerEpochError,
+    HightideError,
+    InvalidArgumentError,
+    RequestTimeoutError,
+    SequenceConflictError,
+    TopicRecreatedError,
+    UndeliveredError,
+    UnknownTopicError,
+    from_code,
+)
+from hightide.producing.accumulator import Accumulator
+from hightide.producing.delivery import Delivery
+from hightide.producing.lane import ANONYMOUS, Identity, Lane, TopicLanes
+from hightide.producing.pending_batch import Owner, PendingBatch
+from hightide.producing.produce_call import ProduceCall, ProduceEntry
+from hightide.producing.producer_identity import IdentitySeeker
+from hightide.producing.producer_settings import ProducerSettings
+from hightide.producing.refused_batches import REFUSALS, Verdict, verdict_on
+from hightide.records import TopicPartition
+from hightide.v1 import errors_pb2
+from hightide.v1.broker_service_pb2 import (
+    ProducePartitionResult,
+    ProduceResponse,
+)
+
+log = logging.getLogger("hightide.producer")
+
+# Below what servers take in one message (16 MiB), and not so much that one partition's batch delays
+# another's.
+REQUEST_BYTES_MAX: Final = 8 << 20
+# A call that is unanswered for so long makes the producer ask others whether the leader is still the leader.
+SLOW_CALL_MS: Final = 500
+# A topic that brokers do not know is given up after this; its metadata may still be on its way to them.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
+# What may have been appended is not sent again after this: a log remembers who wrote for an hour at the least
+# (`RETRY_MS` of its producer states), and takes what it has forgotten for new.
+DOUBT_MAX_MS: Final = 30 * 60 * 1000
+
+
+def _given_identity(settings: ProducerSettings) -> Identity | None:
+    """The identity that need not be asked for."""
+    if settings.key is not None:
+        return Identity(settings.key.producer_id, settings.key.producer_epoch)
+    return None if settings.is_idempotent else ANONYMOUS
+
+
+def _conflict(error: HightideError) -> SequenceConflictError:
+    return SequenceConflictError(
+        error.message,
+        topic=error.topic,
+        partition=error.partition,
+        address=error.address,
+        metadata=error.metadata,
+    )
+
+
+class ProducerCore(Accumulator, TracedCore):
+    """The core. One a producer."""
+
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        owner: Owner,
+        delivery: Callable[[PendingBatch, int], Any] = Delivery,
+        first_turn: int = 0,
+        *,
+        random: Random,
+    ) -> None:
+        super().__init__(settings, cluster, owner, delivery, first_turn)
+        self.seeker = MetadataSeeker(cluster)
+        self._silent = SilentLeaders(self.seeker, SLOW_CALL_MS, random)
+        self.wake_at_ms: float | None = None
+        self.cancelled: list[Call[Any]] = []
+        self._calls: dict[ProduceCall, None] = {}
+        self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
+        self._waits = LeaderWaits()
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def poll(self, now_ms: float) -> list[Call[Any]]:
+        """The calls to make now. Sets `wake_at_ms`: when to ask again if nothing else happens."""
+        self.wake_at_ms = None
+        self.wants_poll = False
+        self._expire(now_ms)
+        calls: list[Call[Any]] = list(self._drain(now_ms))
+        for call in calls:
+            call.started_ms = now_ms
+        self._silent.poll(self._calls, now_ms)
+        self._waits.poll(self.cluster, self.seeker, now_ms)
+        for wake_at_ms in (self._silent.wake_at_ms, self._waits.wake_at_ms):
+            if wake_at_ms is not None:
+                self._wake_by(wake_at_ms)
+        if any(lane.identity is None for lane in self.active):
+            identify = self._identity.poll(now_ms)
+            if identify is not None:
+                identify.started_ms = now_ms
+                calls.append(identify)
+            if self._identity.wake_at_ms is not None:
+                self._wake_by(self._identity.wake_at_ms)
+        metadata = self.seeker.poll(now_ms)
+        if metadata is not None:
+            metadata.started_ms = now_ms
+            calls.append(metadata)
+        if self.seeker.wake_at_ms is not None:
+            self._wake_by(self.seeker.wake_at_ms)
+        return calls
+
+    def _wake_by(self, at_ms: float) -> None:
+        if self.wake_at_ms is None or at_ms < self.wake_at_ms:
+            self.wake_at_ms = at_ms
+
+    def _expire(self, now_ms: float) -> None:
+        """Fail what waits for longer than delivery_timeout_ms. What is in flight comes back by its own
+        deadline."""
+        for lane in list(self.active):
+            first = lane.first()
+            while first is not None and first.deadline_ms <= now_ms:
+                if lane.queue:
+                    lane.queue.popleft()
+                else:
+                    self.close_open(lane)
+                    lane.queue.popleft()
+                self._fail(lane, first, self._delivery_timeout(first))
+                first = lane.first()
+            if first is not None:
+                self._wake_by(first.deadline_ms)
+
+    def _delivery_timeout(self, batch: PendingBatch) -> DeliveryTimeoutError:
+        last = batch.last_error or self._identity.error
+        if last is None and self.seeker.failures:
+            last = self.seeker.unavailable(self.settings.delivery_timeout_ms)
+        why = f"the last error was: {last}" if last is not None else "no leader was found for the partition"
+        return DeliveryTimeoutError(
+            f"not acknowledged within {batch.deadline_ms - batch.created_ms:.0f} ms, "
+            f"in {batch.attempts} attempts; {why}",
+            topic=batch.topic,
+            partition=batch.partition,
+            maybe_appended=batch.maybe_appended,
+            address=None if last is None else last.address,
+        )
+
+    def _left_in_doubt(self, batch: PendingBatch) -> DeliveryTimeoutError:
+        """Of a batch whose partition goes on under another producer id, which nothing would tell from a
+        repeated one."""
+        assert batch.maybe_appended, "what was never appended goes on under another id"
+        last = batch.last_error
+        return DeliveryTimeoutError(
+            f"an earlier one of {batch.attempts} attempts may have been appended, and another one could "
+            f"not be told from it: read the partition to find out; the last error was: {last}",
+            topic=batch.topic,
+            partition=batch.partition,
+            maybe_appended=True,
+            address=None if last is None else last.address,
+        )
+
+    def _drain(self, now_ms: float) -> Iterator[ProduceCall]:
+        linger_ms = 0.0 if self.pressed else self.settings.linger_ms
+        by_leader: dict[str, list[tuple[Lane, Leader]]] = {}
+        soon: list[tuple[Lane, Leader]] = []
+        for lane in list(self.active):
+            if lane.stopped_by is not None:
+                for unsent in self.unsent(lane):
+                    self.end(unsent, -1, lane.stopped_by)
+                continue
+            if lane.ready_to_reset():
+                for lost in lane.reset():
+                    self.end(lost, -1, self._left_in_doubt(lost))
+            if lane.is_empty:
+                del self.active[lane]
+                continue
+            due = lane.may_send(now_ms, linger_ms, self.settings.in_flight_max)
+            if not due and not lane.may_send(now_ms, linger_ms / 2, self.settings.in_flight_max):
+                self._wake_for(lane, now_ms, linger_ms)
+                continue
+            leader = self._leader_for(lane, now_ms)
+            if leader is not None and due:
+                by_leader.setdefault(leader.address, []).append((lane, leader))
+            elif leader is not None:
+                soon.append((lane, leader))
+        for lane, leader in soon:
+            # A call goes to this leader anyway, and a call costs more than what it carries.
+            if leader.address in by_leader:
+                by_leader[leader.address].append((lane, leader))
+            else:
+                self._wake_for(lane, now_ms, linger_ms)
+        for address, lanes in by_leader.items():
+            yield from self._calls_to(address, lanes, now_ms)
+
+    def _wake_for(self, lane: Lane, now_ms: float, linger_ms: float) -> None:
+        first = lane.first()
+        assert first is not None, "an empty lane is not active"
+        if now_ms < lane.blocked_until_ms:
+            self._wake_by(lane.blocked_until_ms)
+        elif not lane.in_flight:
+            self._wake_by(first.created_ms + linger_ms)
+
+    def _leader_for(self, lane: Lane, now_ms: float) -> Leader | None:
+        """Whom to send the lane's batches to; None where that, or the producer id, is not known yet."""
+        leader = self.cluster.leader_of(lane.topic, lane.partition)
+        if leader is None:
+            self._waits.failed(TopicPartition(lane.topic, lane.partition), lane.tried_epoch, now_ms)
+            # It is unblocked by the first metadata that names a leader.
+            self._block(lane, 8, now_ms)
+            self.seeker.want_again(now_ms=now_ms)
+            return None
+        if lane.identity is None and self._identity.identity is None:
+            return None
+        return leader
+
+    def _block(self, lane: Lane, attempts: int, now_ms: float) -> None:
+        lane.blocked_until_ms = now_ms + retry_pause_ms(attempts)
+        self._wake_by(lane.blocked_until_ms)
+
+    def _calls_to(
+        self, address: str, lanes: list[tuple[Lane, Leader]], now_ms: float
+    ) -> Iterator[ProduceCall]:
+        while lanes:
+            entries: list[ProduceEntry] = []
+            size_bytes = 0
+            again: list[tuple[Lane, Leader]] = []
+            for lane, leader in lanes:
+                first = lane.first()
+                assert first is not None, "only lanes with something to send are drained"
+                if entries and size_bytes + first.size_bytes > REQUEST_BYTES_MAX:
+                    again.append((lane, leader))
+                    continue
+                if not lane.queue:
+                    self.close_open(lane)
+                size_bytes += first.size_bytes
+                entries.append(self._take(lane, leader))
+                if lane.queue and lane.may_send(now_ms, 0, self.settings.in_flight_max):
+                    again.append((lane, leader))
+            deadline_ms = min(entry.batch.deadline_ms for entry in entries)
+            timeout_ms = max(1, min(self.settings.request_timeout_ms, int(deadline_ms - now_ms)))
+            call = ProduceCall(address, timeout_ms, self.settings, tuple(entries))
+            self._calls[call] = None
+            yield call
+            lanes = again
+
+    def _take(self, lane: Lane, leader: Leader) -> ProduceEntry:
+        batch = lane.take(lane.identity or self._identity.identity or ANONYMOUS)
+        lane.tried_epoch = leader.leader_epoch
+        if lane.is_empty:
+            self.active.pop(lane, None)
+            if lane.home.sticky is lane:
+                self.next_sticky(lane.home)
+        return ProduceEntry(lane, batch, lane.topic_id, leader.leader_epoch)
+
+    # -- what came back --------------------------------------------------------------------------------------
+
+    def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
+        """A call ended: `outcome` is its decoded answer or a HightideError."""
+        if isinstance(call, ProduceCall):
+            self._calls.pop(call, None)
+            self._produced(call, outcome, now_ms)
+        elif self._identity.is_mine(call):
+            self._identity.completed(outcome, now_ms)
+        elif isinstance(outcome, HightideError):
+            self.seeker.failed(call, outcome, now_ms)
+        else:
+            self.seeker.answered(call, outcome, now_ms)
+            self._metadata_changed(now_ms)
+
+    def _produced(self, call: ProduceCall, outcome: ProduceResponse | HightideError, now_ms: float) -> None:
+        if isinstance(outcome, HightideError):
+            if isinstance(outcome, AddressUnreachableError | RequestTimeoutError):
+                self.seeker.suspect(call.address)
+            for entry in call.entries:
+                if not entry.batch.is_done:
+                    self._note_failure(call, entry, outcome, now_ms)
+                    self._came_back_with(entry, outcome, now_ms)
+            return
+        for entry, result in zip(call.entries, outcome.partitions, strict=True):
+            if entry.batch.is_done:
+                continue
+            if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
+                entry.lane.came_back(entry.batch)
+                entry.lane.home.unknown_since_ms = None
+                if self._waits.waiting:
+                    partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+                    self._waits.went_through(partition, entry.leader_epoch, now_ms)
+                self.end(entry.batch, result.base_offset, None)
+            else:
+                self._refused(call, entry, result, now_ms)
+
+    def _refused(
+        self, call: ProduceCall, entry: ProduceEntry, result: ProducePartitionResult, now_ms: float
+    ) -> None:
+        lane = entry.lane
+        error = from_code(
+            result.error_code,
+            result.error_message,
+            topic=lane.topic,
+            partition=lane.partition,
+            address=call.address,
+        )
+        named = result.current_leader_epoch > 0 or result.current_leader > 0
+        is_news = named and self.cluster.note_leader(
+            lane.topic, lane.partition, result.current_leader, result.current_leader_epoch
+        )
+        self._note_failure(call, entry, error, now_ms)
+        self._came_back_with(entry, error, now_ms)
+        if is_news and self.cluster.leader_of(lane.topic, lane.partition) is not None:
+            lane.blocked_until_ms = now_ms
+
+    def _note_failure(
+        self, call: ProduceCall, entry: ProduceEntry, error: HightideError, now_ms: float
+    ) -> None:
+        if error.retriable or error.refresh_metadata:
+            partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+            self._waits.failed(partition, entry.leader_epoch, now_ms, since_ms=hung_since(call, error))
+
+    def _came_back_with(self, entry: ProduceEntry, error: HightideError, now_ms: float) -> None:
+        lane, batch = entry.lane, entry.batch
+        lane.came_back(batch)
+        batch.last_error = error
+        batch.attempts += 1
+        if not isinstance(error, REFUSALS):
+            batch.in_doubt |= {entry.topic_id}
+            batch.deadline_ms = min(batch.deadline_ms, batch.created_ms + DOUBT_MAX_MS)
+        verdict = verdict_on(
+            error,
+            was_first=batch.was_sent_first,
+            is_idempotent=self.settings.is_idempotent,
+            is_keyed=self.settings.key is not None,
+            record_count=batch.record_count,
+        )
+        if verdict in (Verdict.RETRY, Verdict.RENUMBER) and batch.deadline_ms <= now_ms:
+            self._fail(lane, batch, self._delivery_timeout(batch))
+            return
+        match verdict:
+            case Verdict.APPENDED:
+                self.end(batch, -1, None)
+            case Verdict.RETRY:
+                self._retry(lane, batch, error, now_ms)
+            case Verdict.RENUMBER:
+                log.warning(
+                    "%s-%d: %s; going on under a new producer id", lane.topic, lane.partition, error.message
+                )
+                self._start_reset(lane, error)
+                self._retry(lane, batch, error, now_ms)
+            case Verdict.SPLIT:
+                self.split(lane, batch)
+            case Verdict.FAIL:
+                self._fail(lane, batch, error)
+            case Verdict.CONFLICT:
+                self._fail(lane, batch, _conflict(error))
+            case Verdict.FENCE:
+                assert isinstance(error, FencedProducerEpochError)
+                self.fatal = error
+                self.abandon(error)
+                self.end(batch, -1, error)
+
+    def _retry(self, lane: Lane, batch: PendingBatch, error: HightideError, now_ms: float) -> None:
+        lane.requeue(batch)
+        self.active[lane] = None
+        if isinstance(error, UnknownTopicError) and self._is_gone(lane, error, now_ms):
+            return
+        if error.refresh_metadata:
+            self.seeker.want()
+        # One that was overtaken on the wire goes again as soon as those before it are through.
+        if error.retriable or error.refresh_metadata:
+            self._block(lane, batch.attempts, now_ms)
+
+    def _is_gone(self, lane: Lane, error: HightideError, now_ms: float) -> bool:
+        """Whether the topic has been unknown for so long that it must have been deleted; its batches then
+        fail."""
+        topic = lane.home
+        if topic.unknown_since_ms is None:
+            topic.unknown_since_ms = now_ms
+        if now_ms - topic.unknown_since_ms < UNKNOWN_TOPIC_PATIENCE_MS:
+            return False
+        for each in topic.lanes:
+            for batch in self.unsent(each):
+                self.end(batch, -1, error)
+        self.topics.pop(lane.topic, None)
+        self.cluster.topics.pop(lane.topic, None)
+        self.seeker.forget(lane.topic)
+        return True
+
+    def _start_reset(self, lane: Lane, error: HightideError) -> None:
+        if self.settings.key is not None:
+            lane.stopped_by = error
+            return
+        if not self.settings.is_idempotent or lane.is_resetting:
+            return
+        lane.is_resetting = True
+        self._identity.drop(lane.identity)
+
+    def _fail(self, lane: Lane, batch: PendingBatch, error: HightideError) -> None:
+        if batch.base_sequence >= 0:
+            # The broker will not take what comes after this batch under the same id: a sequence is missing.
+            self._start_reset(lane, error)
+        self.end(batch, -1, error)
+
+    def _metadata_changed(self, now_ms: float) -> None:
+        for topic in list(self.topics.values()):
+            described = self.cluster.topics.get(topic.topic)
+            if described is None:
+                continue
+            for lane in topic.lanes:
+                if lane.topic_id != described.topic_id:
+                    self._retarget(lane, described.topic_id)
+            topic.grow(len(described.partitions))
+        for lane in self.active:
+            leader = self.cluster.leader_of(lane.topic, lane.partition)
+            if leader is None:
+                self.seeker.want_again(now_ms=now_ms)
+            elif leader.leader_epoch > lane.tried_epoch:
+                lane.blocked_until_ms = now_ms
+        for call in self._calls:
+            moved = [self._has_moved(call, entry) for entry in call.entries]
+            if not call.is_cancelled and (all(moved) or (any(moved) and self.settings.is_idempotent)):
+                call.is_cancelled = True
+                self.cancelled.append(call)
+
+    def _has_moved(self, call: ProduceCall, entry: ProduceEntry) -> bool:
+        leader = self.cluster.leader_of(entry.lane.topic, entry.lane.partition)
+        return (
+            leader is not None and leader.leader_epoch > entry.leader_epoch and leader.address != call.address
+        )
+
+    def _retarget(self, lane: Lane, topic_id: bytes) -> None:
+        """The topic was deleted and made anew: what waits goes to the new one, from sequence 0.
+
+        Or whoever answered still knows the one before, and the next answer brings the lane back: so what is
+        in doubt in a topic stays in doubt there."""
+        lane.topic_id = topic_id
+        lane.home.unknown_since_ms = None
+        again = TopicRecreatedError("the topic was deleted and created again", topic=lane.topic)
+        self._start_reset(lane, again)
+
+    # -- for the shell ---------------------------------------------------------------------------------------
+
+    def go_on_at(self, topic: TopicLanes, partition: int, sequence: int) -> None:
+        """What is sent next in this partition has this sequence. Raises InvalidArgumentError without a key,
+        and while something is unfinished there, and UnknownPartitionError."""
+        key, lane = self.settings.key, topic.lane_for(None, partition)
+        assert lane is not None, "a partition was named"
+        if key is None:
+            raise InvalidArgumentError("only a producer with a key is told its sequences")
+        if not 0 <= sequence < SEQUENCES:
+            raise InvalidArgumentError(f"{sequence} is no sequence; they run from 0 to {SEQUENCES - 1}")
+        if not lane.is_empty or lane.in_flight:
+            raise InvalidArgumentError(
+                "records wait here for being acknowledged; wait for them, then say where to go on",
+                topic=lane.topic,
+                partition=lane.partition,
+            )
+        lane.go_on_at(Identity(key.producer_id, key.producer_epoch), sequence)
+
+    def abandon(self, error: UndeliveredError | FencedProducerEpochError) -> None:
+        """Fail everything that is not done; nothing more is sent. Called at the end of close."""
+        for lane in self.lanes():
+            in_flight, lane.in_flight = lane.in_flight, []
+            for batch in (*in_flight, *self.unsent(lane)):
+                if not batch.is_done:
+                    self.end(batch, -1, error)
+        self._calls.clear()

@@ -1,0 +1,59 @@
+"""Asks for the producer ids of an idempotent producer, from broker to broker until one gives one."""
+
+from typing import Final
+
+from hightide.calls.call import MessageCall, Method
+from hightide.cluster.metadata import MetadataSeeker, retry_pause_ms
+from hightide.errors import HightideError
+from hightide.producing.lane import Identity
+from hightide.v1.broker_service_pb2 import InitProducerIdRequest, InitProducerIdResponse
+
+_TIMEOUT_MS: Final = 5_000
+
+
+class IdentitySeeker:
+    """Holds the identity that lanes begin under, and gets another one when it is dropped."""
+
+    def __init__(self, seeker: MetadataSeeker, identity: Identity | None) -> None:
+        self.identity = identity
+        self.error: HightideError | None = None
+        self.wake_at_ms: float | None = None
+        self._seeker = seeker
+        self._under_way: MessageCall[InitProducerIdResponse] | None = None
+        self._attempts = 0
+        self._not_before_ms = 0.0
+
+    def drop(self, identity: Identity | None) -> None:
+        """No lane shall begin under this identity any more."""
+        if self.identity == identity:
+            self.identity = None
+
+    def poll(self, now_ms: float) -> MessageCall[InitProducerIdResponse] | None:
+        """The call to make now, if any. Called while a lane needs an identity."""
+        self.wake_at_ms = None
+        if self.identity is not None or self._under_way is not None:
+            return None
+        if now_ms < self._not_before_ms:
+            self.wake_at_ms = self._not_before_ms
+            return None
+        candidates = self._seeker.candidates()
+        address = candidates[self._attempts % len(candidates)]
+        self._under_way = MessageCall(
+            address, Method.INIT_PRODUCER_ID, _TIMEOUT_MS, InitProducerIdRequest(), InitProducerIdResponse
+        )
+        return self._under_way
+
+    def is_mine(self, call: object) -> bool:
+        """Whether this call was made for an identity."""
+        return call is self._under_way
+
+    def completed(self, outcome: InitProducerIdResponse | HightideError, now_ms: float) -> None:
+        """A broker gave an identity, or did not; another one is asked then."""
+        self._under_way = None
+        if isinstance(outcome, HightideError):
+            self._attempts += 1
+            self.error = outcome
+            self._not_before_ms = now_ms + retry_pause_ms(self._attempts)
+        else:
+            self.error = None
+            self.identity = Identity(outcome.producer_id, outcome.producer_epoch)

@@ -1,0 +1,1 @@
+"""How a client reaches servers: channels, RPCs, open streams, and the thread that drives a core."""

@@ -1,0 +1,102 @@
+"""The lines of one client: the channel to each address, and which of them are let go.
+
+A gRPC channel to an address where nobody answers tries to connect again and again, five times a second with
+our options, for as long as it exists and whether or not anybody calls. So a channel on which a call failed as
+unreachable is let go as soon as no other call is under way on it; the next call opens another one, which
+connects at once.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import grpc
+
+from hightide.calls.call import Method
+from hightide.errors import AddressUnreachableError, ClosedError, HightideError, RequestTimeoutError
+
+# The methods of which both sides are streams.
+STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
+
+ChannelT = TypeVar("ChannelT")
+
+
+class Line(Generic[ChannelT]):
+    """The channel to one address. Errors and their tracebacks may outlive it: after it was let go it holds
+    nothing."""
+
+    __slots__ = ("address", "channel", "is_reached", "is_unreachable", "methods", "under_way")
+
+    def __init__(self, address: str, channel: ChannelT) -> None:
+        self.address = address
+        self.channel: ChannelT | None = channel
+        self.methods: dict[Method, Any] = {}
+        self.under_way = 0
+        self.is_reached = False
+        """Whether somebody ever answered on it."""
+        self.is_unreachable = False
+        """Whether nobody could be reached when it was last tried."""
+
+    def answered(self) -> None:
+        """Somebody is there."""
+        self.is_reached, self.is_unreachable = True, False
+
+    def failed(self, rpc_error: grpc.RpcError, error: HightideError) -> None:
+        """A call on it failed with `rpc_error`, which is `error` to the client."""
+        if isinstance(error, AddressUnreachableError):
+            code = getattr(rpc_error, "code", None)
+            # What this side gave up says nothing of the other one.
+            if code is None or code() is not grpc.StatusCode.CANCELLED:
+                self.is_unreachable = True
+        elif isinstance(error, RequestTimeoutError):
+            # It may be slow, unless nobody ever answered there.
+            self.is_unreachable = self.is_unreachable or not self.is_reached
+        else:
+            self.answered()
+
+
+class Lines(Generic[ChannelT]):
+    """All of one client. Thread-safe. `connect` opens a channel."""
+
+    def __init__(self, connect: Callable[[str], ChannelT]) -> None:
+        self._connect = connect
+        self._lines: dict[str, Line[ChannelT]] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def begin(self, address: str, method: Method) -> Line[ChannelT]:
+        """The line for a call, with this method among its `methods`. `end` follows. Raises ClosedError."""
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("this client is closed")
+            line = self._lines.get(address)
+            if line is None:
+                line = self._lines[address] = Line(address, self._connect(address))
+            if method not in line.methods:
+                channel: Any = line.channel
+                kind = channel.stream_stream if method in STREAMS else channel.unary_unary
+                line.methods[method] = kind(method.value, request_serializer=None, response_deserializer=None)
+            line.under_way += 1
+            return line
+
+    def end(self, line: Line[ChannelT]) -> None:
+        """A call on the line is over; what became of it, the line was told before."""
+        with self._lock:
+            line.under_way -= 1
+            assert line.under_way >= 0, f"more calls to {line.address} ended than began"
+            if line.under_way or not line.is_unreachable or self._lines.get(line.address) is not line:
+                return
+            del self._lines[line.address]
+            held = (line.channel, line.methods)
+            line.channel, line.methods = None, {}
+        # The last reference closes it; outside of the lock. The `close` of grpc.aio would look at all tasks
+        # of the process, that of threads would wait for the thread that this may run on.
+        del held
+
+    def close(self) -> list[ChannelT]:
+        """No call begins from now on. Returns the channels, for closing."""
+        with self._lock:
+            self._is_closed = True
+            channels = [line.channel for line in self._lines.values() if line.channel is not None]
+            self._lines.clear()
+        return channels

@@ -1,0 +1,201 @@
+"""The thread that drives a core: it makes the calls that the core asks for and feeds back what came.
+
+One daemon thread a client. Everything that happens comes through one queue: answers (put there by gRPC's
+threads) and pokes (put there by the user's). The core is touched only under the client's lock; bytes are
+encoded and decoded, and callbacks made, outside of it.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hightide import tracing
+from hightide.calls.call import Call, StreamCall, StreamEnded
+from hightide.cluster.leader_waits import Fact
+from hightide.errors import HightideError
+from hightide.transport.streams import Stream
+from hightide.transport.transport import Transport
+
+log = logging.getLogger("hightide")
+
+
+# What comes of a call, before it is decoded.
+Outcome = bytes | StreamEnded | HightideError
+
+
+class Core(Protocol):
+    """What a driver drives."""
+
+    wake_at_ms: float | None
+    cancelled: list[Call[Any]]
+    callbacks: list[Callable[[], object]]
+
+    def be_traced(self) -> None:
+        """Somebody may look at spans: note what they are made of. Called before the first poll."""
+
+    def facts(self, *, is_last: bool = False) -> list[Fact]:
+        """What spans are made of, each told once; `is_last`: nothing more is waited for."""
+
+    def poll(self, now_ms: float) -> list[Call[Any]]:
+        """The calls to make now."""
+
+    def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
+        """A call ended with its decoded answer or a HightideError; of a `StreamCall`, each message that comes
+        is an outcome too."""
+
+
+def now_ms() -> float:
+    """The monotonic clock that all cores are given, in milliseconds."""
+    return time.monotonic() * 1000.0
+
+
+class Driver:
+    """Drives one core with a thread. `changed` is notified whenever calls have ended."""
+
+    def __init__(
+        self,
+        core: Core,
+        transport: Transport,
+        changed: threading.Condition,
+        name: str,
+        reporter: tracing.Reporter,
+    ) -> None:
+        self._core = core
+        self._reporter = reporter
+        self._is_traced = False
+        self._transport = transport
+        self._changed = changed
+        self._inbox: queue.SimpleQueue[tuple[Call[Any], Outcome] | None] = queue.SimpleQueue()
+        self._streams: dict[StreamCall[Any], Stream] = {}
+        self._under_way: dict[Call[Any], Any] = {}
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._name = name
+        self.failure: BaseException | None = None
+        self.poke = self._poke
+
+    def start(self) -> None:
+        """Start the thread, once; called under the client's lock."""
+        if self._thread is None:
+            self._is_traced = tracing.is_wanted()
+            if self._is_traced:
+                self._core.be_traced()
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def _poke(self) -> None:
+        """Let the core be polled soon. Called from any thread."""
+        self._inbox.put(None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has started, and goes on."""
+        return self._thread is not None and self.failure is None and not self._stopping
+
+    def stop(self) -> None:
+        """End the thread; calls under way are dropped. Called once, without the lock."""
+        self._stopping = True
+        self._inbox.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10.0)
+        if self._is_traced:
+            with self._changed:
+                facts = self._core.facts(is_last=True)
+            self._reporter.report(facts, now_ms())
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except Exception as error:
+                log.exception("%s failed; this is a defect of the SDK", self._name)
+                self.failure = error
+                with self._changed:
+                    self._changed.notify_all()
+                return
+
+    def _turn(self) -> None:
+        """Wait for something to happen, or for the core's next deadline, and let the core act on it."""
+        outcomes = self._wait()
+        with self._changed:
+            now = now_ms()
+            for call, outcome in outcomes:
+                self._forget(call, outcome)
+                self._core.completed(call, outcome, now)
+            calls = self._core.poll(now)
+            for stream_call, stream in self._streams.items():
+                while stream_call.outbox:
+                    stream.send(stream_call.outbox.popleft())
+            cancelled, self._core.cancelled = self._core.cancelled, []
+            callbacks, self._core.callbacks = self._core.callbacks, []
+            facts = self._core.facts() if self._is_traced else []
+            if outcomes:
+                self._changed.notify_all()
+        for call in cancelled:
+            future = self._under_way.get(call)
+            if future is not None:
+                future.cancel()
+        for call in calls:
+            self._start(call)
+        if facts:
+            self._reporter.report(facts, now_ms())
+        run_callbacks(callbacks)
+
+    def _forget(self, call: Call[Any], outcome: Any) -> None:
+        """A call has ended; a message on a stream is not the end of it."""
+        if not isinstance(call, StreamCall):
+            self._under_way.pop(call, None)
+        elif isinstance(outcome, StreamEnded | HightideError):
+            self._under_way.pop(call, None)
+            stream = self._streams.pop(call, None)
+            if stream is not None:
+                # It may be a message that cannot be read: then the server has yet to hear of it.
+                stream.cancel()
+
+    def _wait(self) -> list[tuple[Call[Any], Any]]:
+        wake_at = self._core.wake_at_ms
+        timeout_s = None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000.0)
+        outcomes: list[tuple[Call[Any], Any]] = []
+        try:
+            item = self._inbox.get(timeout=timeout_s)
+            while True:
+                if item is not None:
+                    outcomes.append((item[0], decoded(*item)))
+                item = self._inbox.get_nowait()
+        except queue.Empty:
+            return outcomes
+
+    def _start(self, call: Call[Any]) -> None:
+        try:
+            if isinstance(call, StreamCall):
+                self._streams[call] = stream = self._transport.open(call, call.encode(), self._done)
+                self._under_way[call] = stream
+            else:
+                self._under_way[call] = self._transport.start(call, call.encode(), self._done)
+        except HightideError as error:
+            self._inbox.put((call, error))
+
+    def _done(self, call: Call[Any], outcome: Outcome) -> None:
+        self._inbox.put((call, outcome))
+
+
+def decoded(call: Call[Any], outcome: Outcome) -> Any:
+    """What came of a call, as cores take it."""
+    if isinstance(outcome, HightideError | StreamEnded):
+        return outcome
+    try:
+        return call.decode(outcome)
+    except HightideError as error:
+        return error
+
+
+def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
+    """Call back whoever waits for deliveries. A callback that raises harms only itself."""
+    for callback in callbacks:
+        try:
+            callback()
+        except Exception:
+            log.exception("a delivery callback raised")

@@ -1,0 +1,30 @@
+"""Drives the operations that take several calls, by threads; see `hightide.cluster.operations`."""
+
+import time
+from typing import TypeVar
+
+from hightide.cluster.operations import Operation, Pause
+from hightide.errors import HightideError
+from hightide.transport.transport import Transport
+
+T = TypeVar("T")
+
+
+def run(operation: Operation[T], transport: Transport) -> T:
+    """Drive an operation on this thread. Raises what it raises."""
+    try:
+        step = next(operation)
+        while True:
+            if isinstance(step, Pause):
+                time.sleep(step.pause_ms / 1000)
+                step = operation.send(None)
+                continue
+            try:
+                answer = transport.run(step)
+            except HightideError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(answer)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result

@@ -1,0 +1,241 @@
+"""The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
+
+Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address that can be
+reached (`hightide.transport.channels`), with the options below. Credentials, when they come, are set here and
+nowhere else.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from hightide import tracing
+from hightide.calls.call import AnswerT, Call, Method, StreamCall, StreamEnded
+from hightide.calls.connection_failures import connection_failure
+from hightide.errors import (
+    ERROR_DOMAIN,
+    AddressUnreachableError,
+    HightideError,
+    RequestTimeoutError,
+    UnexpectedAnswerError,
+    from_reason,
+)
+from hightide.transport.channels import Line, Lines
+from hightide.transport.streams import AioStream, Heard, Stream
+
+MESSAGE_BYTES_MAX: Final = 64 << 20
+
+_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    # A fetch may answer with a batch that is larger than asked for, so the limit is far above any setting.
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # A peer whose machine vanished is noticed within 15 s even when no call runs into its deadline.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A broker that is back is to be reached at once, not after gRPC's default of up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    # Connections of one client are its own: closing it ends them.
+    ("grpc.use_local_subchannel_pool", 1),
+    # A proxy from the environment is never meant for brokers.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
+
+Done = Callable[[Call[Any], bytes | HightideError], None]
+
+
+def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]:
+    """The options of every channel of the SDK; for those, too, who speak the protocol as its clients do."""
+    options: list[tuple[str, int | str]] = list(_OPTIONS)
+    if client_id:
+        options.append(("grpc.primary_user_agent", client_id))
+    return options
+
+
+def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+    """The typed error for an RPC that failed: the server's own where it names one, else what the status
+    tells."""
+    if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
+        return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
+    details = rpc_error.details() or ""
+    status = _rich_status(rpc_error)
+    for detail in status.details if status is not None else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain.startswith(ERROR_DOMAIN):
+            return from_reason(
+                info.reason,
+                details,
+                address=info.metadata.get("address", call.address),
+                metadata=info.metadata,
+            )
+    match rpc_error.code():
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            reason = connection_failure(details, call.address)
+            return AddressUnreachableError(
+                f"{call.address} cannot be reached: {reason}", address=call.address
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return RequestTimeoutError(
+                f"{call.address} did not answer {call.method.name} within {call.timeout_ms} ms",
+                address=call.address,
+            )
+        case code:
+            return UnexpectedAnswerError(
+                f"{call.address} answered {call.method.name} with {code}: {details}", address=call.address
+            )
+
+
+def _rich_status(rpc_error: Any) -> Any:
+    """The google.rpc.Status that came with the error, or None where there is none or it cannot be read."""
+    if isinstance(rpc_error, grpc.aio.AioRpcError):
+        trailing = rpc_error.trailing_metadata() or ()
+        rich = next((value for key, value in trailing if key == "grpc-status-details-bin"), None)
+        return None if rich is None else _parse_status(rich)
+    try:
+        return rpc_status.from_call(rpc_error)
+    except ValueError:
+        return None
+
+
+def _parse_status(rich: bytes | str) -> Any:
+    from google.protobuf.message import DecodeError
+    from google.rpc import status_pb2
+
+    try:
+        return status_pb2.Status.FromString(rich if isinstance(rich, bytes) else rich.encode())
+    except DecodeError:
+        return None
+
+
+class Transport:
+    """Channels for threads. Thread-safe. One a client."""
+
+    def __init__(self, client_id: str | None = None) -> None:
+        options = channel_options(client_id)
+        self._lines = Lines(lambda address: grpc.insecure_channel(address, options=options))
+
+    def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
+        """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
+        threads, with the answer's bytes or an error. Raises ClosedError."""
+        line = self._lines.begin(call.address, call.method)
+
+        def ended(future: Any) -> None:
+            outcome = _outcome(future, call, line)
+            self._lines.end(line)
+            done(call, outcome)
+
+        future = line.methods[call.method].future(request, timeout=call.timeout_ms / 1000)
+        future.add_done_callback(ended)
+        return future
+
+    def open(self, call: StreamCall[Any], request: bytes, heard: Heard) -> Stream:
+        """Open a stream with its first message. `heard` is called on a thread of its own for each message and
+        for the end. Raises ClosedError."""
+        line = self._lines.begin(call.address, call.method)
+
+        def hear(call: StreamCall[Any], said: bytes | StreamEnded | HightideError) -> None:
+            if not isinstance(said, HightideError):
+                line.answered()
+            if not isinstance(said, bytes):
+                self._lines.end(line)
+            heard(call, said)
+
+        stream = Stream(line.methods[call.method], call, hear, partial(_failed, line))
+        stream.send(request)
+        return stream
+
+    def run(self, call: Call[AnswerT]) -> AnswerT:
+        """Make a call and wait for its answer. Raises HightideError."""
+        request = call.encode()
+        line = self._lines.begin(call.address, call.method)
+        try:
+            answer = line.methods[call.method](
+                request, timeout=call.timeout_ms / 1000, metadata=_metadata_of(call)
+            )
+            line.answered()
+        except grpc.RpcError as error:
+            raise _failed(line, error, call) from error
+        finally:
+            self._lines.end(line)
+        return call.decode(answer)
+
+    def close(self) -> None:
+        """End all connections; calls under way fail."""
+        for channel in self._lines.close():
+            channel.close()
+
+
+def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
+    """The program's current span goes with what it asks for; records belong to no span."""
+    return None if call.method in _RECORDS else tracing.call_metadata()
+
+
+def _failed(line: Line[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+    """The typed error, of which the line is told."""
+    error = error_of(rpc_error, call)
+    line.failed(rpc_error, error)
+    # gRPC's frames hold the call, and that its channel, for as long as somebody keeps the error.
+    rpc_error.__traceback__ = None
+    return error
+
+
+def _outcome(ended: Any, call: Call[Any], line: Line[Any]) -> bytes | HightideError:
+    try:
+        answer: bytes = ended.result()
+    except grpc.FutureCancelledError:
+        return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)
+    except grpc.RpcError as error:
+        return _failed(line, error, call)
+    line.answered()
+    return answer
+
+
+class AioTransport:
+    """Channels for one event loop. One a client."""
+
+    def __init__(self, client_id: str | None = None) -> None:
+        options = channel_options(client_id)
+        self._lines = Lines(lambda address: grpc.aio.insecure_channel(address, options=options))
+
+    async def exchange(
+        self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None
+    ) -> bytes:
+        """Make a call. Raises HightideError."""
+        line = self._lines.begin(call.address, call.method)
+        try:
+            answer: bytes = await line.methods[call.method](
+                request, timeout=call.timeout_ms / 1000, metadata=metadata
+            )
+            line.answered()
+        except grpc.RpcError as error:
+            raise _failed(line, error, call) from error
+        finally:
+            self._lines.end(line)
+        return answer
+
+    def open(self, call: StreamCall[Any], request: bytes) -> AioStream:
+        """Open a stream with its first message. Raises ClosedError."""
+        line = self._lines.begin(call.address, call.method)
+        method, ended = line.methods[call.method], partial(self._lines.end, line)
+        stream = AioStream(method, call, partial(_failed, line), line.answered, ended)
+        stream.send(request)
+        return stream
+
+    async def run(self, call: Call[AnswerT]) -> AnswerT:
+        """Make a call and read its answer. Raises HightideError."""
+        return call.decode(await self.exchange(call, call.encode(), _metadata_of(call)))
+
+    async def close(self) -> None:
+        """End all connections; calls under way fail."""
+        for channel in self._lines.close():
+            await channel.close(None)

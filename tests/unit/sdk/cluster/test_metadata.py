@@ -1,0 +1,55 @@
+"""When a client asks again who leads, and which answers it believes."""
+
+import pytest
+from hightide.cluster import leaders_seen
+from hightide.cluster.leaders_seen import LeadersSeen
+from hightide.cluster.metadata import Cluster, Leader, MetadataSeeker, retry_pause_ms
+from hightide.records import PartitionDescription
+from unit.sdk.producer_bench import TOPIC, metadata
+
+
+def test_pauses_between_questions_grow_by_one_step_an_answer() -> None:
+    seeker = MetadataSeeker(Cluster(("boot:9",)))
+    now_ms = 1_000.0
+    pauses = []
+    for _ in range(5):
+        seeker.want_again(now_ms=now_ms)
+        asked_ms = seeker.wake_at_ms
+        assert asked_ms is not None
+        call = seeker.poll(asked_ms)
+        assert call is not None
+        seeker.answered(call, metadata([1]), asked_ms)
+        pauses.append(asked_ms - now_ms)
+        now_ms = asked_ms
+    assert pauses == [0, *(retry_pause_ms(answers) for answers in (1, 2, 3, 4))]
+
+
+def test_what_one_part_of_a_client_hears_of_a_leader_all_its_parts_know() -> None:
+    client = LeadersSeen()
+    one, other = Cluster(("boot:9",), client), Cluster(("boot:9",), client)
+    one.update(metadata({0: (1, 1)}))
+    other.update(metadata({0: (2, 2)}))
+    assert one.leader_of(TOPIC, 0) == Leader(2, "b2:2", 2)
+    one.update(metadata({0: (1, 1)}))
+    assert one.leader_of(TOPIC, 0) == Leader(2, "b2:2", 2)
+    assert one.note_leader(TOPIC, 0, 3, 3)
+    other.update(metadata({0: (2, 2)}))
+    assert other.leader_of(TOPIC, 0) == Leader(3, "b3:3", 3)
+
+
+def test_a_topic_that_was_created_again_begins_with_its_own_leader_epochs() -> None:
+    cluster = Cluster(("boot:9",))
+    cluster.update(metadata({0: (2, 7)}))
+    cluster.update(metadata({0: (1, 0)}, topic_id=b"n" * 16))
+    assert cluster.leader_of(TOPIC, 0) == Leader(1, "b1:1", 0)
+    cluster.update(metadata({0: (1, 6)}))
+    assert cluster.leader_of(TOPIC, 0) == Leader(2, "b2:2", 7), "what was heard under the old id still holds"
+
+
+def test_no_more_topics_are_remembered_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders_seen, "TOPICS_MAX", 2)
+    seen = LeadersSeen()
+    new, old = (PartitionDescription(0, leader, leader, (1, 2), (1, 2)) for leader in (2, 1))
+    for topic_id in (b"1", b"2", b"3"):
+        seen.take_over(topic_id, [new])
+    assert [seen.newest(topic_id, old) for topic_id in (b"1", b"2", b"3")] == [old, new, new]

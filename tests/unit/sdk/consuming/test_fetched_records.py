@@ -1,0 +1,82 @@
+"""Fetched batches as records and as Arrow, in any mixture."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from hightide.batch.header import parse
+from hightide.consuming.fetched_records import ARROW_SCHEMA, Handout, gather
+from hightide.records import Record
+from unit.sdk.consumer_bench import P0, ConsumerBench, batch
+
+
+def fetched(*batches: bytes) -> tuple[ConsumerBench, Handout]:
+    bench = ConsumerBench().started_at(parse(batches[0], 0).base_offset if batches else 0)
+    bench.answer(bench.fetch(), *batches)
+    return bench, Handout(bench.core)
+
+
+def begin(bench: ConsumerBench, handout: Handout) -> None:
+    chunk = bench.core.next_chunk()
+    assert chunk is not None
+    handout.begin(chunk)
+
+
+def test_records_carry_what_was_sent_and_are_frozen() -> None:
+    bench, handout = fetched(batch(5, 1, size_bytes=0))
+    begin(bench, handout)
+    (record,) = handout.take(10)
+    assert record == Record("flights", 0, 5, 5, None, b"5", ())
+    assert type(record) is Record
+    assert record.timestamp == datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
+    assert not hasattr(record, "__dict__")
+
+
+def test_polling_in_parts_and_iterating_go_on_where_the_other_stopped() -> None:
+    bench, handout = fetched(batch(0, 10))
+    begin(bench, handout)
+    assert [record.offset for record in handout.take(3)] == [0, 1, 2]
+    rest = handout.iterate()
+    assert next(rest).offset == 3
+    assert [record.offset for record in handout.take(2)] == [4, 5]
+    assert [record.offset for record in rest] == [6, 7, 8, 9]
+    handout.settle()
+    assert bench.core.positions[P0].position == 10
+
+
+def test_arrow_goes_on_after_records() -> None:
+    bench, handout = fetched(batch(0, 10))
+    begin(bench, handout)
+    handout.take(4)
+    handout.give_up()
+    rows, _ = handout.as_arrow(gather(bench.core))
+    assert rows.column("offset").to_pylist() == [4, 5, 6, 7, 8, 9]
+
+
+def test_arrow_has_the_columns_in_order_and_the_values() -> None:
+    bench, handout = fetched(batch(7, 2, size_bytes=0))
+    rows, _ = handout.as_arrow(gather(bench.core))
+    assert rows.schema.equals(ARROW_SCHEMA)
+    assert rows.to_pylist() == [
+        {
+            "topic": "flights",
+            "partition": 0,
+            "offset": at,
+            "timestamp": datetime(1970, 1, 1, 0, 0, 0, at, tzinfo=UTC),
+            "key": None,
+            "value": b"%d" % at,
+        }
+        for at in (7, 8)
+    ]
+
+
+def test_small_batches_are_gathered() -> None:
+    bench, handout = fetched(*(batch(at, 1) for at in range(100)))
+    rows, _ = handout.as_arrow(gather(bench.core))
+    assert rows.column("offset").to_pylist() == list(range(100))
+
+
+def test_nothing_is_an_empty_batch_with_the_same_schema() -> None:
+    bench, handout = fetched()
+    rows, _ = handout.as_arrow(gather(bench.core))
+    assert (rows.num_rows, rows.schema) == (0, ARROW_SCHEMA)
+    assert isinstance(rows, pa.RecordBatch)

@@ -1,0 +1,126 @@
+"""What users give is checked where they give it."""
+
+import pytest
+from hightide import Consumer, Producer
+from hightide.calls.addresses import bootstrap_addresses
+from hightide.cluster.offset_at import offset_at
+from hightide.errors import (
+    BrokersUnavailableError,
+    ClosedError,
+    InvalidArgumentError,
+    UndeliveredError,
+)
+from hightide.producing.partitioner import partition_for_key
+from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.records import TopicPartition
+
+
+def test_bootstrap_is_the_argument_then_the_environment_then_localhost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HIGHTIDE_BOOTSTRAP", raising=False)
+    assert bootstrap_addresses(None) == ("127.0.0.1:9092",)
+    monkeypatch.setenv("HIGHTIDE_BOOTSTRAP", "a:1, b:2")
+    assert bootstrap_addresses(None) == ("a:1", "b:2")
+    assert bootstrap_addresses(["c:3", "c:3", "[::1]:4"]) == ("c:3", "[::1]:4")
+
+
+@pytest.mark.parametrize("bad", ["localhost", "h:", "h:0", "h:x", "h:70000", "", ":1"])
+def test_an_address_that_is_none_is_refused(bad: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="address"):
+        bootstrap_addresses([bad])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acks": 2},
+        {"compression": "gzip"},
+        {"linger_ms": -1},
+        {"batch_bytes_max": 10},
+        {"buffer_memory_bytes": 1_000},
+        {"delivery_timeout_ms": 0},
+    ],
+)
+def test_a_producer_names_the_setting_that_cannot_be_used(settings: dict[str, object]) -> None:
+    (name,) = settings
+    with pytest.raises(InvalidArgumentError, match=name):
+        Producer("h:1", **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"offset_reset": "none"}, {"fetch_max_bytes": 0}, {"fetch_max_wait_ms": -1}]
+)
+def test_a_consumer_names_the_setting_that_cannot_be_used(settings: dict[str, object]) -> None:
+    (name,) = settings
+    with pytest.raises(InvalidArgumentError, match=name):
+        Consumer("h:1", **settings)  # type: ignore[arg-type]
+
+
+def test_text_is_not_encoded_silently() -> None:
+    with pytest.raises(InvalidArgumentError, match="encode"):
+        as_bytes("value", "text")
+    assert as_bytes("key", bytearray(b"k")) == b"k"
+
+
+@pytest.mark.parametrize("bad", [-1, 2**62, "now"])
+def test_a_timestamp_that_no_batch_can_hold_is_refused(bad: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="timestamp_us"):
+        checked_timestamp(bad)
+
+
+@pytest.mark.parametrize("bad", [[("a", "b")], [(b"a", b"b")], [("a", b"b", 1)]])
+def test_headers_are_pairs_of_text_and_bytes(bad: list[tuple[str, bytes]]) -> None:
+    with pytest.raises(InvalidArgumentError, match="header"):
+        checked_headers(bad)
+
+
+@pytest.mark.parametrize("bad", ["tomorrow", -1])
+def test_an_offset_is_named_or_a_time(bad: str | int) -> None:
+    with pytest.raises(InvalidArgumentError):
+        offset_at(bad)
+
+
+def test_keys_go_where_other_clients_send_them() -> None:
+    # The check value of CRC-32C is the one for these nine digits.
+    assert [partition_for_key(key, 6) for key in (b"", b"123456789")] == [0, 0xE3069283 % 6]
+
+
+def test_a_cluster_that_is_not_there_is_told_with_its_address() -> None:
+    with Producer("127.0.0.1:1", max_block_ms=200) as producer:
+        with pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1") as caught:
+            producer.send("t", b"v")
+        assert caught.value.addresses == ("127.0.0.1:1",)
+
+
+def test_a_consumer_tells_it_too_and_never_says_nothing() -> None:
+    with (
+        Consumer("127.0.0.1:1", topics="t", unavailable_timeout_ms=200) as consumer,
+        pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1"),
+    ):
+        consumer.poll(timeout_s=30)
+
+
+def test_what_is_closed_says_so() -> None:
+    producer, consumer = Producer("h:1"), Consumer("h:1", topics="t")
+    for each in (producer, consumer):
+        each.close()
+        each.close()
+    with pytest.raises(ClosedError):
+        producer.send("t", b"v")
+    with pytest.raises(ClosedError):
+        consumer.poll()
+
+
+def test_nothing_assigned_is_told() -> None:
+    with Consumer("127.0.0.1:1") as consumer, pytest.raises(InvalidArgumentError, match="assign"):
+        consumer.poll()
+
+
+def test_partitions_sort_and_print() -> None:
+    assert sorted([TopicPartition("b", 0), TopicPartition("a", 2)])[0] == TopicPartition("a", 2)
+    assert str(TopicPartition("a", 2)) == "a-2"
+
+
+def test_undelivered_has_its_count() -> None:
+    assert UndeliveredError("left", undelivered_count=3).undelivered_count == 3
