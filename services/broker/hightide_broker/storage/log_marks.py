@@ -36,6 +36,7 @@ _NAME: Final = "marks"
 _HEADER: Final = struct.Struct("<4sII40s")
 _RECORD: Final = struct.Struct("<16siqqiq")
 _CRC: Final = struct.Struct("<I")
+_END: Final = struct.Struct("<I12x")
 _SIZE_BYTES: Final = 64
 _MAGIC: Final = b"HTLM"
 _VERSION: Final = 1
@@ -214,12 +215,10 @@ def _checked(data: bytes, place: int, size: int) -> bytes:
 
 
 def _header(boot: str, count: int) -> bytes:
-    return _sealed(_HEADER.pack(_MAGIC, _VERSION, count, boot.encode("ascii", "replace")[:40]))
+    contents = _HEADER.pack(_MAGIC, _VERSION, count, boot.encode("ascii", "replace")[:40])
+    return (contents + _CRC.pack(crc32c(contents))).ljust(_SIZE_BYTES, b"\0")
 
 
 def _record(key: PartitionKey, mark: LogMark) -> bytes:
-    return _sealed(_RECORD.pack(*key, *mark))
-
-
-def _sealed(contents: bytes) -> bytes:
-    return (contents + _CRC.pack(crc32c(contents))).ljust(_SIZE_BYTES, b"\0")
+    contents = _RECORD.pack(*key, *mark)
+    return contents + _END.pack(crc32c(contents))

@@ -4,7 +4,6 @@ entry in the checkpoints, and where it begins."""
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import Protocol
 
 from hightide.batch.header import NO_EPOCH
@@ -74,8 +73,11 @@ class LogPromises:
     def note(self) -> None:
         """After something was appended, cut or begun. Where there is no room it says less, which is not
         wrong. Raises StorageFailed."""
-        with suppress(DiskFull), self._files:
-            self._mark.note(self._as_mark())
+        try:
+            with self._files:
+                self._mark.note(self._as_mark())
+        except DiskFull:
+            return
 
     def renew(self) -> None:
         """Something else than the end may have moved. Called on any thread. Raises StorageFailed."""
@@ -120,7 +122,6 @@ class LogPromises:
 
     def _as_mark(self) -> LogMark:
         log = self._log
-        durable, limit = log.durable_end_offset, UNLIMITED
-        if durable < log.recovery_point_checkpoint:
-            limit = durable
+        durable = log.durable_end_offset
+        limit = durable if durable < log.recovery_point_checkpoint else UNLIMITED
         return LogMark(self.start_file.offset, log.log_end_offset, log.epochs.latest, limit)

@@ -57,8 +57,9 @@ _SNAPSHOT_VERSION: Final = 2
 """Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""
 _SNAPSHOT_PRODUCER: Final = struct.Struct("<qiiqi")
 _SNAPSHOT_BATCH: Final = struct.Struct("<iiqI")
-_SECOND_BATCH_AT: Final = _SNAPSHOT_PRODUCER.size + _SNAPSHOT_BATCH.size
-_PRODUCER_SIZE_BYTES_MAX: Final = _SNAPSHOT_PRODUCER.size + _BATCHES_REMEMBERED * _SNAPSHOT_BATCH.size
+_FIRST_BATCH_AT: Final = _SNAPSHOT_PRODUCER.size
+_SECOND_BATCH_AT: Final = _FIRST_BATCH_AT + _SNAPSHOT_BATCH.size
+_PRODUCER_SIZE_BYTES_MAX: Final = _FIRST_BATCH_AT + _BATCHES_REMEMBERED * _SNAPSHOT_BATCH.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,33 +154,31 @@ class _Producer:
     @property
     def appended(self) -> list[_Appended]:
         """The remembered batches, oldest first."""
-        batches = memoryview(self.packed)[_SNAPSHOT_PRODUCER.size :]
+        batches = memoryview(self.packed)[_FIRST_BATCH_AT:]
         return [_Appended(*fields) for fields in _SNAPSHOT_BATCH.iter_unpack(batches)]
 
     @property
     def next_sequence(self) -> int:
-        base_sequence, record_count, _, _ = _SNAPSHOT_BATCH.unpack_from(self.packed, self._last)
-        return next_sequence(base_sequence, record_count)
+        packed = self.packed
+        last = _SNAPSHOT_BATCH.unpack_from(packed, len(packed) - _SNAPSHOT_BATCH.size)
+        return next_sequence(last[0], last[1])
 
     @property
     def end_offset(self) -> int:
         """The offset behind the last batch."""
-        _, record_count, base_offset, _ = _SNAPSHOT_BATCH.unpack_from(self.packed, self._last)
-        return int(base_offset + record_count)
-
-    @property
-    def _last(self) -> int:
-        return len(self.packed) - _SNAPSHOT_BATCH.size
+        packed = self.packed
+        last = _SNAPSHOT_BATCH.unpack_from(packed, len(packed) - _SNAPSHOT_BATCH.size)
+        return int(last[2] + last[1])
 
     def remember(self, header: BatchHeader) -> None:
         packed = self.packed
         if len(packed) == _PRODUCER_SIZE_BYTES_MAX:
-            begin, batches = packed[: _SNAPSHOT_PRODUCER.size], packed[_SECOND_BATCH_AT:]
+            begin = packed[:_FIRST_BATCH_AT] + packed[_SECOND_BATCH_AT:]
         else:
             producer_id, epoch, first_sequence, first_offset, count = _SNAPSHOT_PRODUCER.unpack_from(packed)
             begin = _SNAPSHOT_PRODUCER.pack(producer_id, epoch, first_sequence, first_offset, count + 1)
-            batches = packed[_SNAPSHOT_PRODUCER.size :]
-        self.packed = begin + batches + _packed(header)
+            begin += packed[_FIRST_BATCH_AT:]
+        self.packed = begin + _packed(header)
         self.seen_ms = None
 
 
@@ -250,6 +249,8 @@ class ProducerStates:
     def _no_room_for(self, fresh: Collection[int]) -> Rejected | None:
         """Why these producers may not append: some are new, and as many would have to be forgotten that may
         still try again. None where they may."""
+        if len(self._producers) + len(fresh) <= self._producers_max:
+            return None
         new = [producer_id for producer_id in fresh if producer_id not in self._producers]
         missing = len(self._producers) + len(new) - self._producers_max
         if not new or missing <= 0:
