@@ -32,7 +32,7 @@ from hightide_broker.metadata import MetadataCache
 from hightide_broker.registration import Registration
 from hightide_broker.shell import Payload, ReplicaShell
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 CLUSTER = "the-cluster"
 ME = 1

@@ -28,7 +28,7 @@ from hightide_local.histories.faults import Faults, start_what_gave_up  # noqa: 
 from hightide_local.histories.judgement import judge_replicas  # noqa: E402
 from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
-from hightide_runtime.znodes import ADMIN  # noqa: E402
+from hightide_runtime.znodes.cluster_znodes import ADMIN  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
 from integration.operators_hand import OperatorsHand  # noqa: E402
 

@@ -34,9 +34,9 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.znodes import LeaderAndIsrZnode, PartitionZnode, TopicZnode
-from hightide_runtime.zookeeper import Check, Create, SetData, ZooKeeperSession, multis_of
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, PartitionZnode, TopicZnode
+from hightide_runtime.zookeeper.session import Check, Create, SetData, ZooKeeperSession, multis_of
 from told_broker import READY, fired, queue_of
 
 BROKERS = (2, 3)

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
-from hightide_runtime.zookeeper import WatchFired, ZooKeeperSession
+from hightide_runtime.zookeeper.session import WatchFired, ZooKeeperSession
 
 SERVICE = "hightide.v1.BrokerControlService"
 QUEUES = "/queues"

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import hightide_broker.figures
 import hightide_controller.figures
 import hightide_coordinator.figures
-from hightide_runtime import process_figures, rpc_figures
-from hightide_runtime.figures import Figure
+from hightide_runtime.process import process_metrics
+from hightide_runtime.serving import rpc_metrics
+from hightide_runtime.telemetry.metric_declarations import Figure
 
 from reference_pages.markdown import code, page, table
 
@@ -24,8 +25,8 @@ def text() -> str:
         "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
         "## Controllers\n\n" + _table(hightide_controller.figures.FIGURES),
         "## Coordinators\n\n" + _table(hightide_coordinator.figures.FIGURES),
-        "## Calls, of each service\n\n" + _table(rpc_figures.FIGURES),
-        "## Processes, of each service\n\n" + _table(process_figures.FIGURES),
+        "## Calls, of each service\n\n" + _table(rpc_metrics.FIGURES),
+        "## Processes, of each service\n\n" + _table(process_metrics.FIGURES),
     )
 
 

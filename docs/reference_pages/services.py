@@ -10,7 +10,7 @@ from hightide_broker.settings import BrokerSettings
 from hightide_controller.settings import ControllerSettings
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.settings import ServiceSettings
+from hightide_runtime.process.settings import ServiceSettings
 from pydantic.fields import FieldInfo
 
 from reference_pages.markdown import code, number, table

@@ -1,6 +1,6 @@
 """docs/reference/traces.md: which spans there are."""
 
-from hightide_runtime.span_kinds import ATTRIBUTES, SPANS
+from hightide_runtime.telemetry.span_kinds import ATTRIBUTES, SPANS
 
 from reference_pages.markdown import code, page, table
 

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from types import ModuleType
 
-from hightide_runtime import admin_znodes, group_znodes, znodes
+from hightide_runtime.znodes import admin_znodes, cluster_znodes, group_znodes
 
 from reference_pages.markdown import code, page, table, whole
 
@@ -19,7 +19,7 @@ def text() -> str:
         JSON. Versions, czxids and the like are ZooKeeper's own. What a hand may write, and how, stands in
         [Operating](../operating.md#by-a-zookeeper-shell).""",
         *(_section(title, module) for title, module in (
-            ("Cluster, brokers, topics", znodes),
+            ("Cluster, brokers, topics", cluster_znodes),
             ("What operators ask for", admin_znodes),
             ("Consumer groups", group_znodes),
         )),

@@ -20,7 +20,7 @@ from hightide.errors import UnknownPartitionError
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.violation import ViolationError, require
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.group_znodes import OffsetZnode
+from hightide_runtime.znodes.group_znodes import OffsetZnode
 from histories.group_anomalies import (
     Committed,
     Given,

@@ -26,9 +26,9 @@ from hightide_controller.core.machine import step
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.store import ControllerStore
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_runtime.election import Holder
-from hightide_runtime.znodes import LeaderAndIsrZnode, TopicZnode
-from hightide_runtime.zookeeper import SetData, ZooKeeperSession, multis_of
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.zookeeper.election import Holder
+from hightide_runtime.zookeeper.session import SetData, ZooKeeperSession, multis_of
 
 IDENTITY = convert.Identity("bench", 1, "127.0.0.1", 1)
 BROKERS = tuple(ev.Broker(broker_id, 100 + broker_id) for broker_id in (1, 2, 3))

@@ -23,9 +23,9 @@ from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.serving import Server, Service, serve
-from hightide_runtime.znodes import BrokerZnode, ControllerZnode, LeaderAndIsrZnode
-from hightide_runtime.zookeeper import ConnectionLost, NoNode, Znode, ZooKeeperSession
+from hightide_runtime.serving.server import Server, Service, serve
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode, ControllerZnode, LeaderAndIsrZnode
+from hightide_runtime.zookeeper.session import ConnectionLost, NoNode, Znode, ZooKeeperSession
 
 BROKER_SERVICE = "hightide.v1.BrokerControlService"
 PATIENCE_S = 60.0

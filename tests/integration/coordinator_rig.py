@@ -12,8 +12,8 @@ from hightide_coordinator.core.registration import Committed, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.store import CoordinatorStore
-from hightide_runtime.znodes import TopicIdZnode, TopicZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import TopicIdZnode, TopicZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 FLIGHTS = TopicPartition("flights", 0)
 FLIGHTS_ID = bytes(15) + b"\1"

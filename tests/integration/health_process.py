@@ -4,8 +4,8 @@ import asyncio
 import sys
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.running import run_service
-from hightide_runtime.serving import serve
+from hightide_runtime.process.running import run_service
+from hightide_runtime.serving.server import serve
 
 
 async def health_only(stopping: asyncio.Event) -> None:

@@ -22,7 +22,7 @@ from hightide.v1 import replica_service_pb2_grpc as replica_grpc
 from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes.cluster_znodes import (
     BrokerZnode,
     ControllerEpochZnode,
     LeaderAndIsrZnode,
@@ -30,7 +30,7 @@ from hightide_runtime.znodes import (
     TopicIdZnode,
     TopicZnode,
 )
-from hightide_runtime.zookeeper import Create, Delete, NoNode, SetData, ZooKeeperSession
+from hightide_runtime.zookeeper.session import Create, Delete, NoNode, SetData, ZooKeeperSession
 from integration.controller_harness import until
 
 ME = 1

@@ -17,12 +17,12 @@ from hightide.v1 import (
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.logs import set_up_logging
-from hightide_runtime.running import run_service
-from hightide_runtime.serving import Service, serve
-from hightide_runtime.settings import Address, ServiceSettings
-from hightide_runtime.znodes import BROKER_IDS, BrokerZnode, ControllerZnode
-from hightide_runtime.zookeeper import NodeExists, NoNode, ZooKeeperSession
+from hightide_runtime.process.logs import set_up_logging
+from hightide_runtime.process.running import run_service
+from hightide_runtime.process.settings import Address, ServiceSettings
+from hightide_runtime.serving.server import Service, serve
+from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, BrokerZnode, ControllerZnode
+from hightide_runtime.zookeeper.session import NodeExists, NoNode, ZooKeeperSession
 from pydantic import Field
 
 

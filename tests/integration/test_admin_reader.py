@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import events as ev
 from hightide_controller.core.partition import TopicPartition
-from hightide_runtime.zookeeper import TreeChanged, ZooKeeperSession
+from hightide_runtime.zookeeper.session import TreeChanged, ZooKeeperSession
 
 FLIGHTS_0 = TopicPartition("flights", 0)
 

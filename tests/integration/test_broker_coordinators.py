@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from hightide_broker.coordinators import Coordinators
 from hightide_broker.metadata import EndpointView, MetadataCache
 from hightide_broker.registration import Registration
-from hightide_runtime.group_znodes import GROUP_PARENTS, CoordinatorZnode, ShardsZnode
-from hightide_runtime.znodes import BrokerZnode
-from hightide_runtime.zookeeper import SessionState, SessionStateChanged, ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode
+from hightide_runtime.znodes.group_znodes import GROUP_PARENTS, CoordinatorZnode, ShardsZnode
+from hightide_runtime.zookeeper.session import SessionState, SessionStateChanged, ZooKeeperSession
 from integration.controller_harness import until
 
 PATIENCE_S = 15.0

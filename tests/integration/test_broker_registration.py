@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from hightide_broker.registration import Registration
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import BrokerIncarnationZnode, BrokerZnode
-from hightide_runtime.zookeeper import Create, Delete, NoNode, Znode, ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, BrokerZnode
+from hightide_runtime.zookeeper.session import Create, Delete, NoNode, Znode, ZooKeeperSession
 
 PATH = BrokerZnode.path(1)
 OURS = BrokerZnode("127.0.0.1", 9092, 7)

@@ -15,8 +15,8 @@ from adversary.raw_client import name_of
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.strays import Held, read_stored
-from hightide_runtime.znodes import ClusterIdZnode, TopicZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, TopicZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 from integration.controller_harness import until
 from integration.scripted_controller import ME, Scripted, Topic, described, scripted
 

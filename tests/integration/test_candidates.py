@@ -2,8 +2,8 @@
 
 import asyncio
 
-from hightide_runtime.candidates import Candidate, read_candidates
-from hightide_runtime.znodes import CONTROLLER_CANDIDATES, CandidateZnode
+from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, CandidateZnode
+from hightide_runtime.zookeeper.candidates import Candidate, read_candidates
 from integration.coordinator_rig import connected
 
 

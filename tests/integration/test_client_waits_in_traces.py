@@ -23,8 +23,8 @@ from hightide_cli.main import cli
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.traces import Trace, read_spans, traces_of
-from hightide_runtime import span_kinds as kinds
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry import span_kinds as kinds
+from hightide_runtime.telemetry.tracing import Telemetry
 from integration.otlp_collector import OtlpCollector
 from opentelemetry.sdk.trace import TracerProvider
 

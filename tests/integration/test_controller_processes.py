@@ -12,7 +12,7 @@ import pytest
 from grpc_status import rpc_status
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes.cluster_znodes import (
     CONTROLLER_CANDIDATES,
     CandidateZnode,
     ControllerEpochZnode,
@@ -20,7 +20,7 @@ from hightide_runtime.znodes import (
     LeaderAndIsrZnode,
     TopicZnode,
 )
-from hightide_runtime.zookeeper import BadVersion, Check, Create, Operation, SetData
+from hightide_runtime.zookeeper.session import BadVersion, Check, Create, Operation, SetData
 from integration.controller_harness import CALL_S, SESSION_TIMEOUT_MS, Cluster, cluster, paused, until
 from integration.session_theft import end_session_of
 

@@ -22,8 +22,8 @@ from hightide_controller.core.writes import Change, MarkerCreated, StoreWrites, 
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.store import ControllerStore
 from hightide_controller.write_operations import topic_znode
-from hightide_runtime.znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 FLIGHTS = ev.Topic("flights", "0" * 31 + "1", ((1, 2),))
 

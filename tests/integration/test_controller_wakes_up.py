@@ -17,7 +17,7 @@ import pytest
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S, Drill
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.znodes import ControllerZnode
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of

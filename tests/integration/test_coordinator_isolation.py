@@ -19,11 +19,11 @@ from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.listeners import Listener
-from hightide_runtime.serving import Service, serve
+from hightide_runtime.serving.listeners import Listener
+from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.znodes import BrokerZnode
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode
 from integration.controller_harness import until
 from integration.coordinator_rig import connected
 

@@ -12,7 +12,7 @@ import pytest
 from hightide import Admin
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
-from hightide_runtime.znodes import TopicZnode
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from integration.controller_harness import until
 from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import (

@@ -21,8 +21,8 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import HOST, free_port
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.group_znodes import CoordinatorZnode, shard_of
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.znodes.group_znodes import CoordinatorZnode, shard_of
 from integration.controller_harness import until
 from integration.operators_hand import OperatorsHand
 from integration.raw_consumer import RawConsumer, ending_of

@@ -10,7 +10,7 @@ from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 from integration.controller_harness import until
 from integration.coordinator_rig import connected, me
 

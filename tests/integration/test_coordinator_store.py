@@ -19,7 +19,8 @@ from hightide_coordinator.core.topic_partition import Topic, TopicPartition
 from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.store import CoordinatorStore
 from hightide_runtime.errors import StartupError
-from hightide_runtime.group_znodes import (
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
+from hightide_runtime.znodes.group_znodes import (
     GROUPS,
     CoordinatorEpochZnode,
     CoordinatorZnode,
@@ -28,8 +29,7 @@ from hightide_runtime.group_znodes import (
     OwnerZnode,
     shard_of,
 )
-from hightide_runtime.znodes import TopicZnode
-from hightide_runtime.zookeeper import NoNode, ZooKeeperSession
+from hightide_runtime.zookeeper.session import NoNode, ZooKeeperSession
 from integration.coordinator_rig import (
     FLIGHTS,
     FLIGHTS_ID,

@@ -14,9 +14,9 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_coordinator.streams import QUEUE_MAX, ConsumerStream, Streams
 from hightide_coordinator.unread_streams import UnreadStreams
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.serving import Service, serve
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.server import Service, serve
 
 STREAM = "/test.Consumers/Register"
 FENCED = ServiceError(ErrorCode.ERROR_CODE_FENCED_INSTANCE, "another process is instance i", {"group": "g"})

@@ -18,11 +18,11 @@ from hightide_coordinator.store import CoordinatorStore
 from hightide_coordinator.watches import CoordinatorWatches
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.group_znodes import CoordinatorZnode
-from hightide_runtime.serving import Server, serve
+from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.znodes import BrokerZnode, TopicZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode, TopicZnode
+from hightide_runtime.znodes.group_znodes import CoordinatorZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 from integration.controller_harness import until
 from integration.coordinator_rig import FLIGHTS_ID, committed, connected, put_topic, store_of
 from integration.test_zookeeper_outage import expire

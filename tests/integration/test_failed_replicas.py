@@ -15,9 +15,9 @@ from hightide_broker.shell import Divergence
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.serving import Service, serve
-from hightide_runtime.znodes import ControllerZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.serving.server import Service, serve
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 SERVICE = "hightide.v1.ControllerService"
 TOPIC_ID = bytes(range(16))

@@ -15,7 +15,7 @@ import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
-from hightide_runtime.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
+from hightide_runtime.znodes.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
 from integration.controller_harness import until
 from integration.group_reading import Reading
 from integration.operators_hand import OperatorsHand

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.group_znodes import CoordinatorZnode
+from hightide_runtime.znodes.group_znodes import CoordinatorZnode
 from histories.group_anomalies import Given
 from histories.group_drill import GroupDrill
 from histories.group_storm import GroupStorm

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.probe import NotServing, check
-from hightide_runtime.serving import Server, serve
+from hightide_runtime.serving.server import Server, serve
 
 
 def with_server(test: Callable[[Server], Awaitable[None]]) -> None:

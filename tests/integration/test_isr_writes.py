@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from hightide_runtime.znodes import BrokerIncarnationZnode, LeaderAndIsrZnode
-from hightide_runtime.zookeeper import Znode
+from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, LeaderAndIsrZnode
+from hightide_runtime.zookeeper.session import Znode
 from integration.controller_harness import until
 from integration.scripted_controller import ME, Scripted, Topic, scripted
 

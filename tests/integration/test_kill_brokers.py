@@ -22,7 +22,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.anomalies import Kind
 from hightide_local.histories.drill import HEALED_S, Drill, differences_of, high_watermarks
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.znodes import BrokerZnode, ControllerZnode
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode, ControllerZnode
 from integration.session_theft import end_session_of
 from kazoo.client import KazooClient
 

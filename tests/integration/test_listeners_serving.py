@@ -14,14 +14,14 @@ from hightide.v1.server_service_pb2 import DescribeServerRequest
 from hightide.v1.server_service_pb2_grpc import ServerServiceStub
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import StartupError
-from hightide_runtime.listeners import Listener, current_listener
-from hightide_runtime.server_identity import identity_service, installed_version
-from hightide_runtime.serving import Limits, Server, Service, serve
-from hightide_runtime.settings import ServiceSettings
+from hightide_runtime.process.server_identity import identity_service, installed_version
+from hightide_runtime.process.settings import ServiceSettings
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.listeners import Listener, current_listener
+from hightide_runtime.serving.server import Limits, Server, Service, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 INSIDE, OUTSIDE = HostPort("127.0.0.1", 0), HostPort("127.0.0.2", 0)
 

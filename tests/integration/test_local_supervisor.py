@@ -20,7 +20,7 @@ from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.guard import Guard
 from hightide_local.ports import HOST
 from hightide_local.processes import ManagedProcess
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 from interrupts import Job, started_as
 
 STAND_IN = Path(__file__).with_name("stand_in_service.py")

@@ -21,7 +21,7 @@ from hightide_controller.core.invariants import check
 from hightide_controller.core.machine import step
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.store import ControllerStore
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 SEEDS = range(40)
 EFFECTS_MAX = 300  # What comes to rest at all does so after a few dozen.

@@ -11,7 +11,7 @@ from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.process_watcher import ProcessWatcher, is_refused
+from hightide_runtime.process.process_watcher import ProcessWatcher, is_refused
 from hightide_runtime.system_clock import SystemClock
 from integration.controller_harness import paused, until
 

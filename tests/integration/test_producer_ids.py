@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from hightide_broker.producer_ids import ProducerIds
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import ProducerIdsZnode
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import ProducerIdsZnode
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 PATH = ProducerIdsZnode.path()
 BLOCK = ProducerIdsZnode.BLOCK_SIZE

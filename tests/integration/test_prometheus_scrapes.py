@@ -19,10 +19,10 @@ from hightide_controller.figures import FIGURES as CONTROLLER
 from hightide_coordinator.figures import FIGURES as COORDINATOR
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.figures import Figure, Kind
-from hightide_runtime.process_environment import service_environment
-from hightide_runtime.process_figures import FIGURES as PROCESS
-from hightide_runtime.rpc_figures import FIGURES as RPC
+from hightide_runtime.process.environment import service_environment
+from hightide_runtime.process.process_metrics import FIGURES as PROCESS
+from hightide_runtime.serving.rpc_metrics import FIGURES as RPC
+from hightide_runtime.telemetry.metric_declarations import Figure, Kind
 
 pytestmark = pytest.mark.cluster
 

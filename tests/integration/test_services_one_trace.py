@@ -16,8 +16,8 @@ from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.traces import SpanRecord, Trace, read_spans, traces_of
-from hightide_runtime import span_kinds as kinds
-from hightide_runtime.trace_context import new_root_traceparent, trace_id_of
+from hightide_runtime.telemetry import span_kinds as kinds
+from hightide_runtime.telemetry.trace_context import new_root_traceparent, trace_id_of
 from integration.crashing_controller import CRASH_PLAN, plan_crash
 
 pytestmark = pytest.mark.cluster

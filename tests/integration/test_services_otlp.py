@@ -12,7 +12,7 @@ import pytest
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime import span_kinds as kinds
+from hightide_runtime.telemetry import span_kinds as kinds
 from integration.otlp_collector import OtlpCollector
 
 pytestmark = pytest.mark.cluster

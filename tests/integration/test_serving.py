@@ -21,10 +21,10 @@ from hightide.v1.replica_service_pb2_grpc import (
     add_ReplicaServiceServicer_to_server,
 )
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import INTERNAL_ERROR_MESSAGE, ServiceError, StartupError
-from hightide_runtime.serving import Limits, Server, Service, serve
-from hightide_runtime.zookeeper import ConnectionLost
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.server import Limits, Server, Service, serve
+from hightide_runtime.zookeeper.session import ConnectionLost
 from integration.controller_harness import until
 
 REPLICA_SERVICE = "hightide.v1.ReplicaService"

@@ -24,7 +24,7 @@ from hightide_broker.storage import DataDirectory
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import free_port
-from hightide_runtime.process_environment import service_environment
+from hightide_runtime.process.environment import service_environment
 
 pytestmark = pytest.mark.cluster
 

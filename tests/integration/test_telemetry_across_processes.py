@@ -12,11 +12,11 @@ from hightide.v1 import replica_service_pb2 as pb
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
 from hightide_local.traces import failovers, read_spans
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
-from hightide_runtime.span_kinds import BECOME_LEADER, FAILOVER, INFORM_BROKER
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import traceparent_metadata
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry.span_kinds import BECOME_LEADER, FAILOVER, INFORM_BROKER
+from hightide_runtime.telemetry.trace_context import traceparent_metadata
+from hightide_runtime.telemetry.tracing import Telemetry
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.anomalies import Kind
 from hightide_local.histories.drill import HEALED_S, Drill
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.znodes import CONTROLLER_CANDIDATES
+from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES
 from histories.zookeeper_outage import without_zookeeper
 from integration.operators_hand import OperatorsHand
 from integration.session_theft import end_session_of

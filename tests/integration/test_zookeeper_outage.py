@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.histories.waiting import wait_until
-from hightide_runtime.zookeeper import (
+from hightide_runtime.zookeeper.errors import typed_error
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
     Create,
@@ -22,7 +23,6 @@ from hightide_runtime.zookeeper import (
     ZooKeeperRefused,
     ZooKeeperSession,
 )
-from hightide_runtime.zookeeper_errors import typed_error
 from integration.session_theft import end_session
 from kazoo.client import KazooState
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
-from hightide_runtime.znodes import PARENTS, ControllerEpochZnode
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.cluster_znodes import PARENTS, ControllerEpochZnode
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     ConnectionLost,

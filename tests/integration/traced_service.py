@@ -7,10 +7,10 @@ from typing import Any
 from hightide.v1 import replica_service_pb2 as pb
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.running import run_service
-from hightide_runtime.serving import Service, serve
-from hightide_runtime.span_kinds import BECOME_LEADER
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.process.running import run_service
+from hightide_runtime.serving.server import Service, serve
+from hightide_runtime.telemetry.span_kinds import BECOME_LEADER
+from hightide_runtime.telemetry.tracing import Telemetry
 
 
 class Traced(ReplicaServiceServicer):

@@ -37,7 +37,7 @@ _SELF_CHECK: Final = Mutant(
     "",
     "",
     "The copy is what is tested.",
-    ("tests/unit/runtime/test_znodes.py",),
+    ("tests/unit/runtime/znodes/test_znodes.py",),
 )
 _BASELINE_LIMIT_S: Final = 1200
 _BAD_USAGE, _NOTHING_SELECTED = 4, 5

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hightide_local.client_traces import trace_clients
-from hightide_runtime.process_environment import service_environment
+from hightide_runtime.process.environment import service_environment
 
 READY = "ready"
 _ENDS_WITHIN_S = 5.0

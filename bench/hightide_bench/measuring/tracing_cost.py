@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hightide_cli.dev.cluster import bench_directory
 from hightide_local.cluster import LocalCluster
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
 from hightide_bench.measuring.statistics import medians
 from hightide_bench.measuring.target import Target

@@ -11,7 +11,7 @@ from typing import Final
 
 from hightide_local.guard import Guard
 from hightide_local.processes import ManagedProcess
-from hightide_runtime.process_environment import service_environment
+from hightide_runtime.process.environment import service_environment
 
 from hightide_demo.group_consumer import ConsumerSettings
 from hightide_demo.group_history import GroupHistory

@@ -12,7 +12,7 @@ from typing import Final
 from hightide_local.guard import Guard
 from hightide_local.processes import ManagedProcess
 from hightide_local.spark_java import SHORT_LIVED
-from hightide_runtime.process_environment import service_environment
+from hightide_runtime.process.environment import service_environment
 
 DELAYS_TOPIC: Final = "flight-delays"
 _MODULE: Final = "hightide_demo.spark"

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hightide import tracing
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE, TRACES, is_switched_off, is_target_named
+from hightide_runtime.telemetry.exporters import (
+    TRACE_DIRECTORY_VARIABLE,
+    TRACES,
+    is_switched_off,
+    is_target_named,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -97,8 +102,8 @@ class _Provider:
 
     def _make(self) -> "TracerProvider":
         from hightide_runtime.errors import StartupError
-        from hightide_runtime.exporting import shut_down_within
-        from hightide_runtime.telemetry import Telemetry
+        from hightide_runtime.telemetry.exporters import shut_down_within
+        from hightide_runtime.telemetry.tracing import Telemetry
         from opentelemetry.trace import NoOpTracerProvider
 
         try:

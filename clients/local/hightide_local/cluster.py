@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
-from hightide_runtime.process_environment import service_environment
+from hightide_runtime.process.environment import service_environment
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
 from hightide_local import failure_report
 from hightide_local.embedded_zookeeper import wait_until_answers, zookeeper_process

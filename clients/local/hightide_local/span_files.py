@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from hightide_runtime.appended_lines import FILE_BYTES_MAX
+from hightide_runtime.telemetry.appended_lines import FILE_BYTES_MAX
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 

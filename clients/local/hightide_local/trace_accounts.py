@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hightide_runtime import span_kinds as kinds
+from hightide_runtime.telemetry import span_kinds as kinds
 
 from hightide_local.span_files import SpanRecord
 from hightide_local.traces import Trace

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 from hightide_local.span_files import Attributes, SpanRecord, read_spans
 

@@ -13,12 +13,12 @@ import time
 from typing import Final
 
 from hightide_runtime.errors import StartupError
-from hightide_runtime.rpc_figures import report_rpcs
-from hightide_runtime.server_identity import identity_service
-from hightide_runtime.service_process import ServiceProcess
-from hightide_runtime.serving import Server, serve
+from hightide_runtime.process.server_identity import identity_service
+from hightide_runtime.process.service_process import ServiceProcess
+from hightide_runtime.serving.rpc_metrics import report_rpcs
+from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.zookeeper import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
 from hightide_broker.figures import FIGURES

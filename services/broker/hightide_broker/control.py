@@ -19,9 +19,9 @@ from typing import Final
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import current_traceparent, root_of
+from hightide_runtime.telemetry.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
+from hightide_runtime.telemetry.trace_context import current_traceparent, root_of
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_broker.convert_control import ControlResults
 from hightide_broker.core.decisions import refuse_decision

@@ -10,10 +10,10 @@ import grpc
 from hightide.v1.controller_service_pb2 import ControlledShutdownRequest
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.trace_context import traceparent_metadata
-from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.telemetry.trace_context import traceparent_metadata
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
+from hightide_runtime.zookeeper.session import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.ports import Connect
 

@@ -19,7 +19,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.listeners import address_told
+from hightide_runtime.serving.listeners import address_told
 
 from hightide_broker.core.fetch_session import Position, SessionRequest
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd

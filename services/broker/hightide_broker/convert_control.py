@@ -13,7 +13,7 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.decisions import Decisions, PartitionDecision, Stamp, StopDecision, TopicDecisions

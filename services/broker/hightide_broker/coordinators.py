@@ -11,10 +11,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from hightide_runtime.group_znodes import CoordinatorZnode, ShardsZnode
-from hightide_runtime.znode_reader import Reader
-from hightide_runtime.znodes import ZnodeGarbage
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.cluster_znodes import ZnodeGarbage
+from hightide_runtime.znodes.group_znodes import CoordinatorZnode, ShardsZnode
+from hightide_runtime.zookeeper.session import (
     SessionState,
     SessionStateChanged,
     WatchFired,
@@ -23,6 +22,7 @@ from hightide_runtime.zookeeper import (
     ZooKeeperEvent,
     ZooKeeperSession,
 )
+from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_broker.metadata import EndpointView, MetadataCache
 

@@ -27,10 +27,10 @@ from hightide.v1.controller_service_pb2 import (
 )
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.trace_context import traceparent_metadata
-from hightide_runtime.znodes import ControllerZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import NoNode, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.telemetry.trace_context import traceparent_metadata
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
+from hightide_runtime.zookeeper.session import NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.ports import Connect

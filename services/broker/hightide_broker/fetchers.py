@@ -28,7 +28,7 @@ from hightide.batch.wire import (
     parse_replica_fetch_response,
 )
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
+from hightide_runtime.serving.channels import open_channel
 
 from hightide_broker import convert
 from hightide_broker.core.effects import AskEpochEnd, StartFetching

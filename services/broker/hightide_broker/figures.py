@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime.figures import Measure, Reading, Readings, counter, gauge, histogram
+from hightide_runtime.telemetry.metric_declarations import (
+    Measure,
+    Reading,
+    Readings,
+    counter,
+    gauge,
+    histogram,
+)
 
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import UNKNOWN_OFFSET, Leading, Role

@@ -8,8 +8,8 @@ nothing to commit: how long that was is told, so that nobody takes it for a lead
 from __future__ import annotations
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
-from hightide_runtime.telemetry import Attribute, Span, Telemetry
+from hightide_runtime.telemetry.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
+from hightide_runtime.telemetry.tracing import Attribute, Span, Telemetry
 
 
 class FirstCommit:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
-from hightide_runtime.figures import Distribution
+from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_broker.storage import LogClosed, StorageError
 

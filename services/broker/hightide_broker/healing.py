@@ -23,8 +23,8 @@ from hightide.batch.errors import MalformedMessage
 from hightide.batch.wire import parse_fetch_response
 from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.errors import reason_of
+from hightide_runtime.serving.channels import open_channel
 
 from hightide_broker.core.replica import NO_LEADER, Role
 from hightide_broker.decisions import PartitionKey

@@ -17,16 +17,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime import znodes
 from hightide_runtime.clock import Clock
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import (
     BrokerIncarnationZnode,
     LeaderAndIsrZnode,
     TopicIdZnode,
     TopicZnode,
     ZnodeGarbage,
 )
-from hightide_runtime.zookeeper import (
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     ConnectionLost,
@@ -283,7 +283,7 @@ class IsrStore:
             effect.isr,
             effect.controller_epoch,
             eligible=effect.eligible,
-            recovered=tuple(znodes.RecoveredLog(*each) for each in effect.recovered),
+            recovered=tuple(cluster_znodes.RecoveredLog(*each) for each in effect.recovered),
             unclean_epoch=effect.unclean_epoch,
         )
         write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from hightide_runtime.service_process import run_process
+from hightide_runtime.process.service_process import run_process
 
 from hightide_broker.broker import Broker
 from hightide_broker.settings import BrokerSettings

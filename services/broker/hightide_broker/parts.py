@@ -10,9 +10,9 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.figures import Measure
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.znodes import BrokerZnode
+from hightide_runtime.telemetry.metric_declarations import Measure
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode
 
 from hightide_broker.control import Control
 from hightide_broker.coordinators import Coordinators

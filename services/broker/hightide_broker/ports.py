@@ -12,13 +12,13 @@ from typing import Protocol
 
 import grpc
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.clock import Clock
-from hightide_runtime.zookeeper import ZooKeeperSession
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 
 class Connect(Protocol):
-    """Opens a channel to another process (`hightide_runtime.channels.open_channel`)."""
+    """Opens a channel to another process (`hightide_runtime.serving.channels.open_channel`)."""
 
     def __call__(self, address: HostPort) -> grpc.aio.Channel:
         """A channel to one process."""

@@ -11,8 +11,8 @@ from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes import ProducerIdsZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.cluster_znodes import ProducerIdsZnode, ZnodeGarbage
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
     NodeExists,

@@ -16,8 +16,8 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import BrokerIncarnationZnode, BrokerZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, BrokerZnode, ZnodeGarbage
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
     Create,

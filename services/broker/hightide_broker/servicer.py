@@ -17,7 +17,7 @@ from hightide.v1.broker_control_service_pb2_grpc import (
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
-from hightide_runtime.serving import Service
+from hightide_runtime.serving.server import Service
 
 from hightide_broker import convert, convert_control, refused
 from hightide_broker.control import Control

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.settings import Address, ServiceSettings
+from hightide_runtime.process.settings import Address, ServiceSettings
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 

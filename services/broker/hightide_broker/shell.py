@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 from hightide_runtime.clock import Clock
-from hightide_runtime.span_kinds import TRUNCATE_LOG
-from hightide_runtime.telemetry import Attribute, Telemetry
+from hightide_runtime.telemetry.span_kinds import TRUNCATE_LOG
+from hightide_runtime.telemetry.tracing import Attribute, Telemetry
 
 from hightide_broker import convert
 from hightide_broker.core import effects as fx

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes.cluster_znodes import (
     BROKER_IDS,
     TOPICS,
     BrokerZnode,
@@ -22,7 +21,8 @@ from hightide_runtime.znodes import (
     TopicZnode,
     ZnodeGarbage,
 )
-from hightide_runtime.zookeeper import Znode, ZooKeeperSession
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions

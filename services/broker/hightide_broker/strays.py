@@ -23,9 +23,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znodes import TOPICS, ClusterIdZnode, LeaderAndIsrZnode, TopicZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import NoNode, Znode, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import (
+    TOPICS,
+    ClusterIdZnode,
+    LeaderAndIsrZnode,
+    TopicZnode,
+    ZnodeGarbage,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import NoNode, Znode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.decisions import PartitionKey

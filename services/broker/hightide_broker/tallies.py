@@ -10,7 +10,7 @@ from typing import Final
 from hightide.batch.header import Buffer
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import reason_of
-from hightide_runtime.figures import Distribution
+from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_broker.data_calls import Outcome, Read, Refused
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hightide_runtime import znodes
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     NoNode,
@@ -432,7 +432,7 @@ def _departure(topic: str, decision: PartitionDecision, told: RecoveredLog) -> S
         tuple(member for member in decision.isr if member != broker_id) or decision.isr,
         decision.controller_epoch,
         eligible=tuple(member for member in decision.eligible if member != broker_id),
-        recovered=tuple(znodes.RecoveredLog(*log) for log in sorted((told, *others))),
+        recovered=tuple(cluster_znodes.RecoveredLog(*log) for log in sorted((told, *others))),
         unclean_epoch=decision.unclean_epoch,
     )
     return SetData(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from hightide_runtime.admin_znodes import PartitionAddZnode, PartitionRemoveZnode, ReassignmentZnode
-from hightide_runtime.zookeeper import NoNode, NotEmpty, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.znodes.admin_znodes import PartitionAddZnode, PartitionRemoveZnode, ReassignmentZnode
+from hightide_runtime.zookeeper.session import NoNode, NotEmpty, ZooKeeperError, ZooKeeperSession
 
 from hightide_controller.core.writes import (
     AdditionDone,

@@ -12,25 +12,35 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from hightide_runtime import znodes
-from hightide_runtime.admin_znodes import (
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
     ReassignmentThrottleZnode,
     ReassignmentZnode,
 )
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znodes import TopicConfigZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import NoNode, Znode, ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, ZnodeGarbage
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import NoNode, Znode, ZooKeeperSession
 
 from hightide_controller.core import events as ev
 from hightide_controller.core.partition import TopicPartition
 
 __all__ = ["AdminRead", "AdminReader"]
 
-_BY_PARTITION: Final = (znodes.REASSIGNMENTS, znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE)
+_BY_PARTITION: Final = (
+    cluster_znodes.REASSIGNMENTS,
+    cluster_znodes.PARTITIONS_ADD,
+    cluster_znodes.PARTITIONS_REMOVE,
+)
 _SILENT: Final = frozenset(
-    {znodes.ADMIN, znodes.CONFIG, znodes.TOPIC_CONFIGS, znodes.DELETE_TOPICS, *_BY_PARTITION}
+    {
+        cluster_znodes.ADMIN,
+        cluster_znodes.CONFIG,
+        cluster_znodes.TOPIC_CONFIGS,
+        cluster_znodes.DELETE_TOPICS,
+        *_BY_PARTITION,
+    }
 )
 _NAME_CHARACTERS: Final = 260
 
@@ -57,19 +67,21 @@ class AdminReader:
 
     async def watch(self) -> None:
         """Have every change told from here on, until the connection ends."""
-        await asyncio.gather(self._session.watch_tree(znodes.ADMIN), self._session.watch_tree(znodes.CONFIG))
+        await asyncio.gather(
+            self._session.watch_tree(cluster_znodes.ADMIN), self._session.watch_tree(cluster_znodes.CONFIG)
+        )
 
     async def read_all(self, topics_with_configs: Collection[str] = ()) -> AdminRead:
         """Everything below /admin and right below /config, and the settings of the topics named."""
-        paths = await self._tree_below(znodes.ADMIN)
-        paths |= {f"{znodes.CONFIG}/{name}" for name in await self._children(znodes.CONFIG)}
+        paths = await self._tree_below(cluster_znodes.ADMIN)
+        paths |= {f"{cluster_znodes.CONFIG}/{name}" for name in await self._children(cluster_znodes.CONFIG)}
         paths |= {ReassignmentThrottleZnode.path()}
-        paths |= {f"{znodes.TOPIC_CONFIGS}/{name}" for name in topics_with_configs}
+        paths |= {f"{cluster_znodes.TOPIC_CONFIGS}/{name}" for name in topics_with_configs}
         return await self.read(paths | self._seen)
 
     async def read_moves(self) -> AdminRead:
         """All reassignments, and the speed limit."""
-        paths = await self._tree_below(znodes.REASSIGNMENTS)
+        paths = await self._tree_below(cluster_znodes.REASSIGNMENTS)
         return await self.read(paths | {ReassignmentThrottleZnode.path()})
 
     async def read_about(self, topics: Collection[str]) -> AdminRead:
@@ -143,10 +155,10 @@ def _throttle(znode: Znode | None) -> ev.ThrottleZnode:
 def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
     """Put what stands at a path where it belongs; raises ZnodeGarbage where nothing can belong there."""
     parent, _, name = path.rpartition("/")
-    if parent == znodes.DELETE_TOPICS:
+    if parent == cluster_znodes.DELETE_TOPICS:
         read.admin.deletions[_topic(path, name)] = _deletion(znode)
         return
-    if parent == znodes.TOPIC_CONFIGS:
+    if parent == cluster_znodes.TOPIC_CONFIGS:
         configs = None if znode is None else dict(TopicConfigZnode.decode(znode.data).configs)
         read.configs[_topic(path, name)] = (
             None if znode is None or configs is None else (configs, znode.version)
@@ -158,10 +170,10 @@ def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
     kind, _, topic = parent.rpartition("/")
     if kind not in _BY_PARTITION:
         raise ZnodeGarbage(path, "nothing that Hightide knows of stands at this path")
-    key = TopicPartition(_topic(path, topic), znodes.partition_of(name))
-    if kind == znodes.REASSIGNMENTS:
+    key = TopicPartition(_topic(path, topic), cluster_znodes.partition_of(name))
+    if kind == cluster_znodes.REASSIGNMENTS:
         read.admin.reassignments[key] = None if znode is None else _reassignment(znode)
-    elif kind == znodes.PARTITIONS_ADD:
+    elif kind == cluster_znodes.PARTITIONS_ADD:
         added = None if znode is None else PartitionAddZnode.decode(znode.data)
         read.admin.additions[key] = (
             None if znode is None or added is None else ev.AdditionZnode(added.replicas, znode.version)

@@ -17,13 +17,13 @@ import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import reason_of
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import traceparent_metadata
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import traceparent_metadata
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.control_trace import sample_of
 from hightide_controller.convert import reason_of_failure

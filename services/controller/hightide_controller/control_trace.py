@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.span_kinds import ZOOKEEPER_MULTI
-from hightide_runtime.telemetry import Attribute, Span, Telemetry
+from hightide_runtime.telemetry.span_kinds import ZOOKEEPER_MULTI
+from hightide_runtime.telemetry.tracing import Attribute, Span, Telemetry
 
 from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendStopReplica, StoreLeaderAndIsr
 from hightide_controller.core.events import StoreCommitted

@@ -14,8 +14,8 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import DOMAIN, ServiceError
-from hightide_runtime.listeners import address_told
-from hightide_runtime.znodes import CandidateZnode, ControllerZnode
+from hightide_runtime.serving.listeners import address_told
+from hightide_runtime.znodes.cluster_znodes import CandidateZnode, ControllerZnode
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, Stop

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
-from hightide_runtime.znodes import CONTROLLER_CANDIDATES, COORDINATOR_CANDIDATES
+from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, COORDINATOR_CANDIDATES
 
 from hightide_controller.admin_reader import AdminReader
 from hightide_controller.convert import (

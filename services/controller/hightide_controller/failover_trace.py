@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Span, Telemetry
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.tracing import Span, Telemetry
 
 from hightide_controller.control_trace import ControlTrace
 from hightide_controller.core.effects import Decision

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import root_traceparent
-from hightide_runtime.zookeeper import ZooKeeperError
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_controller.causes import Causes
 from hightide_controller.control_trace import ControlTrace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hightide_runtime.figures import Measure, Readings, counter, gauge, histogram
+from hightide_runtime.telemetry.metric_declarations import Measure, Readings, counter, gauge, histogram
 
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.partition import PartitionState

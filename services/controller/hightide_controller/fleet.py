@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.process_watcher import ProcessWatcher
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.broker_link import BrokerLink, LinkDuties
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata

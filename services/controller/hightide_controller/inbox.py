@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-from hightide_runtime.figures import Distribution
+from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_controller.core.events import Event
 

@@ -18,8 +18,8 @@ import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
-from hightide_runtime.process_watcher import is_refused
+from hightide_runtime.process.process_watcher import is_refused
+from hightide_runtime.serving.channels import open_channel
 
 from hightide_controller.convert import reason_of_failure
 from hightide_controller.core.events import Broker

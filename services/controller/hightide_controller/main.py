@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
-from hightide_runtime.rpc_figures import report_rpcs
-from hightide_runtime.server_identity import identity_service
-from hightide_runtime.service_process import ServiceProcess, run_process
-from hightide_runtime.serving import Service, serve
+from hightide_runtime.process.server_identity import identity_service
+from hightide_runtime.process.service_process import ServiceProcess, run_process
+from hightide_runtime.serving.rpc_metrics import report_rpcs
+from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
 
 from hightide_controller.convert import Identity

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Span, Telemetry
-from hightide_runtime.trace_context import is_root, new_root_traceparent, root_traceparent
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import is_root, new_root_traceparent, root_traceparent
+from hightide_runtime.telemetry.tracing import Span, Telemetry
 
 from hightide_controller.causes import cause_within, traceparent_within
 from hightide_controller.control_trace import SAMPLE, sample_of

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import current_traceparent, root_traceparent, trace_id_of
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import current_traceparent, root_traceparent, trace_id_of
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.core.effects import StoreTopic
 from hightide_controller.core.writes import DeletionAdopted, StoreWrites

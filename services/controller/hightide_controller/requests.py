@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from hightide_runtime.znodes import ControllerZnode
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 
 from hightide_controller import convert
 from hightide_controller.core import effects as ef

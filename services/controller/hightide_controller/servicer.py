@@ -6,7 +6,7 @@ from typing import Any
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
-from hightide_runtime.zookeeper import ZooKeeperError
+from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_controller import convert, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic

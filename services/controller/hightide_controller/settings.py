@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.settings import Address, ServiceSettings
+from hightide_runtime.process.settings import Address, ServiceSettings
 from pydantic import Field
 
 __all__ = ["ControllerSettings"]

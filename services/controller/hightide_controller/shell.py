@@ -18,16 +18,16 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_runtime import span_kinds
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.candidates import Candidate
 from hightide_runtime.clock import Clock
-from hightide_runtime.election import Holder
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.process_watcher import ProcessWatcher
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
-from hightide_runtime.zookeeper import SessionExpired, ZooKeeperError, ZooKeeperSession
+from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
+from hightide_runtime.zookeeper.candidates import Candidate
+from hightide_runtime.zookeeper.election import Holder
+from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
 
 from hightide_controller import convert
 from hightide_controller.admin_reader import AdminRead, AdminReader

@@ -14,11 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
-from hightide_runtime import znodes
-from hightide_runtime.candidates import read_candidates
-from hightide_runtime.election import Election, Epoch, Holder, Seat
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import (
     BrokerIncarnationZnode,
     BrokerZnode,
     CandidateZnode,
@@ -31,7 +28,10 @@ from hightide_runtime.znodes import (
     TopicZnode,
     ZnodeGarbage,
 )
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.candidates import read_candidates
+from hightide_runtime.zookeeper.election import Election, Epoch, Holder, Seat
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     ConnectionLost,
@@ -144,7 +144,7 @@ class ControllerStore:
         """Everything (V3 D.3), in as few round trips as there are thousands of znodes."""
         brokers = await self.read_brokers()
         # Before the topics: whichever of these has no topic then, has none any more.
-        markers = await self._session.children(znodes.TOPIC_IDS)
+        markers = await self._session.children(cluster_znodes.TOPIC_IDS)
         topic_names = await self.topic_names()
         topics, faults = await self._read_topics(topic_names)
         orphans = await self._orphans_of(markers, topics, faults)
@@ -174,7 +174,7 @@ class ControllerStore:
         """Which of the markers stand for no topic: by id, the name that it had. A topic that is
         `unreadable` may have any id; one that was among the names, and has no znode by now, is gone."""
         ids = {topic.topic_id for topic in topics}
-        paths = {f"{znodes.TOPIC_IDS}/{each}": each for each in markers if each not in ids}
+        paths = {f"{cluster_znodes.TOPIC_IDS}/{each}": each for each in markers if each not in ids}
         orphans: dict[str, str] = {}
         for path, found in (await self._session.multi_read(paths)).items():
             try:
@@ -189,13 +189,13 @@ class ControllerStore:
 
     async def read_brokers(self, *, watch: bool = False) -> tuple[Broker, ...]:
         """The registrations."""
-        names = await self._session.children(znodes.BROKER_IDS, watch=watch)
+        names = await self._session.children(cluster_znodes.BROKER_IDS, watch=watch)
         ids: dict[str, int] = {}
         for name in names:
             try:
                 broker_id = BrokerZnode.broker_id_of(name)
             except ZnodeGarbage as error:
-                self._complain(f"{znodes.BROKER_IDS}/{name[:260]}", error.reason)
+                self._complain(f"{cluster_znodes.BROKER_IDS}/{name[:260]}", error.reason)
                 continue
             ids[BrokerZnode.path(broker_id)] = broker_id
         brokers = []
@@ -223,7 +223,7 @@ class ControllerStore:
     async def read_incarnations(self) -> dict[int, int]:
         """How many lives each broker has had that ever was, also of those that are not registered."""
         paths: dict[str, int] = {}
-        for name in await self._session.children(znodes.BROKER_INCARNATIONS):
+        for name in await self._session.children(cluster_znodes.BROKER_INCARNATIONS):
             with contextlib.suppress(ZnodeGarbage):
                 broker_id = BrokerZnode.broker_id_of(name)
                 paths[BrokerIncarnationZnode.path(broker_id)] = broker_id
@@ -232,15 +232,15 @@ class ControllerStore:
 
     async def topic_names(self) -> list[str]:
         """The children of /brokers/topics, legal or not."""
-        return await self._session.children(znodes.TOPICS)
+        return await self._session.children(cluster_znodes.TOPICS)
 
     async def watch_topic_names(self) -> tuple[list[str], int]:
         """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
-        return await self._session.children_and_changes(znodes.TOPICS, watch=True)
+        return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
 
     async def topics_with_configs(self) -> list[str]:
         """The children of /config/topics, legal or not."""
-        return await self._session.children(znodes.TOPIC_CONFIGS)
+        return await self._session.children(cluster_znodes.TOPIC_CONFIGS)
 
     async def read_topics(self, names: Collection[str]) -> tuple[Topic, ...]:
         """These topics with their settings; those that cannot be understood are complained about."""
@@ -251,7 +251,7 @@ class ControllerStore:
         """As `read_topics`, and the names of those that are there but cannot be understood."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
-            self._complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
+            self._complain(f"{cluster_znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         topics, faults = await self._decoded_topics(legal)
         if bare := {name: czxid for name, (topic, czxid) in topics.items() if not topic.topic_id}:
             markers = await self._youngest_markers(bare)
@@ -300,9 +300,11 @@ class ControllerStore:
 
     async def _youngest_markers(self, names: Collection[str]) -> dict[str, tuple[int, str]]:
         """Of each of these topics the last marker that names it: its czxid and its id."""
-        ids = await self._session.children(znodes.TOPIC_IDS)
+        ids = await self._session.children(cluster_znodes.TOPIC_IDS)
         youngest: dict[str, tuple[int, str]] = {}
-        for path, marker in (await self._session.multi_read(f"{znodes.TOPIC_IDS}/{i}" for i in ids)).items():
+        for path, marker in (
+            await self._session.multi_read(f"{cluster_znodes.TOPIC_IDS}/{i}" for i in ids)
+        ).items():
             with contextlib.suppress(ZnodeGarbage):
                 name = TopicIdZnode.decode(marker.data).topic
                 if name in names:
@@ -340,7 +342,7 @@ class ControllerStore:
         beside: list[TopicPartition] = []
         for child in children:
             try:
-                name = TopicPartition(topic.name, znodes.partition_of(child))
+                name = TopicPartition(topic.name, cluster_znodes.partition_of(child))
             except ZnodeGarbage as error:
                 self._complain(f"{path}/{child[:260]}", error.reason)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hightide_runtime.figures import Distribution
+from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_controller.causes import reason_of
 from hightide_controller.core.cluster_state import ClusterState, StoreInFlight, TopicStoreInFlight

@@ -6,9 +6,9 @@ topic_deletion  the intent, the partitions' znodes, the topic's → StopReplica 
 
 from __future__ import annotations
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Span, Telemetry
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.tracing import Span, Telemetry
 
 from hightide_controller.control_trace import SAMPLE, ControlTrace, sample_of
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, StoreTopic

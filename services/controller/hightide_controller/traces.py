@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.causes import Causes
 from hightide_controller.core import events as ev

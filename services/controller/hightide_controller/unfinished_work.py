@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime.span_kinds import FAILOVER, TOPIC_CREATION, TOPIC_DELETION
-from hightide_runtime.trace_context import root_traceparent, trace_id_of
+from hightide_runtime.telemetry.span_kinds import FAILOVER, TOPIC_CREATION, TOPIC_DELETION
+from hightide_runtime.telemetry.trace_context import root_traceparent, trace_id_of
 
 from hightide_controller.core.events import Broker, Snapshot
 from hightide_controller.core.partition import NO_LEADER, TopicPartition

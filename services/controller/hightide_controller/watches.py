@@ -13,10 +13,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
-from hightide_runtime import znodes
-from hightide_runtime.znode_reader import Reader
-from hightide_runtime.znodes import ControllerZnode, LeaderAndIsrZnode
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode, LeaderAndIsrZnode
+from hightide_runtime.zookeeper.session import (
     SessionState,
     SessionStateChanged,
     TreeChanged,
@@ -24,6 +23,7 @@ from hightide_runtime.zookeeper import (
     ZooKeeperError,
     ZooKeeperSession,
 )
+from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_controller.admin_reader import AdminRead, AdminReader
 from hightide_controller.core.events import BrokersChanged, TopicsChanged
@@ -161,9 +161,9 @@ class ZooKeeperWatches:
     def _mark(self, path: str) -> None:
         if path == ControllerZnode.path():
             self.controller.mark()
-        elif path == znodes.BROKER_IDS:
+        elif path == cluster_znodes.BROKER_IDS:
             self._brokers.mark()
-        elif path == znodes.TOPICS:
+        elif path == cluster_znodes.TOPICS:
             self._topics.mark()
         elif path in self._state_paths:
             self._changed_states.add(self._state_paths.pop(path))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import assert_never
 
-from hightide_runtime.admin_znodes import (
+from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
     PartitionRemoveZnode,
     ReassignmentThrottleZnode,
     ReassignmentZnode,
 )
-from hightide_runtime.znodes import (
+from hightide_runtime.znodes.cluster_znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
     RecoveredLog,
@@ -20,7 +20,7 @@ from hightide_runtime.znodes import (
     TopicIdZnode,
     TopicZnode,
 )
-from hightide_runtime.zookeeper import Create, Delete, Operation, SetData
+from hightide_runtime.zookeeper.session import Create, Delete, Operation, SetData
 
 from hightide_controller.core.events import Topic
 from hightide_controller.core.partition import TopicPartition

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from hightide_runtime import znodes
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znodes import BrokerZnode, TopicZnode, ZnodeGarbage
-from hightide_runtime.zookeeper import Znode, ZooKeeperSession
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode, TopicZnode, ZnodeGarbage
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_coordinator.complaints import Complaints
 from hightide_coordinator.core.events import Endpoint
@@ -35,13 +35,13 @@ class ClusterReader:
 
     async def brokers(self, *, watch: bool = False) -> tuple[Endpoint, ...]:
         """The live brokers, by id."""
-        names = await self._session.children(znodes.BROKER_IDS, watch=watch)
+        names = await self._session.children(cluster_znodes.BROKER_IDS, watch=watch)
         ids: dict[str, int] = {}
         for name in names:
             try:
                 broker_id = BrokerZnode.broker_id_of(name)
             except ZnodeGarbage as error:
-                self._complaints.complain(f"{znodes.BROKER_IDS}/{name[:260]}", error.reason)
+                self._complaints.complain(f"{cluster_znodes.BROKER_IDS}/{name[:260]}", error.reason)
                 continue
             ids[BrokerZnode.path(broker_id)] = broker_id
         brokers = []
@@ -59,17 +59,17 @@ class ClusterReader:
 
     async def topic_names(self) -> list[str]:
         """The children of /brokers/topics, legal or not."""
-        return await self._session.children(znodes.TOPICS)
+        return await self._session.children(cluster_znodes.TOPICS)
 
     async def watch_topic_names(self) -> tuple[list[str], int]:
         """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
-        return await self._session.children_and_changes(znodes.TOPICS, watch=True)
+        return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
 
     async def topics(self, names: Collection[str]) -> TopicsRead:
         """These topics, in as few round trips as there are thousands of them."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
-            self._complaints.complain(f"{znodes.TOPICS}/{name[:260]}", "no topic can have this name")
+            self._complaints.complain(f"{cluster_znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         found = await self._session.multi_read(TopicZnode.path(name) for name in legal)
         topics: dict[str, Topic] = {}
         unreadable: set[str] = set()

@@ -14,7 +14,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.listeners import Listener, address_told
+from hightide_runtime.serving.listeners import Listener, address_told
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev

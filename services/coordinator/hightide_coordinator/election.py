@@ -14,8 +14,8 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.election import UNKNOWN_ID, Holder, Standing
-from hightide_runtime.znode_reader import Reader
+from hightide_runtime.zookeeper.election import UNKNOWN_ID, Holder, Standing
+from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.core.events import Elected, Endpoint
 from hightide_coordinator.peers import Peers

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hightide_runtime.figures import Distribution, Measure, Readings, counter, gauge, histogram
+from hightide_runtime.telemetry.metric_declarations import (
+    Distribution,
+    Measure,
+    Readings,
+    counter,
+    gauge,
+    histogram,
+)
 
 from hightide_coordinator.core.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.shard_state import Role

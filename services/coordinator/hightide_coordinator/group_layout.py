@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hightide_runtime.zookeeper import Check, Create, Delete, Operation, SetData
+from hightide_runtime.zookeeper.session import Check, Create, Delete, Operation, SetData
 
 __all__ = ["GroupLayout"]
 

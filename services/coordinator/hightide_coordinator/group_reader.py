@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from hightide_runtime.group_znodes import GROUPS, GroupZnode, OffsetZnode, OwnerZnode, is_legal_group_name
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znode_content import number_from_name
-from hightide_runtime.znodes import ZnodeGarbage
-from hightide_runtime.zookeeper import Znode, ZooKeeperSession
+from hightide_runtime.znodes.cluster_znodes import ZnodeGarbage
+from hightide_runtime.znodes.content import number_from_name
+from hightide_runtime.znodes.group_znodes import (
+    GROUPS,
+    GroupZnode,
+    OffsetZnode,
+    OwnerZnode,
+    is_legal_group_name,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_coordinator.cluster_reader import ClusterReader
 from hightide_coordinator.complaints import Complaints

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hightide_runtime.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
-from hightide_runtime.zookeeper import Check, Create, Delete, Operation, SetData, multis_of
+from hightide_runtime.znodes.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
+from hightide_runtime.zookeeper.session import Check, Create, Delete, Operation, SetData, multis_of
 
 from hightide_coordinator.core.effects import StoreGroup
 from hightide_coordinator.core.registration import Committed, Owner

@@ -7,7 +7,7 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.process_watcher import ProcessWatcher
+from hightide_runtime.process.process_watcher import ProcessWatcher
 
 __all__ = ["COORDINATOR_SERVICE", "Peers"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime import span_kinds
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Span, Telemetry
-from hightide_runtime.trace_context import new_root_traceparent
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import new_root_traceparent
+from hightide_runtime.telemetry.tracing import Span, Telemetry
 
 from hightide_coordinator.core.group import Group, GroupState
 from hightide_coordinator.core.shard_state import ShardState

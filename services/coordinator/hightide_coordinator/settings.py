@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.group_znodes import SHARDS_MAX
-from hightide_runtime.settings import Address, ServiceSettings
+from hightide_runtime.process.settings import Address, ServiceSettings
+from hightide_runtime.znodes.group_znodes import SHARDS_MAX
 from pydantic import Field
 
 from hightide_coordinator.core.limits import GroupLimits

@@ -21,7 +21,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.listeners import Listener, address_told, current_listener
+from hightide_runtime.serving.listeners import Listener, address_told, current_listener
 
 from hightide_coordinator import convert
 from hightide_coordinator.core import effects as ef

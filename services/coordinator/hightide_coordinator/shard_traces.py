@@ -4,7 +4,7 @@ one for each other rebalance."""
 from __future__ import annotations
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.shard_state import ShardState

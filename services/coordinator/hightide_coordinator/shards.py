@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from hightide_runtime.errors import StartupError
-from hightide_runtime.group_znodes import GROUP_PARENTS, ShardsZnode
-from hightide_runtime.zookeeper import NodeExists, ZooKeeperSession
+from hightide_runtime.znodes.group_znodes import GROUP_PARENTS, ShardsZnode
+from hightide_runtime.zookeeper.session import NodeExists, ZooKeeperSession
 
 __all__ = ["fix_shard_count"]
 

@@ -12,11 +12,11 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.group_znodes import shard_of
-from hightide_runtime.interceptors.interceptor import Context
-from hightide_runtime.standstill import Standstill
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+from hightide_runtime.process.standstill import Standstill
+from hightide_runtime.serving.interceptors.interceptor import Context
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.group_znodes import shard_of
+from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.commit_fences import not_known

@@ -18,7 +18,7 @@ import grpc
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.channels import open_channel
+from hightide_runtime.serving.channels import open_channel
 
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp

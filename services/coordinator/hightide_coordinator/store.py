@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Final
 
-from hightide_runtime.election import Election, Epoch, Holder, Seat, Standing
-from hightide_runtime.group_znodes import (
+from hightide_runtime.znodes.group_znodes import (
     CoordinatorEpochZnode,
     CoordinatorZnode,
     GroupZnode,
     shard_of,
 )
-from hightide_runtime.zookeeper import (
+from hightide_runtime.zookeeper.election import Election, Epoch, Holder, Seat, Standing
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     Delete,

@@ -15,8 +15,8 @@ from typing import Final, Protocol, TypeAlias
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.interceptors.interceptor import Context
-from hightide_runtime.listeners import current_listener
+from hightide_runtime.serving.interceptors.interceptor import Context
+from hightide_runtime.serving.listeners import current_listener
 
 from hightide_coordinator.convert import message_in, peer_in
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hightide_runtime.span_kinds import (
+from hightide_runtime.telemetry.span_kinds import (
     COORDINATOR_DETECTION,
     COORDINATOR_ELECTION,
     COORDINATOR_FAILOVER,
     COORDINATOR_LOAD,
     COORDINATOR_RECOVERY,
 )
-from hightide_runtime.telemetry import Span, Telemetry
-from hightide_runtime.trace_context import root_traceparent
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Span, Telemetry
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.group import Group, GroupState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide_runtime.figures import Distribution
+from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_coordinator.core.group import Group
 from hightide_coordinator.core.rebalance_reason import RebalanceReason

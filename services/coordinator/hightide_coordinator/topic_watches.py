@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from hightide_runtime import znodes
-from hightide_runtime.topic_names import is_legal_topic_name
-from hightide_runtime.znode_reader import Reader
-from hightide_runtime.znodes import TopicZnode
-from hightide_runtime.zookeeper import ZooKeeperError, ZooKeeperSession
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
+from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.cluster_reader import ClusterReader
 from hightide_coordinator.core.events import BrokersChanged, TopicsChanged
@@ -138,9 +138,9 @@ class TopicWatches:
 
     def fired(self, path: str) -> None:
         """A watch fired."""
-        if path == znodes.TOPICS:
+        if path == cluster_znodes.TOPICS:
             self._names.mark()
-        elif path == znodes.BROKER_IDS:
+        elif path == cluster_znodes.BROKER_IDS:
             self._brokers.mark()
         elif (topic := self._watched.pop(path, None)) is not None:
             self._changed.add(topic)

@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 
-from hightide_runtime.candidates import Candidate
 from hightide_runtime.clock import Clock
-from hightide_runtime.znode_reader import Reader
-from hightide_runtime.znodes import COORDINATOR_CANDIDATES, CandidateZnode
-from hightide_runtime.zookeeper import (
+from hightide_runtime.znodes.cluster_znodes import COORDINATOR_CANDIDATES, CandidateZnode
+from hightide_runtime.zookeeper.candidates import Candidate
+from hightide_runtime.zookeeper.session import (
     SessionState,
     SessionStateChanged,
     TreeChanged,
@@ -20,6 +19,7 @@ from hightide_runtime.zookeeper import (
     ZooKeeperError,
     ZooKeeperSession,
 )
+from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.cluster_reader import ClusterReader
 from hightide_coordinator.complaints import Complaints

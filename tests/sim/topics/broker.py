@@ -29,8 +29,8 @@ from hightide_broker.storage import StorageError
 from hightide_broker.strays import StrayWatch
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.zookeeper import ZooKeeperError
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.zookeeper.session import ZooKeeperError
 from sim.messages import CallFailed, Envelope
 from sim.topics.batches import crc_of
 from sim.topics.channel import SimChannel

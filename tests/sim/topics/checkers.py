@@ -14,8 +14,8 @@ from hightide_broker.core.isr import IsrState
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Replica, Role
 from hightide_broker.hosted import HostedReplica
-from hightide_runtime import znodes
-from hightide_runtime.znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
 from sim.checkers import Violation
 from sim.checkers.acknowledged import Acknowledged
 from sim.checkers.checker import Checker
@@ -340,9 +340,9 @@ class Checkers:
             if path not in world.complaints:
                 self._violated("Healed", f"{path} stands, and nobody complains about it")
         ids = {TopicZnode.decode(found.data).topic_id.hex() for found in self._topic_znodes()}
-        if set(world.tree.children(znodes.TOPIC_IDS)) != ids:
+        if set(world.tree.children(cluster_znodes.TOPIC_IDS)) != ids:
             self._violated(
-                "Healed", f"the markers are {world.tree.children(znodes.TOPIC_IDS)}, the ids {ids}"
+                "Healed", f"the markers are {world.tree.children(cluster_znodes.TOPIC_IDS)}, the ids {ids}"
             )
         assigned = {
             (topic.topic_id, partition, broker_id)
@@ -357,14 +357,20 @@ class Checkers:
 
     def _wishes_by_hand(self) -> Iterator[str]:
         tree = self._world.tree
-        for parent in (znodes.REASSIGNMENTS, znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
+        for parent in (
+            cluster_znodes.REASSIGNMENTS,
+            cluster_znodes.PARTITIONS_ADD,
+            cluster_znodes.PARTITIONS_REMOVE,
+        ):
             for topic in tree.children(parent):
                 yield from (f"{parent}/{topic}/{name}" for name in tree.children(f"{parent}/{topic}"))
-        yield from (f"{znodes.DELETE_TOPICS}/{topic}" for topic in tree.children(znodes.DELETE_TOPICS))
+        yield from (
+            f"{cluster_znodes.DELETE_TOPICS}/{topic}" for topic in tree.children(cluster_znodes.DELETE_TOPICS)
+        )
 
     def _topic_znodes(self) -> Iterator[Any]:
         tree = self._world.tree
-        return (tree.read(TopicZnode.path(name)) for name in tree.children(znodes.TOPICS))
+        return (tree.read(TopicZnode.path(name)) for name in tree.children(cluster_znodes.TOPICS))
 
     def _check_partition_healed(self, view: PartitionView) -> None:
         world, generation = self._world, view.generation

@@ -19,7 +19,7 @@ from hightide_controller.shell import Shell
 from hightide_controller.store import ActiveController
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 from sim.messages import Envelope, ProcessDied
 from sim.topics.channel import SimChannel
 from sim.topics.loop import SimLoop

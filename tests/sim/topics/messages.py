@@ -9,7 +9,7 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
-from hightide_runtime.zookeeper import TreeChanged, WatchFired
+from hightide_runtime.zookeeper.session import TreeChanged, WatchFired
 from sim.messages import Body as OtherBody
 from sim.messages import CallFailed
 from sim.topics.tree import Client

@@ -15,13 +15,13 @@ from hightide_controller.core import events as ev
 from hightide_controller.core import requests as rq
 from hightide_controller.core.mends import Mends as ControllerMends
 from hightide_controller.core.partition import TopicPartition
-from hightide_runtime.admin_znodes import (
+from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
     PartitionRemoveZnode,
     ReassignmentZnode,
 )
-from hightide_runtime.znodes import TopicZnode
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from sim.messages import ZOOKEEPER, CallFailed, Envelope
 from sim.topics.broker import LAG_TIME_MAX_MS
 from sim.topics.messages import COMMANDS, Rpc

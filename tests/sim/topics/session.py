@@ -1,6 +1,6 @@
 """A ZooKeeper session over the simulated network, for real shells: each request is a message and its answer.
 
-It does what hightide_runtime.zookeeper.ZooKeeperSession promises. A message that is lost breaks the
+It does what hightide_runtime.zookeeper.session.ZooKeeperSession promises. A message that is lost breaks the
 connection, as it does with TCP: the watches are gone, SUSPENDED and CONNECTED are told.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hightide_runtime.zookeeper import (
+from hightide_runtime.zookeeper.session import (
     ConnectionLost,
     Create,
     Delete,

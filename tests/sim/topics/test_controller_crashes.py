@@ -14,7 +14,7 @@ import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import requests as rq
 from hightide_controller.core.partition import TopicPartition
-from hightide_runtime.admin_znodes import DeleteTopicZnode, PartitionAddZnode, ReassignmentZnode
+from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode, PartitionAddZnode, ReassignmentZnode
 from sim.messages import Envelope
 from sim.topics.messages import Asked, Rpc
 from sim.topics.schedules import TOPIC, begin, grow, heal, move

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import requests as rq
-from hightide_runtime.znodes import TopicZnode
-from hightide_runtime.zookeeper import SetData
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
+from hightide_runtime.zookeeper.session import SetData
 from sim.messages import ZOOKEEPER
 from sim.topics.schedules import FIRST_ID, TOPIC, begin, grow
 from sim.topics.world import CONTROLLERS, Cluster, Settings

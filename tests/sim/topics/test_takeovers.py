@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hightide_runtime import znodes
-from hightide_runtime.admin_znodes import DeleteTopicZnode
-from hightide_runtime.znodes import TopicZnode
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from sim.messages import Envelope
 from sim.topics.messages import Asked
 from sim.topics.schedules import TOPIC, begin
@@ -48,7 +48,7 @@ def test_the_marker_of_a_topic_goes_also_where_a_hand_takes_it_away_between_two_
     world.take_away(path)
     world.restart(FIRST)
     world.until_healed()
-    assert world.tree.children(znodes.TOPIC_IDS) == []
+    assert world.tree.children(cluster_znodes.TOPIC_IDS) == []
 
 
 def test_a_connection_that_breaks_between_two_watches_has_both_set_again(world: Cluster) -> None:

@@ -1,7 +1,8 @@
 """ZooKeeper as a tree of bytes: versions, multis, ephemerals, one-shot and tree watches.
 
-Rules of this file: it takes the operations of hightide_runtime.zookeeper and raises its errors, so that real
-shells run on it. What happens, happens as a whole and in order; what gets lost is the network's affair.
+Rules of this file: it takes the operations of hightide_runtime.zookeeper.session and raises its errors, so
+that real shells run on it. What happens, happens as a whole and in order; what gets lost is the network's
+affair.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hightide_runtime.zookeeper import (
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     Create,

@@ -15,7 +15,7 @@ from hightide_broker.core.events import StopRequested
 from hightide_broker.core.fetch_session import Position
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.strays import Held
-from hightide_runtime.zookeeper import Operation
+from hightide_runtime.zookeeper.session import Operation
 
 
 @contextmanager

@@ -15,10 +15,22 @@ from typing import Any
 from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
 from hightide_broker.hosted import HostedReplica
 from hightide_controller.core.mends import Mends as ControllerMends
-from hightide_runtime import znodes
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.znodes import ClusterIdZnode, LeaderAndIsrZnode, TopicConfigZnode, TopicZnode
-from hightide_runtime.zookeeper import Create, Delete, SetData, TreeChanged, WatchFired, ZooKeeperError
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import (
+    ClusterIdZnode,
+    LeaderAndIsrZnode,
+    TopicConfigZnode,
+    TopicZnode,
+)
+from hightide_runtime.zookeeper.session import (
+    Create,
+    Delete,
+    SetData,
+    TreeChanged,
+    WatchFired,
+    ZooKeeperError,
+)
 from sim.checkers import Violation
 from sim.messages import ZOOKEEPER, CallFailed, Envelope, ProcessDied
 from sim.network import Network
@@ -58,7 +70,7 @@ class Cluster(Network):
         super().__init__((*BROKERS, *CONTROLLERS, *PRODUCERS))
         self.settings = settings or Settings()
         self.tree = Tree(self._notify)
-        for path in znodes.PARENTS:
+        for path in cluster_znodes.PARENTS:
             self._make(path)
         self.tree.by_hand(Create(ClusterIdZnode.path(), ClusterIdZnode(self.cluster_id).encode()))
         self.values: dict[int, tuple[int, ...]] = {}
@@ -407,7 +419,7 @@ class Cluster(Network):
 
     def topics(self) -> Mapping[str, TopicZnode]:
         """The topics that ZooKeeper holds."""
-        return {name: self.topic(name) for name in self.tree.children(znodes.TOPICS)}
+        return {name: self.topic(name) for name in self.tree.children(cluster_znodes.TOPICS)}
 
     def topic(self, name: str) -> TopicZnode:
         """One of them."""

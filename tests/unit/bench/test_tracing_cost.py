@@ -8,7 +8,7 @@ from hightide_bench.commands.bench import bench
 from hightide_bench.measuring import tracing_cost
 from hightide_bench.measuring.throughput import Figures
 from hightide_bench.measuring.tracing_cost import OFF, ON
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE, export_target
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE, export_target
 
 
 @pytest.mark.parametrize("value", ["maybe", "on,on", ""])

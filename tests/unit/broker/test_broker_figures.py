@@ -20,7 +20,7 @@ from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_broker.tallies import OTHER_TOPICS, TOPICS_MAX, Tallies, count_records
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 STAMP_BYTES = 16

@@ -26,7 +26,7 @@ from hightide_broker.storage import DataDirectory, DirectorySettings, ProducerSt
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 EPOCH = 3

@@ -28,7 +28,7 @@ from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 COLD = bytes(20_000)

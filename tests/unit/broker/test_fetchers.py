@@ -29,7 +29,7 @@ from hightide_broker.topic_settings import TopicSettings
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 from stored_batches import as_sent_by_leader
 
 TOPIC_ID = bytes(range(16))

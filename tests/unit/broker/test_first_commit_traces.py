@@ -15,9 +15,9 @@ from hightide_broker.first_commit import FirstCommit
 from hightide_broker.limits import Budget
 from hightide_broker.produce import Producing
 from hightide_local.span_files import SpanRecord, read_spans
-from hightide_runtime.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
+from hightide_runtime.telemetry.tracing import Telemetry
 
 
 @dataclass

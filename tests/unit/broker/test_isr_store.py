@@ -27,9 +27,14 @@ from hightide_broker.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.znodes import BrokerIncarnationZnode, LeaderAndIsrZnode, TopicIdZnode, TopicZnode
-from hightide_runtime.zookeeper import (
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import (
+    BrokerIncarnationZnode,
+    LeaderAndIsrZnode,
+    TopicIdZnode,
+    TopicZnode,
+)
+from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
     ConnectionLost,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from control_rig import TOPIC_ID, Rig, decision, run, until_settled
 from hightide_broker import control
-from hightide_runtime.span_kinds import FAILOVER
-from hightide_runtime.trace_context import CURRENT, root_traceparent
+from hightide_runtime.telemetry.span_kinds import FAILOVER
+from hightide_runtime.telemetry.trace_context import CURRENT, root_traceparent
 
 ROOT = root_traceparent(FAILOVER, "cluster", 2, 0, 0)
 CALLER = f"{ROOT[:36]}00f067aa0ba902b7-01"

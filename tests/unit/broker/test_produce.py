@@ -25,7 +25,7 @@ from hightide_broker.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 IN_FLIGHT_BYTES = 10_000

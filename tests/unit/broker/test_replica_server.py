@@ -25,7 +25,7 @@ from hightide_broker.storage import DamagedLog, DataDirectory, DirectorySettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 7)

@@ -31,7 +31,7 @@ from hightide_broker.shell import Divergence, Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_broker.topic_settings import TopicSettings
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from hightide_broker.strays import Finding, Held, Stored, look_at
-from hightide_runtime.znodes import TopicZnode
+from hightide_runtime.znodes.cluster_znodes import TopicZnode
 
 ME = 1
 ID, OTHER_ID = bytes(range(16)), bytes(15) + b"\x07"

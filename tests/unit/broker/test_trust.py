@@ -16,9 +16,9 @@ from hightide_broker.core.isr import RecoveredLog
 from hightide_broker.decisions import Decisions, PartitionDecision, TopicDecisions
 from hightide_broker.log_directories import LogDirectories
 from hightide_broker.storage import DataDirectory, LogSettings
-from hightide_runtime import znodes
-from hightide_runtime.znodes import LeaderAndIsrZnode
-from hightide_runtime.zookeeper import Check, SetData
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
+from hightide_runtime.zookeeper.session import Check, SetData
 from log_rig import KEY, LogRig
 
 PLAIN = TopicDecisions("plain", bytes(16), {}, ())
@@ -302,7 +302,7 @@ HERS = RecoveredLog(1, 2, 40)
 
 
 def test_a_log_in_doubt_leaves_the_isr_and_tells_how_far_it_goes() -> None:
-    told = (znodes.RecoveredLog(*HERS),)
+    told = (cluster_znodes.RecoveredLog(*HERS),)
     assert written(IN_DOUBT, decided(2, 1, 2)) == LeaderAndIsrZnode(2, 3, (2,), 1, "", (), told, 2)
     assert written(IN_DOUBT, decided(1, 1, 2)) == LeaderAndIsrZnode(-1, 3, (2,), 1, "", (), told, 2)
     assert written(BELIEVED, decided(1, 1, 2)) is None
@@ -312,7 +312,7 @@ def test_the_last_member_stays_in_the_isr_in_name() -> None:
     found = written(IN_DOUBT, decided(1, 1, eligible=(2,), recovered=(RecoveredLog(3, 0, 5),)))
     assert found is not None
     assert (found.leader, found.isr, found.eligible) == (-1, (1,), (2,))
-    assert found.recovered == (znodes.RecoveredLog(*HERS), znodes.RecoveredLog(3, 0, 5))
+    assert found.recovered == (cluster_znodes.RecoveredLog(*HERS), cluster_znodes.RecoveredLog(3, 0, 5))
 
 
 def test_who_was_eligible_is_so_no_more() -> None:
@@ -326,7 +326,7 @@ def test_what_an_earlier_life_told_is_brought_up_to_date_and_told_once() -> None
     for trusts in (IN_DOUBT, BELIEVED):
         found = written(trusts, earlier)
         assert found is not None
-        assert found.recovered == (znodes.RecoveredLog(*HERS),)
+        assert found.recovered == (cluster_znodes.RecoveredLog(*HERS),)
         assert written(trusts, decided(2, 2, recovered=(HERS,))) is None
 
 

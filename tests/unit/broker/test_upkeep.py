@@ -26,7 +26,7 @@ from hightide_broker.topic_settings import TopicSettings
 from hightide_broker.upkeep import Upkeep, UpkeepSettings
 from hightide_runtime.clock import Clock
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 NEVER_MS = 3_600_000

@@ -14,8 +14,8 @@ from hightide_controller.core import requests as rq
 from hightide_controller.core.effects import Refusal, RefuseRequest
 from hightide_controller.core.partition import TopicPartition
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.listeners import CURRENT, Listener
-from hightide_runtime.znodes import ControllerZnode
+from hightide_runtime.serving.listeners import CURRENT, Listener
+from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 
 IDENTITY = convert.Identity("the-cluster", 7, "127.0.0.1", 9192)

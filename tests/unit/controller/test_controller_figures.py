@@ -10,7 +10,7 @@ from hightide_controller.core.requests import ElectionKind, ElectLeadersRequeste
 from hightide_controller.figures import FIGURES, controller_readings
 from hightide_controller.inbox import Inbox
 from hightide_controller.tallies import ELECTION_REASONS, Tallies
-from hightide_runtime.figures import Readings
+from hightide_runtime.telemetry.metric_declarations import Readings
 from unit.controller.controller_world import FLIGHTS, World, broker, led, topic
 
 PREFIX = "hightide.controller."

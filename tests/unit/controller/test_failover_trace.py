@@ -13,10 +13,10 @@ from hightide_controller.failover_trace import FailoverTrace, Loss, TakeoverTrac
 from hightide_controller.topic_trace import TopicTrace
 from hightide_local.span_files import read_spans
 from hightide_local.traces import FailoverSummary, failovers, summarise_failover
-from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
-from hightide_runtime.span_kinds import TOPIC_DELETION
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import root_traceparent
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry.span_kinds import TOPIC_DELETION
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Telemetry
 
 BROKE_MS = 1_000
 ROOT = root_traceparent("failover", "cluster", 1, 0, 0)

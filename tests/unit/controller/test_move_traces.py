@@ -15,9 +15,9 @@ from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite,
 from hightide_controller.move_traces import MoveTraces
 from hightide_controller.traces import ControllerTraces
 from hightide_local.span_files import SpanRecord, read_spans
-from hightide_runtime.span_kinds import MOVE_STOP, REASSIGNMENT
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.span_kinds import MOVE_STOP, REASSIGNMENT
+from hightide_runtime.telemetry.tracing import Telemetry
 
 MOVING = [TopicPartition("t", number) for number in range(3)]
 

@@ -6,9 +6,9 @@ import pytest
 from hand_clock import HandClock
 from hightide_controller.control_trace import PATIENCE_MS, ControlTrace
 from hightide_controller.open_traces import CAUSES_MAX, OpenTraces
-from hightide_runtime.span_kinds import FAILOVER
-from hightide_runtime.telemetry import Telemetry
-from hightide_runtime.trace_context import root_traceparent
+from hightide_runtime.telemetry.span_kinds import FAILOVER
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Telemetry
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.partition import TopicPartition
 from hightide_controller.traces import ControllerTraces
 from hightide_local.span_files import SpanRecord, read_spans
-from hightide_runtime.span_kinds import FAILOVER
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.span_kinds import FAILOVER
+from hightide_runtime.telemetry.tracing import Telemetry
 
 NAME = TopicPartition("t", 0)
 

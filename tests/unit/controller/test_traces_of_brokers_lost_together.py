@@ -13,8 +13,8 @@ from hightide_controller.core.effects import Change, SendLeaderAndIsr, StoreLead
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.traces import ControllerTraces
 from hightide_local.traces import Trace, failovers
-from hightide_runtime import span_kinds
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.tracing import Telemetry
 from unit.controller.controller_world import World, topic
 
 LED = {1: TopicPartition("t", 1), 2: TopicPartition("t", 2)}

@@ -14,8 +14,8 @@ from hightide_controller.unfinished_work import (
     broker_parts,
     unfinished_work,
 )
-from hightide_runtime.span_kinds import FAILOVER, TOPIC_CREATION, TOPIC_DELETION
-from hightide_runtime.trace_context import root_traceparent
+from hightide_runtime.telemetry.span_kinds import FAILOVER, TOPIC_CREATION, TOPIC_DELETION
+from hightide_runtime.telemetry.trace_context import root_traceparent
 
 CLUSTER, LOST_EPOCH, BROKE_AT_MS = "the-cluster", 7, 1_000_000
 TOPIC = Topic("flights", "ab" * 16, ((1, 2), (2, 1)))

@@ -6,8 +6,8 @@ import pytest
 from hightide_controller.core import writes as wr
 from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.write_operations import operations_of
-from hightide_runtime.znodes import LeaderAndIsrZnode, TopicZnode
-from hightide_runtime.zookeeper import Create, Delete, Operation, SetData
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.zookeeper.session import Create, Delete, Operation, SetData
 from unit.controller.controller_world import topic
 
 NAME = TopicPartition("flights", 0)

@@ -15,9 +15,9 @@ from hightide_coordinator.shard_traces import ShardTraces
 from hightide_local.ports import free_port
 from hightide_local.span_files import read_spans
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.span_kinds import COORDINATOR_DETECTION, COORDINATOR_FAILOVER
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.span_kinds import COORDINATOR_DETECTION, COORDINATOR_FAILOVER
+from hightide_runtime.telemetry.tracing import Telemetry
 
 
 @pytest.mark.parametrize(("broke_at_us", "root_at_us"), [(100, 100), (None, 200)])

@@ -9,8 +9,8 @@ from hightide_coordinator.core.registration import Committed, Owner
 from hightide_coordinator.core.topic_partition import TopicPartition
 from hightide_coordinator.group_layout import GroupLayout
 from hightide_coordinator.group_writes import deletion_of, multis_for, tidying_of
-from hightide_runtime.group_znodes import CoordinatorEpochZnode, GroupZnode, OffsetZnode, OwnerZnode
-from hightide_runtime.zookeeper import Check, Create, Delete, Operation, SetData
+from hightide_runtime.znodes.group_znodes import CoordinatorEpochZnode, GroupZnode, OffsetZnode, OwnerZnode
+from hightide_runtime.zookeeper.session import Check, Create, Delete, Operation, SetData
 from hypothesis import given
 from hypothesis import strategies as st
 

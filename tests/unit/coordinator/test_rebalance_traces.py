@@ -17,13 +17,13 @@ from hightide_coordinator.core.shard_state import ShardState
 from hightide_coordinator.election import Takeover
 from hightide_coordinator.shard_traces import ShardTraces
 from hightide_local.span_files import read_spans
-from hightide_runtime.span_kinds import (
+from hightide_runtime.telemetry.span_kinds import (
     COORDINATOR_FAILOVER,
     COORDINATOR_RECOVERY,
     GROUP_REBALANCE,
     REBALANCE_START,
 )
-from hightide_runtime.telemetry import Telemetry
+from hightide_runtime.telemetry.tracing import Telemetry
 
 BEFORE = Endpoint(6, "127.0.0.1", 9100)
 

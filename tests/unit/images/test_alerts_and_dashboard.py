@@ -12,8 +12,9 @@ import hightide_controller.figures
 import hightide_coordinator.figures
 import pytest
 import yaml
-from hightide_runtime import process_figures, rpc_figures
-from hightide_runtime.figures import Figure, Kind
+from hightide_runtime.process import process_metrics
+from hightide_runtime.serving import rpc_metrics
+from hightide_runtime.telemetry.metric_declarations import Figure, Kind
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OBSERVABILITY = REPOSITORY / "docker" / "observability"
@@ -22,8 +23,8 @@ FIGURES: tuple[Figure, ...] = (
     *hightide_broker.figures.FIGURES,
     *hightide_controller.figures.FIGURES,
     *hightide_coordinator.figures.FIGURES,
-    *process_figures.FIGURES,
-    *rpc_figures.FIGURES,
+    *process_metrics.FIGURES,
+    *rpc_metrics.FIGURES,
 )
 METRIC = re.compile(r"\b((?:hightide|rpc_server|process|cpython)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)="')

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local import failure_report
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 FAILS = """
 import os, sys

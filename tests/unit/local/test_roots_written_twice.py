@@ -1,7 +1,7 @@
 """Traces that two processes wrote: one was killed, another one carried its work on."""
 
 from hightide_local.traces import SpanRecord, traces_of
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 
 def span(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hightide_local.span_files import FILES_MAX, read_spans
 from hightide_local.traces import failovers, traces_of
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 
 def line(span_id: str, name: str = "failover", *, parent: str = "", **fields: object) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hightide_local.span_files import SpanRecord
 from hightide_local.trace_accounts import Account, account_of
 from hightide_local.traces import traces_of
-from hightide_runtime import span_kinds as kinds
+from hightide_runtime.telemetry import span_kinds as kinds
 
 
 def span(

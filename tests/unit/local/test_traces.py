@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.traces import SpanRecord, failovers, read_spans, summarise_failover, traces_of
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 
 def span(

@@ -13,7 +13,8 @@ from hightide_cli.printing.rendering import Json, table
 if TYPE_CHECKING:
     from hightide_local.traces import SpanRecord, Trace
 
-# As in hightide_runtime.span_kinds, to which a test holds them: importing that costs more than `--help` may.
+# As in hightide_runtime.telemetry.span_kinds, to which a test holds them: importing that costs more than
+# `--help` may.
 KINDS = (
     "failover",
     "controller_failover",
@@ -165,7 +166,7 @@ def _known_directories() -> tuple[Path, ...]:
     import os
 
     from hightide_local.detached import default_directory
-    from hightide_runtime.exporting import TRACE_DIRECTORY_VARIABLE
+    from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
     from hightide_cli.dev.cluster import bench_directory, demo_directory
 

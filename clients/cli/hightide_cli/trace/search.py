@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from hightide_local.traces import FAILOVER_KINDS, Trace, read_spans, traces_of
-from hightide_runtime.span_kinds import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER, FAILOVER
+from hightide_runtime.telemetry.span_kinds import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER, FAILOVER
 
 
 def all_traces(directories: Iterable[Path], kinds: Collection[str] | None = FAILOVER_KINDS) -> list[Trace]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_runtime.admin_znodes import (
+from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
     PartitionRemoveZnode,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hightide_runtime.admin_znodes import DeleteTopicZnode
+from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
 
 from hightide_controller.core.cluster_state import ClusterState, Waiter
 from hightide_controller.core.effects import (

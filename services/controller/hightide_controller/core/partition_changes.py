@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hightide_runtime.admin_znodes import PartitionAddZnode, PartitionRemoveZnode
+from hightide_runtime.znodes.admin_znodes import PartitionAddZnode, PartitionRemoveZnode
 
 from hightide_controller.core.assignment import assign
 from hightide_controller.core.cluster_state import ClusterState

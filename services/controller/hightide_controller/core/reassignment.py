@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_runtime.admin_znodes import ReassignmentZnode as ReassignmentPath
+from hightide_runtime.znodes.admin_znodes import ReassignmentZnode as ReassignmentPath
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import Refusal, Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.events import Topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hightide_runtime.znodes import TopicConfigZnode
+from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode
 
 from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.complaints import complain, withdraw

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hightide_runtime.admin_znodes import DeleteTopicZnode
-from hightide_runtime.znodes import TOPICS, TopicConfigZnode
+from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
+from hightide_runtime.znodes.cluster_znodes import TOPICS, TopicConfigZnode
 
 from hightide_controller.core.assignment import assign
 from hightide_controller.core.cluster_state import ClusterState, Waiter

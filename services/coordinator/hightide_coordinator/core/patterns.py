@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import re2
-from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 __all__ = ["InvalidPattern", "TopicPattern", "compile_pattern"]
 

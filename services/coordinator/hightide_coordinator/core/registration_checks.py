@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hightide_runtime.topic_names import is_legal_topic_name
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_coordinator.core.assignors import ASSIGNORS
 from hightide_coordinator.core.descriptions import Refused

@@ -17,7 +17,7 @@ from hightide_cli.trace.png import write_png
 from hightide_cli.trace.waterfall import waterfall
 from hightide_local.span_files import SpanRecord
 from hightide_local.traces import Trace, traces_of
-from hightide_runtime import span_kinds as kinds
+from hightide_runtime.telemetry import span_kinds as kinds
 
 
 def span(

@@ -6,7 +6,7 @@ import pytest
 from hightide_cli.trace.commands import KINDS
 from hightide_cli.trace.waterfall import BAR_WIDTH, heading, title, waterfall
 from hightide_local.traces import SpanRecord, traces_of
-from hightide_runtime import span_kinds
+from hightide_runtime.telemetry import span_kinds
 
 
 def span(

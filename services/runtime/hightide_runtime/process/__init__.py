@@ -1,0 +1,1 @@
+"""A service as a process: its settings, its loop, its pulse, its end."""

@@ -1,0 +1,132 @@
+"""Noticing at once that a process is dead, without waiting for ZooKeeper to expire its session (DESIGN §6).
+
+A watcher keeps a health Watch stream to the process. When the stream breaks and a TCP connection to the same
+address is then *refused*, nobody listens there any more: the kernel of that machine says so, and the
+process is dead. A process that is slow, paused or unreachable refuses nothing, so it is never declared dead;
+for those, the expiry of the ZooKeeper session is the fallback. Acting on a wrong verdict (the process
+closed its port and lives on) is safe, since it is fenced by epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.serving.channels import open_channel
+
+__all__ = ["ProcessWatcher", "is_refused"]
+
+_log = logging.getLogger(__name__)
+
+_PROBE_PAUSES_S: Final = (0.0, 0.005, 0.01, 0.02, 0.04)
+"""A kernel that tears a process down may close its connections before its port."""
+_PROBE_TIMEOUT_S: Final = 1.0
+_REOPEN_PAUSE_S: Final = 0.2
+_FIRST_CONTACT_MS: Final = 200
+"""A process that never answered is dead only when it has refused for so long. Brokers listen before they
+register, so it is not starting; but a refusal that is seen twice is no accident of the network."""
+
+
+class ProcessWatcher:
+    """Watches one life of one process; tells its death at most once, then ends."""
+
+    def __init__(
+        self, address: HostPort, service: str, clock: Clock, on_death: Callable[[int], None]
+    ) -> None:
+        """`on_death` is called on the loop with the wall-clock time, in us, at which the stream broke."""
+        self._address = address
+        self._service = service
+        self._clock = clock
+        self._on_death = on_death
+        self.was_reached = False
+        """Whether a stream to it ever spoke."""
+        self._task = asyncio.create_task(self._run(), name=f"watch-{address}")
+
+    def close(self) -> None:
+        """Stop watching; nothing is told any more."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until it has ended."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            await self._watch()
+        except asyncio.CancelledError:
+            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: the
+            # call would hold its connection until the garbage collector came by.
+            return
+        except Exception:  # noqa: BLE001 - the top of a task; the ZooKeeper session still tells of a death
+            _log.exception("the process at %s is not watched any more", self._address)
+
+    async def _watch(self) -> None:
+        refused_since_ms: int | None = None
+        while True:
+            await self._follow_stream()
+            broke_at_us = self._clock.wall_us()
+            if not await self._probe_is_refused():
+                refused_since_ms = None
+                await asyncio.sleep(_REOPEN_PAUSE_S)
+                continue
+            now_ms = self._clock.monotonic_ms()
+            refused_since_ms = now_ms if refused_since_ms is None else refused_since_ms
+            if self.was_reached or now_ms - refused_since_ms >= _FIRST_CONTACT_MS:
+                _log.warning("nobody listens at %s any more: the process there is dead", self._address)
+                self._on_death(broke_at_us)
+                return
+            await asyncio.sleep(_REOPEN_PAUSE_S)
+
+    async def _follow_stream(self) -> None:
+        """Read the health stream until it ends, for whatever reason."""
+        channel = open_channel(self._address)
+        try:
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            async for _ in stub.Watch(health_pb2.HealthCheckRequest(service=self._service)):
+                self.was_reached = True
+        except grpc.aio.AioRpcError as error:
+            _log.debug("the stream to %s ended: %s", self._address, error.code())
+        finally:
+            await channel.close()
+
+    async def _probe_is_refused(self) -> bool:
+        for pause_s in _PROBE_PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if await is_refused(self._address):
+                return True
+        return False
+
+
+async def is_refused(address: HostPort) -> bool:
+    """Whether every address of the host refuses a TCP connection; a timeout or no route is no refusal."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, socket_address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setblocking(False)
+            try:
+                # Not wait_for: that of Python 3.11 forgets a cancellation that comes with the answer.
+                async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                    await loop.sock_connect(probe, socket_address)
+            except ConnectionRefusedError:
+                continue
+            except OSError as error:
+                if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    continue  # this machine has no such family, so that nobody can listen there
+                return False
+            return False
+    return bool(found)

@@ -1,0 +1,76 @@
+"""How a service process runs: from its main to its exit code."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn
+
+import uvloop
+
+from hightide_runtime.errors import StartupError
+from hightide_runtime.zookeeper.errors import InconsistentClusterId, ZooKeeperUnreachable
+
+log = logging.getLogger(__name__)
+
+
+class Stopping(asyncio.Event):
+    """Set when the process is told to stop by SIGTERM or SIGINT, and `again` when it is told so once more: by
+    somebody who does not want to wait, and who must not have to kill it for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = asyncio.Event()
+
+    def told(self, number: int) -> None:
+        """A signal came. After the second one the next one ends the process at once, as ever."""
+        name = signal.Signals(number).name
+        if not self.is_set():
+            log.info("%s: stops in good order", name)
+            self.set()
+            return
+        log.warning("%s again: stops without waiting for others; once more, and it is killed", name)
+        self.again.set()
+        for each in _STOP_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+
+
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_service(program: str, service: Callable[[Stopping], Awaitable[None]]) -> int:
+    """Run `service(stopping)` on uvloop until it returns; the exit code for the main to return.
+
+    SIGTERM and SIGINT set `stopping`: the service then stops gracefully and returns. A second signal sets
+    `stopping.again`, the third one kills. StartupError, ZooKeeperUnreachable and InconsistentClusterId are
+    printed as one line, without a traceback.
+    """
+
+    async def run() -> None:
+        stopping = Stopping()
+        loop = asyncio.get_running_loop()
+        for number in _STOP_SIGNALS:
+            loop.add_signal_handler(number, stopping.told, number)
+        await service(stopping)
+
+    try:
+        uvloop.run(run())
+    except (StartupError, ZooKeeperUnreachable, InconsistentClusterId) as error:
+        print(f"{program}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process, without the interpreter's own farewell. Mains call it last; all is closed that can be.
+
+    gRPC's threads cannot be, and one that wakes up while the interpreter takes their library apart ends the
+    process by SIGSEGV: seen once in some thousands of stops, and then a clean stop looks like a crash.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

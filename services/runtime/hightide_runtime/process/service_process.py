@@ -1,0 +1,112 @@
+"""A service as a process: what all three have beside what they serve, from their mains to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from hightide_runtime.process.logs import set_up_logging
+from hightide_runtime.process.process_metrics import report_process
+from hightide_runtime.process.pulse import Pulse
+from hightide_runtime.process.running import Stopping, end_process, run_service
+from hightide_runtime.process.settings import ServiceSettings
+from hightide_runtime.telemetry.metric_export import Metrics
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.zookeeper.session import ZooKeeperSession
+
+__all__ = ["ServiceProcess", "run_process"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """What a service is given to run with; closed by whoever made it, the session first."""
+
+    telemetry: Telemetry
+    metrics: Metrics
+    session: ZooKeeperSession
+    stopping: Stopping
+    """Set by SIGTERM and SIGINT."""
+    pulse: Pulse
+    """Of the event loop; its thread also looks at what else can hang."""
+
+    async def until_stopped(self, *others: asyncio.Event) -> None:
+        """Wait until one of the others is set, the process is told to stop, or the session is refused."""
+        events = (self.stopping, self.session.refused, *others)
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def unless_told_again(self, leaving: Coroutine[Any, Any, None]) -> bool:
+        """Carry out what a service does for others before it stops, until the process is told to stop once
+        more; whether it was carried out. Raises what it raises."""
+        doing = asyncio.create_task(leaving)
+        again = asyncio.create_task(self.stopping.again.wait())
+        try:
+            await asyncio.wait((doing, again), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                await doing
+                return True
+            return False
+        finally:
+            for task in (doing, again):
+                task.cancel()
+            await asyncio.wait((doing, again))
+
+
+def run_process(
+    role: str,
+    number: int,
+    settings: ServiceSettings,
+    serve: Callable[[ServiceProcess], Awaitable[None]],
+) -> NoReturn:
+    """Run `serve` until it returns, and end the process with its exit code. Mains call it with what they were
+    told on the command line; `role` and `number`: `broker`, 2.
+
+    It is 1, with one line on stderr, where `serve` raises StartupError, or ZooKeeper cannot be reached or is
+    another cluster's.
+    """
+    set_up_logging(settings.log_level, f"{role}-{number}")
+    # What is known of ten thousand partitions or consumers lives for ever; the collector need not look at it
+    # with every 700 new objects. What a request allocates is freed by reference counts.
+    gc.set_threshold(100_000, 50, 100)
+
+    async def service(stopping: Stopping) -> None:
+        async with _open(role, number, settings, stopping) as process:
+            await serve(process)
+
+    end_process(run_service(f"hightide-{role}", service))
+
+
+@asynccontextmanager
+async def _open(
+    role: str, number: int, settings: ServiceSettings, stopping: Stopping
+) -> AsyncIterator[ServiceProcess]:
+    telemetry = Telemetry.set_up(role, str(number))
+    metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
+    try:
+        session = await ZooKeeperSession.connect(
+            settings.zookeeper,
+            session_timeout_ms=settings.zookeeper_session_timeout_ms,
+            connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
+        )
+        report_process(metrics, session)
+        pulse = Pulse(session)
+        try:
+            yield ServiceProcess(telemetry, metrics, session, stopping, pulse)
+        finally:
+            pulse.close()
+            # Ends the session, so that what it holds goes at once and another process takes over.
+            await session.close()
+            if session.refusal is not None:
+                # Whatever else has failed by then.
+                raise session.refusal
+    finally:
+        telemetry.shut_down()
+        metrics.shut_down()

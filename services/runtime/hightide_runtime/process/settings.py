@@ -1,0 +1,183 @@
+"""What every service can be told: flags in kebab-case, or HIGHTIDE_<SERVICE>_<FIELD> in the environment."""
+
+import enum
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    CliSettingsSource,
+    NoDecode,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.process.effective_settings import (
+    EffectiveSetting,
+    Origin,
+    effective_settings,
+    told_by_name,
+)
+
+
+def _host_port(value: object) -> object:
+    return HostPort.parse(value) if isinstance(value, str) else value
+
+
+#: A settings field that is written host:port. NoDecode: pydantic-settings would expect JSON for a dataclass.
+Address = Annotated[HostPort, NoDecode, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
+#: What types are called in `--help`.
+_METAVARS = {"HostPort": "HOST:PORT", "int": "N", "str": "TEXT", "tuple[Path,...]": "DIRECTORY"}
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
+
+
+class LogLevel(enum.StrEnum):
+    """How much is logged."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+class ServiceSettings(BaseSettings):
+    """The settings that all services share. A service derives from it and adds its own fields.
+
+    class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"): ...
+    """
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True, cli_avoid_json=True, cli_hide_none_type=True, extra="ignore", frozen=True
+    )
+
+    listen: Address = Field(description="host:port to listen on; loopback unless told otherwise")
+    advertise: Address | None = Field(None, description="host:port that others are told; default: listen")
+    external_listen: Address | None = Field(
+        None, description="host:port of a second listener, for clients from outside; default: none"
+    )
+    external_advertise: Address | None = Field(
+        None, description="host:port that clients are told who come in there; default: external-listen"
+    )
+    prometheus_listen: Address | None = Field(
+        None,
+        description="host:port at which Prometheus scrapes /metrics, in plain HTTP and without a password: "
+        "keep it to loopback or a network of your own; default: nowhere",
+    )
+    zookeeper: str = Field("127.0.0.1:2181", description="host:port[,host:port…][/chroot] of ZooKeeper")
+    zookeeper_session_timeout_ms: int = Field(
+        6000, ge=200, le=120_000, description="ZooKeeper grants at least two of its ticks"
+    )
+    zookeeper_connect_timeout_ms: int = Field(
+        30_000, ge=100, description="how long to look for ZooKeeper at start before giving up"
+    )
+    log_level: LogLevel = Field(LogLevel.INFO, description="DEBUG, INFO, WARNING or ERROR; goes to stderr")
+
+    _told: dict[str, Origin] = PrivateAttr(default_factory=dict)
+
+    @property
+    def effective(self) -> list[EffectiveSetting]:
+        """Every setting as it holds in this process, by name, and who said so. None is a secret."""
+        return effective_settings(self, self._told)
+
+    @property
+    def advertised(self) -> HostPort:
+        """Where others reach this process."""
+        return self.advertise or self.listen
+
+    @property
+    def external_advertised(self) -> HostPort | None:
+        """Where clients from outside reach this process; None: nowhere."""
+        return self.external_advertise or self.external_listen
+
+    @field_validator("external_advertise", mode="after")
+    @classmethod
+    def _has_a_listener(cls, told: HostPort | None, info: ValidationInfo) -> HostPort | None:
+        if told is not None and info.data.get("external_listen") is None:
+            raise ValueError(f"nothing listens for clients that are told {told}; give --external-listen")
+        if told is not None and told.host in _EVERYWHERE:
+            raise ValueError(f"{told} is reached by nobody; tell clients a host that they can reach")
+        return told
+
+    @model_validator(mode="after")
+    def _tells_where(self) -> Self:
+        if self.advertised.port == 0:
+            raise ValueError(
+                f"others would be told {self.advertised}, and port 0 is reached by nobody; give "
+                f"{'--listen' if self.advertise is None else '--advertise'} the port that they can reach"
+            )
+        listen = self.external_listen
+        if listen is not None and self.external_advertise is None and listen.host in _EVERYWHERE:
+            raise ValueError(
+                f"--external-listen {listen} means every address of this machine, and clients need one that "
+                "they can reach; give --external-advertise"
+            )
+        told = self.external_advertised
+        if told is not None and told.port == 0:
+            raise ValueError(
+                f"clients from outside would be told {told}, and port 0 is reached by nobody; give "
+                "--external-advertise with the port that they can reach"
+            )
+        return self
+
+    @classmethod
+    def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
+        """Read flags, then the environment, then defaults. Mains call it first.
+
+        `--help` prints and exits with 0; a bad value exits with 2 and one line that names the flag.
+        """
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        try:
+            source = CliSettingsSource[Any](cls, add_argument_method=_add_argument)
+            settings = CliApp.run(cls, cli_args=given, cli_settings_source=source)
+            settings._told = told_by_name(cls, given)
+            return settings
+        except ValidationError as error:
+            problems = "; ".join(_one_line(cls, problem) for problem in error.errors())
+        except SettingsError as error:
+            problems = str(error)
+        program = cls.model_config.get("cli_prog_name") or cls.__name__
+        print(f"{program}: error: {problems} (see {program} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def _add_argument(parser: Any, *names: Any, **options: Any) -> Any:
+    """Called by pydantic-settings for each flag: `--help` is for those who do not read Python."""
+    metavar = options.get("metavar")
+    if isinstance(metavar, str):
+        options["metavar"] = _METAVARS.get(metavar, metavar)
+    if isinstance(options.get("help"), str):
+        # Where there is none, the sentence says what holds instead.
+        options["help"] = options["help"].replace(" (default: None)", "")
+    return parser.add_argument(*names, **options)
+
+
+def _one_line(settings: type[ServiceSettings], problem: Mapping[str, Any]) -> str:
+    if not problem["loc"]:
+        # Of the settings as a whole: our own sentence names the flags.
+        return str(problem["msg"]).removeprefix("Value error, ")
+    name = str(problem["loc"][0])
+    flag = "--" + name.replace("_", "-")
+    variable = f"{settings.model_config.get('env_prefix', '')}{name}".upper()
+    if problem["type"] == "missing":
+        return f"{flag} is missing; give it, or set {variable}"
+    message = str(problem["msg"])
+    if problem["type"] == "value_error":
+        # Our own sentence, which shows the value already.
+        return f"{flag} ({variable}): {message.removeprefix('Value error, ')}"
+    given = repr(str(problem["input"])[:100])
+    if problem["type"] == "int_parsing":
+        return f"{flag} ({variable}): {given} is not a whole number"
+    return f"{flag} ({variable}): {message}, not {given}"

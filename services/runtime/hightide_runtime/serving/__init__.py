@@ -1,0 +1,1 @@
+"""How every service is served over gRPC, and opens channels to others."""

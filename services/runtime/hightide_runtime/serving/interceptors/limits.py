@@ -1,0 +1,132 @@
+"""Bounds what calls take: their time, how many there are at once, and that none begins while a server stops.
+
+A call with one response that comes without a deadline is given one by the server, so that a plain grpcurl
+works; a stream without one is refused, since nobody can tell how long it was meant to be.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_runtime.errors import ServiceError, abort
+from hightide_runtime.serving.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
+
+
+class LimitsInterceptor:
+    """Counts what is in flight over all methods of a server. A parked call is one of them.
+
+    It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
+    """
+
+    def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int, default_deadline_ms: int) -> None:
+        self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._max_deadline_ms = max_deadline_ms
+        self._default_deadline_ms = default_deadline_ms
+        self._in_flight = 0
+        self._idle: asyncio.Event | None = None
+
+    async def drain(self, grace_s: float) -> None:
+        """Refuse new calls from here on, and wait until those in hand have ended or the grace is over."""
+        self._idle = asyncio.Event()
+        if self._in_flight:
+            try:
+                await asyncio.wait_for(self._idle.wait(), grace_s)
+            except TimeoutError:
+                return
+
+    def _ended(self) -> None:
+        self._in_flight -= 1
+        if self._idle is not None and self._in_flight == 0:
+            self._idle.set()
+
+    def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
+        """Wrap a method with one response."""
+
+        async def limited(request: Any, context: Context) -> Any:
+            if (refusal := self._refusal(method, context)) is not None:
+                await abort(context, refusal)
+            if not method.is_counted:
+                return await call(request, context)
+            self._in_flight += 1
+            try:
+                if not method.needs_deadline or _remaining_s(context) is not None:
+                    return await call(request, context)
+                return await self._under_own_deadline(method, call, request, context)
+            finally:
+                self._ended()
+
+        return limited
+
+    async def _under_own_deadline(
+        self, method: Method, call: UnaryCall, request: Any, context: Context
+    ) -> Any:
+        # What the servicer raises by itself, also a TimeoutError, was answered by the error interceptor.
+        try:
+            async with asyncio.timeout(self._default_deadline_ms / 1000):
+                return await call(request, context)
+        except TimeoutError:
+            error = ServiceError(
+                ErrorCode.ERROR_CODE_TIMED_OUT,
+                f"{method} was called without a deadline and not done after {self._default_deadline_ms} ms, "
+                "which is what the server gives then; set one (grpcurl: -max-time 60; buf curl: --timeout "
+                "60s)",
+                {"default_deadline_ms": str(self._default_deadline_ms)},
+            )
+        return await abort(context, error)
+
+    def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
+        """Wrap a method with a stream of responses."""
+
+        async def limited(request: Any, context: Context) -> AsyncIterator[Any]:
+            refusal = self._refusal(method, context) or self._endless(method, context)
+            if refusal is not None:
+                await abort(context, refusal)
+            self._in_flight += method.is_counted
+            try:
+                async for response in call(request, context):
+                    yield response
+            finally:
+                if method.is_counted:
+                    self._ended()
+
+        return limited
+
+    def _refusal(self, method: Method, context: Context) -> ServiceError | None:
+        if self._idle is not None:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask the others"
+            )
+        if method.is_counted and self._in_flight >= self._max_concurrent_rpcs:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_OVERLOADED,
+                f"the server has {self._in_flight} calls in hand, the most it takes; try again after a pause",
+                {"max_concurrent_rpcs": str(self._max_concurrent_rpcs)},
+            )
+        if not method.needs_deadline:
+            return None
+        remaining_s = _remaining_s(context)
+        if remaining_s is not None and remaining_s * 1000 > self._max_deadline_ms:
+            return ServiceError(
+                ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+                f"the deadline of {method} is {remaining_s:.0f} s away; at most {self._max_deadline_ms} ms",
+                {"max_deadline_ms": str(self._max_deadline_ms)},
+            )
+        return None
+
+    def _endless(self, method: Method, context: Context) -> ServiceError | None:
+        """A stream that has no end and is not meant to have none."""
+        if not method.needs_deadline or _remaining_s(context) is not None:
+            return None
+        return ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"{method} was called without a deadline; set one, of at most {self._max_deadline_ms} ms "
+            "(grpcurl: -max-time 10; buf curl: --timeout 10s)",
+            {"max_deadline_ms": str(self._max_deadline_ms)},
+        )
+
+
+def _remaining_s(context: Context) -> float | None:
+    """Time until the call's deadline; None where it came without one, which the stubs do not know."""
+    return cast(float | None, context.time_remaining())

@@ -1,0 +1,350 @@
+"""How every service is served: one function, one order of interceptors, one set of channel options."""
+
+import asyncio
+import errno
+import functools
+import inspect
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_channelz.v1 import channelz
+from grpc_health.v1 import health_pb2_grpc
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import ServiceError, StartupError
+from hightide_runtime.serving import health, reflection
+from hightide_runtime.serving.interceptors.errors import ErrorInterceptor
+from hightide_runtime.serving.interceptors.interceptor import (
+    Context,
+    Interceptor,
+    Method,
+    StreamCall,
+    UnaryCall,
+)
+from hightide_runtime.serving.interceptors.limits import LimitsInterceptor
+from hightide_runtime.serving.interceptors.listener import ListenerInterceptor
+from hightide_runtime.serving.interceptors.timing import MethodTiming, TimingInterceptor
+from hightide_runtime.serving.interceptors.trace_context import TraceContextInterceptor
+from hightide_runtime.serving.listeners import Listener
+
+DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+ANSWERS_LEAVE_S = 0.05
+CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
+_FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
+_log = logging.getLogger(__name__)
+# A server that nobody holds is stopped by its finalizer.
+_listening_to_the_end: list[grpc.aio.Server] = []
+
+
+class Codec(Protocol):
+    """How one method's bytes become what its servicer takes and returns. Serving knows protobuf by itself.
+
+    Any ValueError of `parse` means that the bytes make no sense: INVALID_REQUEST. A ServiceError says more.
+    """
+
+    def parse(self, request: bytes) -> Any:
+        """The request as the servicer's method takes it."""
+        ...
+
+    def serialise(self, response: Any) -> bytes:
+        """What the servicer's method returned, as the bytes of its protobuf message."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One gRPC service: its full name, who answers, and the generated function that registers it."""
+
+    name: str
+    servicer: object
+    add_to_server: Callable[[Any, grpc.aio.Server], None]
+    #: By method name, where bytes are not parsed by the generated classes (the bulk RPCs).
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
+    #: Methods that may go on without a deadline: long-lived streams. They are not counted as calls in hand
+    #: either, so that ten thousand idle streams leave room for calls: the servicer bounds them.
+    without_deadline: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server refuses, so that no caller can use it up."""
+
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    max_deadline_ms: int = 3_600_000
+    #: What a call with one response is given that comes without a deadline.
+    default_deadline_ms: int = 30_000
+    max_concurrent_rpcs: int = 10_000
+
+
+class Server:
+    """A running server. Starts as NOT_SERVING: call `set_serving(True)` once requests make sense."""
+
+    def __init__(
+        self,
+        servers: Sequence[grpc.aio.Server],
+        addresses: Sequence[HostPort],
+        health_servicer: health.HealthServicer,
+        limits: LimitsInterceptor,
+        timings: Mapping[str, MethodTiming],
+    ) -> None:
+        """For `serve`: the internal listener, and the external one where there is one."""
+        self._servers = servers
+        self._limits = limits
+        self._health = health_servicer
+        self.address = addresses[0]
+        #: Where clients from outside come in; None: nowhere.
+        self.external_address = addresses[1] if len(addresses) > 1 else None
+        #: Calls, failures and time of each method so far, by "/service/method"; of both listeners.
+        self.timings = timings
+
+    async def set_serving(self, serving: bool, service: str | None = None) -> None:
+        """Set the grpc.health.v1 status of one service, or of all and of the server as a whole ("")."""
+        await self._health.set(serving, service)
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Say NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest.
+
+        gRPC's own grace waits for connections too, and an idle synchronous client does not read that it shall
+        close its own. So calls are counted here, and gRPC gets the moment that answers need to leave.
+        """
+        await self._health.stop()
+        await self._limits.drain(grace_s)
+        await asyncio.gather(*(server.stop(min(grace_s, ANSWERS_LEAVE_S)) for server in self._servers))
+
+    async def drain_for_good(self, grace_s: float = 5.0) -> None:
+        """As `stop`, but go on listening, and refuse, until the process ends, which must be soon. For mains.
+
+        gRPC's core (1.78) frees a listening socket on whatever thread lets go of it last. Where that is one
+        that just took in a connection, it ends the process by SIGSEGV: once in some hundred stops of brokers
+        that stop together, each calling the others.
+        """
+        _listening_to_the_end.extend(self._servers)
+        await self._health.stop()
+        await self._limits.drain(grace_s)
+        await asyncio.sleep(min(grace_s, ANSWERS_LEAVE_S))
+
+
+async def serve(
+    listen: HostPort,
+    services: Sequence[Service],
+    *,
+    external: HostPort | None = None,
+    limits: Limits | None = None,
+    credentials: grpc.ServerCredentials | None = None,
+    small_messages: bool = False,
+) -> Server:
+    """Build and start the server of a service. Mains call it once.
+
+    Around each method, outermost first: listener, trace context, timing, limits, errors. Beside the services:
+    health, reflection and channelz. `external`: where clients from outside come in; it has the same services
+    under the same limits. `small_messages`: no connection ever carries much at a time, so that probing its
+    bandwidth is not worth its price, a third of the CPU of a Ping and its answer where each consumer has a
+    connection of its own. Raises StartupError that names the port where it is in use.
+    """
+    limits = limits or Limits()
+    options = _server_options(limits)
+    if small_messages:
+        options.append(("grpc.http2.bdp_probe", 0))
+    timing = TimingInterceptor()
+    limiting = LimitsInterceptor(
+        limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
+    )
+    # The order is part of the contract: what is timed includes refusals; a refusal is answered before the
+    # request is parsed; and nothing that a servicer raises gets past the error interceptor.
+    interceptors: list[Interceptor] = [
+        TraceContextInterceptor(),
+        timing,
+        limiting,
+        ErrorInterceptor(),
+    ]
+    health_servicer = health.HealthServicer([service.name for service in services])
+    wanted = [(Listener.INTERNAL, listen)]
+    if external is not None:
+        wanted.append((Listener.EXTERNAL, external))
+    servers, addresses = [], []
+    try:
+        for listener, address in wanted:
+            server = grpc.aio.server(options=options)
+            servers.append(server)
+            _register_all(server, services, [ListenerInterceptor(listener), *interceptors], health_servicer)
+            port = _bind(server, address, credentials, _FLAGS[listener])
+            addresses.append(HostPort(address.host, port))
+    except StartupError:
+        for server in servers:
+            await server.stop(None)
+        raise
+    for server, address in zip(servers, addresses, strict=True):
+        await server.start()
+        _log.info("listening on %s", address)
+    return Server(servers, addresses, health_servicer, limiting, timing.timings)
+
+
+def _register_all(
+    server: grpc.aio.Server,
+    services: Sequence[Service],
+    interceptors: Sequence[Interceptor],
+    health_servicer: health.HealthServicer,
+) -> None:
+    """The services, and what every server has beside them."""
+    for service in services:
+        _register(server, service, interceptors)
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    channelz.add_channelz_servicer(server)
+    names = [service.name for service in services]
+    reflection.enable([*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server)
+
+
+def _server_options(limits: Limits) -> list[tuple[str, int]]:
+    return [
+        # 4 MiB by default; it holds after decompression, so that no small message unfolds into a large one.
+        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        ("grpc.max_send_message_length", limits.max_message_bytes),
+        # With it, a second process on the same port would get half of the calls instead of an error.
+        ("grpc.so_reuseport", 0),
+        # Clients ping every 10 s, also between calls (channels.py); by default that is answered by a GOAWAY.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        # A client that vanished without a word gives back its parked calls within a minute. One that is only
+        # busy keeps its connection: whether it is dead is decided by its session, which is mostly sooner.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 40_000),
+    ]
+
+
+def _bind(
+    server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCredentials | None, flag: str
+) -> int:
+    # Tried with a plain socket first: gRPC says neither why it failed nor anything without noise on stderr.
+    try:
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(socket_address)
+    except OSError as error:
+        raise StartupError(_why_not_bound(listen, error, flag)) from None
+    try:
+        if credentials is None:
+            return server.add_insecure_port(str(listen))
+        return server.add_secure_port(str(listen), credentials)
+    except RuntimeError as error:
+        raise StartupError(f"cannot listen on {listen}: {error}") from None
+
+
+def _why_not_bound(listen: HostPort, error: OSError, flag: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {listen.port} of {listen.host} is in use by another process; stop it, or use {flag}"
+    if error.errno == errno.EACCES:
+        return f"port {listen.port} may not be used by this user; choose one above 1023 with {flag}"
+    return f"cannot listen on {listen}: {error.strerror or error}; is the host an address of this machine?"
+
+
+class _Collector:
+    """Stands in for a server, to get at the handlers that generated code registers."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Any] = {}
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Nothing: the same handlers come by name."""
+
+    def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
+        """Keep them."""
+        self.handlers.update(handlers)
+
+
+def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[Interceptor]) -> None:
+    collector = _Collector()
+    service.add_to_server(service.servicer, collector)  # type: ignore[arg-type]
+    for named in (*service.codecs, *service.without_deadline):
+        assert named in collector.handlers, f"{service.name} has no method {named}"
+    wrapped = {}
+    for name, handler in collector.handlers.items():
+        is_endless = name in service.without_deadline
+        method = Method(service.name, name, needs_deadline=not is_endless, is_counted=not is_endless)
+        codec = service.codecs.get(name)
+        parse = codec.parse if codec else handler.request_deserializer
+        serialise = codec.serialise if codec else handler.response_serializer
+        wrapped[name] = _wrapped(handler, method, parse, serialise, interceptors)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.name, wrapped),))
+
+
+def _wrapped(
+    handler: Any,
+    method: Method,
+    parse: Callable[[bytes], Any],
+    serialise: Callable[[Any], bytes],
+    interceptors: Sequence[Interceptor],
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    """The handler with bytes at both ends, parsing and serialising inside of the interceptors.
+
+    gRPC would answer UNKNOWN, with a Python exception as text, where its own deserialiser fails. A streaming
+    method that is a coroutine, and no generator, reads and writes the stream's bytes by itself.
+    """
+    if handler.request_streaming and inspect.iscoroutinefunction(handler.stream_stream):
+        behaviour: UnaryCall = handler.stream_stream
+        for interceptor in reversed(interceptors):
+            behaviour = interceptor.around_unary(method, behaviour)
+        return grpc.stream_stream_rpc_method_handler(behaviour)
+    if handler.request_streaming:
+        parse = functools.partial(_parse_each, parse)
+    else:
+        parse = functools.partial(_parse, parse)
+    if handler.response_streaming:
+        stream = _bytes_in_bytes_out_stream(
+            handler.stream_stream if handler.request_streaming else handler.unary_stream, parse, serialise
+        )
+        for interceptor in reversed(interceptors):
+            stream = interceptor.around_stream(method, stream)
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(stream)
+        return grpc.unary_stream_rpc_method_handler(stream)
+    unary = _bytes_in_bytes_out(
+        handler.stream_unary if handler.request_streaming else handler.unary_unary, parse, serialise
+    )
+    for interceptor in reversed(interceptors):
+        unary = interceptor.around_unary(method, unary)
+    if handler.request_streaming:
+        return grpc.stream_unary_rpc_method_handler(unary)
+    return grpc.unary_unary_rpc_method_handler(unary)
+
+
+def _bytes_in_bytes_out(
+    behaviour: UnaryCall, parse: Callable[[Any], Any], serialise: Callable[[Any], bytes]
+) -> UnaryCall:
+    async def call(request: Any, context: Context) -> bytes:
+        return serialise(await behaviour(parse(request), context))
+
+    return call
+
+
+def _bytes_in_bytes_out_stream(
+    behaviour: StreamCall, parse: Callable[[Any], Any], serialise: Callable[[Any], bytes]
+) -> StreamCall:
+    async def call(request: Any, context: Context) -> AsyncIterator[bytes]:
+        async for response in behaviour(parse(request), context):
+            yield serialise(response)
+
+    return call
+
+
+def _parse(parse: Callable[[bytes], Any], request: bytes) -> Any:
+    try:
+        return parse(request)
+    except (DecodeError, ValueError) as error:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"the {len(request)} bytes of the request are not the message of this method ({error})",
+        ) from None
+
+
+async def _parse_each(parse: Callable[[bytes], Any], requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _parse(parse, request)

@@ -1,0 +1,1 @@
+"""Spans and metrics: what is declared, and where it goes."""

@@ -1,0 +1,108 @@
+"""Figures as OpenTelemetry's own data, for its exporters.
+
+What a service measures is read in one go for each export, and told as metrics of OpenTelemetry's data model.
+Its instruments are not used for it: they would call one function a figure, each of which would walk over the
+same partitions, and their histogram costs 5 us a value, on the data path.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricReader,
+    MetricsData,
+    NumberDataPoint,
+    PeriodicExportingMetricReader,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.telemetry.metric_declarations import Distribution, Figure, Kind, Reading, Value
+from hightide_runtime.telemetry.metric_source import FigureSource
+
+if TYPE_CHECKING:
+    from hightide_runtime.telemetry.prometheus import PrometheusEndpoint
+
+__all__ = ["Collection"]
+
+_SCOPE = InstrumentationScope("hightide")
+
+
+class Collection:
+    """Reads all sources of a process whenever an exporter wants to know. Built by `Metrics.set_up`."""
+
+    def __init__(self, sources: Sequence[FigureSource], resource: Resource) -> None:
+        """`sources` may grow later."""
+        self._sources = sources
+        self._resource = resource
+        self._started_ns = time.time_ns()
+
+    def to_exporter(self, exporter: MetricExporter) -> MetricReader:
+        """Export every OTEL_METRIC_EXPORT_INTERVAL milliseconds, from a thread of its own."""
+        reader = PeriodicExportingMetricReader(exporter)
+        reader._set_collect_callback(self._collect)
+        return reader
+
+    def to_prometheus(self, listen: HostPort) -> "PrometheusEndpoint":
+        """Answer whoever scrapes. Raises StartupError where nobody can listen there."""
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+        from prometheus_client import CollectorRegistry
+
+        from hightide_runtime.telemetry.prometheus import PrometheusEndpoint
+
+        registry = CollectorRegistry()
+        reader = PrometheusMetricReader(registry=registry, scope_info_enabled=False)
+        reader._set_collect_callback(self._collect)
+        return PrometheusEndpoint(listen, registry)
+
+    def _collect(self, reader: MetricReader, timeout_millis: float = 0) -> MetricsData:
+        """What a MeterProvider would answer the reader. Always cumulative, as OTLP allows."""
+        now_ns = time.time_ns()
+        metrics = []
+        for source in self._sources:
+            readings = source.read()
+            for figure in source.figures:
+                reading = readings.get(figure.name)
+                if reading is not None:
+                    metrics.append(self._metric(figure, reading, now_ns))
+        scope = ScopeMetrics(_SCOPE, metrics, "")
+        return MetricsData([ResourceMetrics(self._resource, [scope], self._resource.schema_url)])
+
+    def _metric(self, figure: Figure, reading: Reading, now_ns: int) -> Metric:
+        if isinstance(reading, Mapping):
+            points = [
+                self._point(dict(zip(figure.attributes, values, strict=True)), value, now_ns)
+                for values, value in reading.items()
+            ]
+        else:
+            assert not figure.attributes, f"{figure.name} is measured without its attributes"
+            points = [self._point({}, reading, now_ns)]
+        data: Any
+        match figure.kind:
+            case Kind.GAUGE:
+                data = Gauge(points)
+            case Kind.COUNTER:
+                data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+            case Kind.HISTOGRAM:
+                data = Histogram(points, AggregationTemporality.CUMULATIVE)
+        return Metric(figure.name, figure.description, figure.unit, data)
+
+    def _point(self, attributes: dict[str, str], value: Value, now_ns: int) -> Any:
+        if not isinstance(value, Distribution):
+            return NumberDataPoint(attributes, self._started_ns, now_ns, value)
+        counts = tuple(value.counts)
+        return HistogramDataPoint(
+            attributes, self._started_ns, now_ns, sum(counts), value.total, counts, value.bounds,
+            value.smallest if any(counts) else 0.0, value.largest,
+        )  # fmt: skip

@@ -1,0 +1,35 @@
+"""A table of figures with the function that reads them, which may fail without harm to others."""
+
+import logging
+from collections.abc import Sequence
+
+from hightide_runtime.telemetry.metric_declarations import Figure, Measure, Readings
+
+__all__ = ["FigureSource"]
+
+_log = logging.getLogger(__name__)
+
+
+class FigureSource:
+    """A table of figures, and how they are read. Made by `Metrics.report`."""
+
+    def __init__(self, figures: Sequence[Figure], measure: Measure) -> None:
+        self.figures = tuple(figures)
+        self._names = frozenset(figure.name for figure in figures)
+        assert len(self._names) == len(self.figures), "a figure is declared twice"
+        self._measure = measure
+        self._has_failed = False
+
+    def read(self) -> Readings:
+        """The values now. What cannot be read is left out, and logged once: it costs its own figures, and
+        neither the others nor the service."""
+        try:
+            readings = self._measure()
+            if readings.keys() != self._names:
+                raise KeyError(f"declared or measured, not both: {sorted(readings.keys() ^ self._names)}")
+        except Exception:  # noqa: BLE001 - on the exporter's thread, which must go on
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("figures such as %s cannot be read", self.figures[0].name)
+            return {}
+        return readings

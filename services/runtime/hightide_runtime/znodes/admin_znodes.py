@@ -1,0 +1,183 @@
+"""The znodes below /admin, and the settings of moves: how an operator asks the controller for something.
+
+They may be written by a hand in a ZooKeeper shell as V3 describes them (its paths 5 and 6), so what they hold
+is read generously: a bare JSON list of broker ids counts as replicas, and an empty znode as an empty object.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from hightide_runtime.telemetry.trace_context import is_traceparent
+from hightide_runtime.znodes.cluster_znodes import (
+    DELETE_TOPICS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
+    REASSIGNMENTS,
+)
+from hightide_runtime.znodes.content import INT64_MAX, Fields, dump, topic_id_in
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+
+__all__ = [
+    "DeleteTopicZnode",
+    "PartitionAddZnode",
+    "PartitionRemoveZnode",
+    "ReassignmentThrottleZnode",
+    "ReassignmentZnode",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentZnode:
+    """/admin/partitions_reassigned/[topic]/[partition]: RAR, the brokers that shall hold a partition (V3 F).
+
+    `original` is added by the controller when it begins: where the partition goes back to when the move is
+    cancelled. Empty: not begun. `traceparent` is the trace of the move, if it is traced.
+    """
+
+    replicas: tuple[int, ...]
+    original: tuple[int, ...] = ()
+    traceparent: str = ""
+
+    @staticmethod
+    def topic_path(topic: str) -> str:
+        """/admin/partitions_reassigned/[topic]; holds nothing."""
+        assert is_legal_topic_name(topic), topic
+        return f"{REASSIGNMENTS}/{topic}"
+
+    @classmethod
+    def path(cls, topic: str, partition: int) -> str:
+        """/admin/partitions_reassigned/[topic]/[partition]."""
+        assert partition >= 0
+        return f"{cls.topic_path(topic)}/{partition}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        original = {"original": list(self.original)} if self.original else {}
+        trace = {"traceparent": self.traceparent} if self.traceparent else {}
+        return dump({"replicas": list(self.replicas), **original, **trace})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = _generous("/admin/partitions_reassigned/…", data)
+        replicas = fields.broker_ids(fields.value("replicas"), "replicas")
+        if not replicas:
+            raise fields.garbage("replicas is empty")
+        original = fields.all().get("original", [])
+        traceparent = fields.optional_text("traceparent")
+        # What is no traceparent is left out: it decides nothing.
+        told = traceparent if is_traceparent(traceparent) else ""
+        return cls(replicas, fields.broker_ids(original, "original"), told)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAddZnode:
+    """/admin/partitions_add/[topic]/[partition]: the brokers that shall hold a new partition (V3 H)."""
+
+    replicas: tuple[int, ...]
+
+    @staticmethod
+    def topic_path(topic: str) -> str:
+        """/admin/partitions_add/[topic]; holds nothing."""
+        assert is_legal_topic_name(topic), topic
+        return f"{PARTITIONS_ADD}/{topic}"
+
+    @classmethod
+    def path(cls, topic: str, partition: int) -> str:
+        """/admin/partitions_add/[topic]/[partition]."""
+        assert partition >= 0
+        return f"{cls.topic_path(topic)}/{partition}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"replicas": list(self.replicas)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = _generous("/admin/partitions_add/…", data)
+        replicas = fields.broker_ids(fields.value("replicas"), "replicas")
+        if not replicas:
+            raise fields.garbage("replicas is empty")
+        return cls(replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRemoveZnode:
+    """/admin/partitions_remove/[topic]/[partition]: this partition shall go (V3 H). Holds nothing."""
+
+    @staticmethod
+    def topic_path(topic: str) -> str:
+        """/admin/partitions_remove/[topic]; holds nothing."""
+        assert is_legal_topic_name(topic), topic
+        return f"{PARTITIONS_REMOVE}/{topic}"
+
+    @classmethod
+    def path(cls, topic: str, partition: int) -> str:
+        """/admin/partitions_remove/[topic]/[partition]."""
+        assert partition >= 0
+        return f"{cls.topic_path(topic)}/{partition}"
+
+    @staticmethod
+    def encode() -> bytes:
+        """Nothing."""
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicZnode:
+    """/admin/delete_topics/[topic]: this topic shall go.
+
+    The controller writes the id of the topic into it before it touches anything, so that whoever carries the
+    deletion on does not take a later topic of the same name for it. Empty: not begun.
+    """
+
+    topic_id: bytes = b""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """/admin/delete_topics/[topic]."""
+        assert is_legal_topic_name(topic), topic
+        return f"{DELETE_TOPICS}/{topic}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"topic_id": self.topic_id.hex()} if self.topic_id else {})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = _generous("/admin/delete_topics/…", data)
+        return cls(topic_id_in(fields) if "topic_id" in fields.names else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentThrottleZnode:
+    """/config/reassignment: how fast moves may go, in bytes a second that each broker sends; 0: no limit."""
+
+    throttle_bytes_per_s: int = 0
+
+    @staticmethod
+    def path() -> str:
+        """/config/reassignment."""
+        return "/config/reassignment"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"throttle_bytes_per_s": self.throttle_bytes_per_s})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields("/config/reassignment", data)
+        return cls(fields.integer("throttle_bytes_per_s", maximum=INT64_MAX))
+
+
+def _generous(znode: str, data: bytes) -> Fields:
+    """The fields of what a hand may have written: nothing, or just a list of replicas."""
+    text = data.strip()
+    if not text:
+        return Fields(znode, b"{}")
+    if text.startswith(b"["):
+        return Fields(znode, b'{"replicas":' + text + b"}")
+    return Fields(znode, text)

@@ -1,0 +1,277 @@
+"""The znodes of the consumer coordinator, below /consumers (consumer coordinator §4, DESIGN §4).
+
+As in `znodes`: one frozen dataclass a znode, JSON inside, `decode` raises ZnodeGarbage. A group name becomes
+part of a path, so that `is_legal_group_name` is asked before.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import google_crc32c
+
+from hightide_runtime.znodes.content import (
+    EPOCH_MAX,
+    INT64_MAX,
+    Fields,
+    dump,
+    external_fields,
+    topic_id_in,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+
+__all__ = [
+    "COORDINATORS",
+    "COORDINATOR_EPOCHS",
+    "GROUPS",
+    "GROUP_PARENTS",
+    "METADATA_MAX_CHARACTERS",
+    "SHARDS_MAX",
+    "CoordinatorEpochZnode",
+    "CoordinatorZnode",
+    "GroupZnode",
+    "OffsetZnode",
+    "OwnerZnode",
+    "ShardsZnode",
+    "is_legal_group_name",
+    "shard_of",
+]
+
+GROUPS: Final = "/consumers/groups"
+COORDINATORS: Final = "/consumers/coordinators"
+COORDINATOR_EPOCHS: Final = "/consumers/coordinator_epochs"
+#: What a coordinator makes sure of when it starts.
+GROUP_PARENTS: Final = (GROUPS, COORDINATORS, COORDINATOR_EPOCHS)
+SHARDS_MAX: Final = 1024
+METADATA_MAX_CHARACTERS: Final = 4096
+
+
+def is_legal_group_name(name: str) -> bool:
+    """Whether `name` may be that of a group, a consumer or an instance: as topics are called."""
+    return is_legal_topic_name(name)
+
+
+def shard_of(group: str, shard_count: int) -> int:
+    """The shard that coordinates a group: CRC-32C of its name, modulo. Clients compute the same."""
+    value: int = google_crc32c.value(group.encode())
+    return value % shard_count
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsZnode:
+    """/consumers/shards: into how many shards the groups are divided. Whoever starts first writes it."""
+
+    shard_count: int
+
+    @staticmethod
+    def path() -> str:
+        """/consumers/shards."""
+        return "/consumers/shards"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"shard_count": self.shard_count})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        return cls(Fields("/consumers/shards", data).integer("shard_count", 1, SHARDS_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorZnode:
+    """/consumers/coordinator, ephemeral: the active coordinator and where it is reached.
+
+    With several shards there is one each, /consumers/coordinators/[shard].
+    """
+
+    coordinator_id: int
+    host: str
+    port: int
+    coordinator_epoch: int
+    external_host: str = ""
+    external_port: int = 0
+
+    @staticmethod
+    def path(shard: int, shard_count: int) -> str:
+        """Where the coordinator of this shard stands."""
+        return "/consumers/coordinator" if shard_count == 1 else f"{COORDINATORS}/{shard}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump(
+            {
+                "coordinator_id": self.coordinator_id,
+                "host": self.host,
+                "port": self.port,
+                "coordinator_epoch": self.coordinator_epoch,
+                **external_fields(self.external_host, self.external_port),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields("/consumers/coordinator", data)
+        return cls(
+            fields.integer("coordinator_id"),
+            fields.text("host"),
+            fields.port("port"),
+            fields.integer("coordinator_epoch", maximum=EPOCH_MAX),
+            *fields.optional_address("external_host", "external_port"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorEpochZnode:
+    """/consumers/coordinator_epoch: how often a coordinator was elected. Its zkVersion fences every write of
+    one (C5). With several shards there is one each, /consumers/coordinator_epochs/[shard].
+    """
+
+    coordinator_epoch: int
+
+    @staticmethod
+    def path(shard: int, shard_count: int) -> str:
+        """Where the epoch of this shard stands."""
+        return "/consumers/coordinator_epoch" if shard_count == 1 else f"{COORDINATOR_EPOCHS}/{shard}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"coordinator_epoch": self.coordinator_epoch})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        return cls(Fields("/consumers/coordinator_epoch", data).integer("coordinator_epoch", 0, EPOCH_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupZnode:
+    """/consumers/groups/[group]: its generation, and how long a new coordinator waits for its members."""
+
+    generation: int
+    session_timeout_ms: int
+    """The longest of its members'."""
+
+    @staticmethod
+    def path(group: str) -> str:
+        """Where the group stands."""
+        assert is_legal_group_name(group), group
+        return f"{GROUPS}/{group}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"generation": self.generation, "session_timeout_ms": self.session_timeout_ms})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields(f"{GROUPS}/…", data)
+        return cls(fields.integer("generation", maximum=EPOCH_MAX), fields.integer("session_timeout_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerZnode:
+    """/consumers/groups/[group]/owners/[topic]/[partition]: whose it is, and since which generation.
+
+    (member_id, generation) is the fence of commits: no other member ever has the same pair.
+    """
+
+    member_id: str
+    consumer_id: str
+    instance_id: str
+    stream: int
+    generation: int
+    topic_id: bytes = b""
+    """Of which topic of that name it is a partition; empty where a hand wrote it."""
+    first_leader_epoch: int = 0
+    """The leader epoch that the partition begins with, where its number was used before."""
+
+    @staticmethod
+    def parent(group: str) -> str:
+        """Below it stand the topics."""
+        return f"{GroupZnode.path(group)}/owners"
+
+    @classmethod
+    def path(cls, group: str, topic: str, partition: int) -> str:
+        """Where the owner of a partition stands."""
+        assert is_legal_topic_name(topic), topic
+        return f"{cls.parent(group)}/{topic}/{partition}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        content: dict[str, object] = {
+            "member_id": self.member_id,
+            "consumer_id": self.consumer_id,
+            "stream": self.stream,
+            "generation": self.generation,
+        }
+        if self.instance_id:
+            content["instance_id"] = self.instance_id
+        if self.topic_id:
+            content["topic_id"] = self.topic_id.hex()
+        if self.first_leader_epoch:
+            content["first_leader_epoch"] = self.first_leader_epoch
+        return dump(content)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields(f"{GROUPS}/…/owners/…", data)
+        return cls(
+            fields.text("member_id"),
+            fields.text("consumer_id"),
+            fields.optional_text("instance_id"),
+            fields.integer("stream"),
+            fields.integer("generation", maximum=EPOCH_MAX),
+            topic_id_in(fields) if "topic_id" in fields.names else b"",
+            fields.integer("first_leader_epoch") if "first_leader_epoch" in fields.names else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetZnode:
+    """/consumers/groups/[group]/offsets/[topic]/[partition]: the offset of the next record to read.
+
+    It holds for the topic with this id only: a namesake that was created later begins anew.
+    """
+
+    offset: int
+    leader_epoch: int
+    topic_id: bytes
+    metadata: str = ""
+
+    @staticmethod
+    def parent(group: str) -> str:
+        """Below it stand the topics."""
+        return f"{GroupZnode.path(group)}/offsets"
+
+    @classmethod
+    def path(cls, group: str, topic: str, partition: int) -> str:
+        """Where the committed offset of a partition stands."""
+        assert is_legal_topic_name(topic), topic
+        return f"{cls.parent(group)}/{topic}/{partition}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        content: dict[str, object] = {
+            "offset": self.offset,
+            "leader_epoch": self.leader_epoch,
+            "topic_id": self.topic_id.hex(),
+        }
+        if self.metadata:
+            content["metadata"] = self.metadata
+        return dump(content)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields(f"{GROUPS}/…/offsets/…", data)
+        metadata = fields.optional_text("metadata")
+        if len(metadata) > METADATA_MAX_CHARACTERS:
+            raise fields.garbage(f"metadata has more than {METADATA_MAX_CHARACTERS} characters")
+        return cls(
+            fields.integer("offset", 0, INT64_MAX),
+            fields.integer("leader_epoch", -1),
+            topic_id_in(fields),
+            metadata,
+        )

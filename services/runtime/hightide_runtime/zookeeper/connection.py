@@ -1,0 +1,170 @@
+"""kazoo's connection, made impatient, given an ear for watches on whole trees, and wary of other clusters.
+
+kazoo gives one attempt to connect the whole session timeout.
+A ZooKeeper that is just starting can accept a connection and never answer on it. Waiting for it so long as
+the session lives lets the session expire, though the next attempt would have found ZooKeeper ready.
+
+kazoo knows watches that fire once and belong to one path. What a watch on a tree (AddTreeWatch) tells names a
+path that nobody registered, so kazoo would drop it.
+
+kazoo lets requests into a new session as soon as there is one. Whether it is with the cluster of this process
+(`cluster_identity`) is therefore asked on kazoo's own thread: on any other, a request could come before it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, NoNodeError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect, GetData, Watch
+from kazoo.retry import KazooRetry
+
+from hightide_runtime.zookeeper.cluster_identity import Membership
+from hightide_runtime.zookeeper.errors import InconsistentClusterId
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_S, _LONGEST_S = 0.5, 2.0
+_TURNED_AWAY_LOG_S = 2.0
+
+
+def impatient_client(
+    hosts: str,
+    session_timeout_ms: int,
+    retry: KazooRetry,
+    log: Any,
+    on_watch: Callable[[str], None],
+    on_other_cluster: Callable[[InconsistentClusterId], None],
+) -> Any:
+    """A KazooClient that gives an attempt to connect a quarter of the session timeout, at most 2 s.
+
+    On kazoo's connection thread, `on_watch` is called with the path of everything that any watch tells, and
+    `on_other_cluster` once, when there will be no session any more: see `_Connection.membership`. Raises
+    ValueError where `hosts` makes no sense.
+    """
+    attempt_s = min(max(session_timeout_ms / 4000, _SHORTEST_S), _LONGEST_S)
+    client = KazooClient(
+        hosts,
+        timeout=session_timeout_ms / 1000,
+        handler=_ImpatientHandler(attempt_s),
+        connection_retry=retry,
+        logger=log,
+    )
+    client._connection = _Connection(
+        client, attempt_s, client._conn_retry.copy(), log, on_watch, on_other_cluster
+    )
+    return client
+
+
+class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Limits how long a TCP connection may take."""
+
+    def __init__(self, attempt_s: float) -> None:
+        super().__init__()
+        self._attempt_s = attempt_s
+
+    def create_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Called by kazoo for each attempt."""
+        options["timeout"] = min(options.get("timeout", self._attempt_s), self._attempt_s)
+        return super().create_connection(*arguments, **options)
+
+
+class _OtherCluster(AuthFailedError):  # type: ignore[misc]
+    """Of all errors, this kind is the one after which kazoo gives up for good."""
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Limits how long the answer to the request for a session may take, hears all watches, and has no session
+    with another cluster than that of `membership`."""
+
+    def __init__(
+        self,
+        client: Any,
+        attempt_s: float,
+        retry: KazooRetry,
+        log: Any,
+        on_watch: Callable[[str], None],
+        on_other_cluster: Callable[[InconsistentClusterId], None],
+    ) -> None:
+        super().__init__(client, retry, logger=log)
+        self._attempt_s = attempt_s
+        self._on_watch = on_watch
+        self._on_other_cluster = on_other_cluster
+        self._address = ""
+        self._turned_away_since_s: float | None = None
+        #: What ZooKeeper agreed to when the session was last taken up; 0 before that.
+        self.granted_timeout_ms = 0
+        #: Every new session is compared with it; None while the process belongs to no cluster yet.
+        self.membership: Membership | None = None
+        #: The last session that was known to be with that cluster. It can be taken up again only there.
+        self.member_session_id = 0
+
+    def _read_watch_event(self, buffer: Any, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        self._on_watch(watch.path)
+        super()._read_watch_event(buffer, offset)
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        self._address = f"{host}:{port}"
+        return super()._connect(host, hostip, port)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        timeout = min(timeout, self._attempt_s)
+        if not isinstance(request, Connect):
+            return super()._invoke(timeout, request, xid)
+        try:
+            answer = super()._invoke(timeout, request, xid)
+        except ConnectionDropped:
+            self._note_turned_away()
+            raise
+        self._turned_away_since_s = None
+        granted, _ = answer
+        # kazoo keeps only two thirds of it, under no name.
+        self.granted_timeout_ms = max(granted.time_out, 0)
+        if granted.time_out > 0:
+            self._check_session(granted.session_id)
+        return answer
+
+    def _check_session(self, session_id: int) -> None:
+        """Before kazoo tells anybody that there is a session. A server that makes one has applied everything
+        that the ensemble had committed before, so that an id that is missing here is missing everywhere."""
+        membership = self.membership
+        if membership is None or session_id == self.member_session_id:
+            return
+        try:
+            membership.check(self._content_of(membership.path), self._address)
+        except InconsistentClusterId as error:
+            self._on_other_cluster(error)
+            raise _OtherCluster from error
+        self.member_session_id = session_id
+
+    def _content_of(self, path: str) -> bytes | None:
+        request = GetData(path, None)
+        self._xid += 1
+        self._submit(request, self._attempt_s, self._xid)
+        header, buffer, offset = self._read_header(self._attempt_s)
+        if header.err == NoNodeError.code:
+            return None
+        if header.err or header.xid != self._xid:
+            raise ConnectionDropped(f"{path} cannot be read: error {header.err}, xid {header.xid}")
+        content: bytes | None = request.deserialize(buffer, offset)[0]
+        return content or b""
+
+    def _note_turned_away(self) -> None:
+        """Tell of a server that answers the request for a session by closing the connection, and ask on: one
+        that starts does so for a moment, one that is behind this process until it has caught up."""
+        now_s = time.monotonic()
+        if self._turned_away_since_s is None:
+            self._turned_away_since_s = now_s
+        elif now_s - self._turned_away_since_s > _TURNED_AWAY_LOG_S:
+            self._turned_away_since_s = now_s
+            _log.warning(
+                "ZooKeeper at %s gives no session: it is starting, or it is behind what this process has "
+                "seen (transaction %#x), since it is another one, was wiped, or was restored from a backup; "
+                "in the last case start this process again",
+                self._address, self.client.last_zxid,
+            )  # fmt: skip

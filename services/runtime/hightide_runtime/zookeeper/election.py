@@ -1,0 +1,180 @@
+"""Who is the active one of several processes: an ephemeral znode, and an epoch that moves with each election.
+
+The controller and the consumer coordinator are elected in the same way (V3 Paths 1, consumer coordinator §4,
+DESIGN §6.3). Every write of the active one checks the zkVersion of the epoch znode, which fences whoever was
+active before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hightide_runtime.znodes.content import ZnodeGarbage
+from hightide_runtime.zookeeper.session import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    ZooKeeperSession,
+)
+
+__all__ = ["UNKNOWN_ID", "Election", "Epoch", "Holder", "Seat", "Standing"]
+
+_log = logging.getLogger(__name__)
+
+_CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
+UNKNOWN_ID: Final = -1
+"""The id of whoever wrote something that makes no sense into the ephemeral znode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that was elected, and where it is reached."""
+
+    id: int
+    host: str
+    port: int
+    epoch: int = 0
+    external_host: str = ""
+    external_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What an election is about: where the two znodes stand, and how they are written.
+
+    `decode` and `decode_epoch` raise ZnodeGarbage.
+    """
+
+    path: str
+    epoch_path: str
+    encode: Callable[[Holder], bytes]
+    decode: Callable[[bytes], Holder]
+    encode_epoch: Callable[[int], bytes]
+    decode_epoch: Callable[[bytes], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch, and the zkVersion of its znode."""
+
+    epoch: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stands in the ephemeral znode."""
+
+    holder: Holder
+    version: int
+    is_mine: bool
+    """Whether this process's session holds it."""
+
+
+class Election:
+    """The elections to one seat, for one session. Methods raise ConnectionLost and SessionExpired."""
+
+    def __init__(self, session: ZooKeeperSession, seat: Seat) -> None:
+        self._session = session
+        self.seat = seat
+        self._highest = 0
+        """The highest epoch that was ever read or won. A hand may take its znode away, and whoever has
+        heard of this one obeys no lower one."""
+
+    async def standing(self, *, watch: bool = False) -> Standing | None:
+        """Who is active; the watch fires when that changes, also from nobody to somebody."""
+        path = self.seat.path
+        while True:
+            if await self._session.exists(path, watch=watch) is None:
+                return None
+            try:
+                found = await self._session.get(path)
+            except NoNode:
+                continue
+            try:
+                holder = self.seat.decode(found.data)
+            except ZnodeGarbage as error:
+                _log.error("%s; whoever wrote it must take it away", error)
+                return Standing(Holder(UNKNOWN_ID, "unknown", 1), found.version, is_mine=False)
+            return Standing(holder, found.version, found.ephemeral_owner == self._session.session_id)
+
+    async def elect(self, candidate: Holder, stale_epoch: int | None) -> Epoch | None:
+        """Run the election once; None where somebody else was quicker, or is active. Raises ZnodeGarbage
+        where the epoch cannot be read.
+
+        One multi creates the ephemeral znode and moves the epoch on, so that there is no moment at which
+        somebody is elected under an old epoch. With `stale_epoch`, the multi also deletes the znode that
+        the holder of that epoch left behind when its process died, because its session lives on for a
+        while. That is safe even if it was not dead: the multi holds only if the epoch is still the one
+        that this holder was elected under (its zkVersion grows with each election), so at most one
+        succeeds it, and from then on every write of the old one fails its check of the epoch, and whoever
+        has heard of the new one refuses the older epoch.
+        """
+        while True:
+            try:
+                return await self._elect_once(candidate, stale_epoch)
+            except _CONDITION_FAILED:
+                return None
+            except ConnectionLost as error:
+                if not error.outcome_unknown:
+                    raise
+                # The multi may have committed without our hearing of it: the znode's owner tells.
+                won = await self.epoch_held(candidate.id)
+                if won is not None:
+                    return won
+
+    async def _elect_once(self, candidate: Holder, stale_epoch: int | None) -> Epoch | None:
+        before = await self.read_epoch()
+        epoch = self._highest + 1
+        operations: list[Operation] = []
+        if stale_epoch is not None:
+            standing = await self.standing()
+            if standing is not None:
+                if standing.holder.epoch != stale_epoch or before is None or before.epoch != stale_epoch:
+                    return None
+                operations.append(Delete(self.seat.path, standing.version))
+        mine = self.seat.encode(replace(candidate, epoch=epoch))
+        operations.append(Create(self.seat.path, mine, ephemeral=True))
+        moved = self.seat.encode_epoch(epoch)
+        path = self.seat.epoch_path
+        operations.append(Create(path, moved) if before is None else SetData(path, moved, before.version))
+        versions = await self._session.multi(operations)
+        self._highest = epoch
+        return Epoch(epoch, versions[-1])
+
+    async def epoch_held(self, candidate_id: int) -> Epoch | None:
+        """The epoch under which this session holds the seat; None where it does not."""
+        standing = await self.standing()
+        if standing is None or not standing.is_mine or standing.holder.id != candidate_id:
+            return None
+        epoch = await self.read_epoch()
+        if epoch is None or epoch.epoch != standing.holder.epoch:
+            return None
+        return epoch
+
+    async def read_epoch(self) -> Epoch | None:
+        """The epoch of the last election; None where there was none. Raises ZnodeGarbage."""
+        try:
+            found = await self._session.get(self.seat.epoch_path)
+        except NoNode:
+            return None
+        epoch = self.seat.decode_epoch(found.data)
+        self._highest = max(self._highest, epoch)
+        return Epoch(epoch, found.version)
+
+    async def abdicate(self) -> None:
+        """Take this session's own znode away, so that somebody can be elected; none is no error."""
+        standing = await self.standing()
+        if standing is not None and standing.is_mine:
+            try:
+                await self._session.delete(self.seat.path, standing.version)
+            except _CONDITION_FAILED:
+                return

@@ -1,0 +1,148 @@
+import pytest
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.process.effective_settings import Origin
+from hightide_runtime.process.settings import Address, LogLevel, ServiceSettings
+from pydantic import Field
+
+
+class Settings(ServiceSettings, env_prefix="HIGHTIDE_TEST_", cli_prog_name="hightide-test"):
+    """A service for tests."""
+
+    test_id: int = Field(ge=0)
+    listen: Address = Field(HostPort("127.0.0.1", 9092))
+
+
+def complaint_about(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(arguments.split())
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_flags_are_read_in_kebab_case() -> None:
+    settings = Settings.from_command_line(["--test-id", "3", "--listen", "[::1]:7", "--log-level", "DEBUG"])
+    assert (settings.test_id, settings.listen, settings.log_level) == (3, HostPort("::1", 7), LogLevel.DEBUG)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHTIDE_TEST_TEST_ID", "1")
+    monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
+    settings = Settings.from_command_line(["--test-id", "2"])
+    assert (settings.test_id, settings.zookeeper, settings.listen.port) == (2, "zk:1", 9092)
+
+
+def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIGHTIDE_TEST_TEST_ID", "1")
+    monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
+    used = {
+        each.name: each
+        for each in Settings.from_command_line(["--test-id", "2", "--listen=kite:7"]).effective
+    }
+    assert list(used) == sorted(used)
+    assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
+        "advertise": ("", "", Origin.DEFAULT),
+        "external-advertise": ("", "", Origin.DEFAULT),
+        "external-listen": ("", "", Origin.DEFAULT),
+        "listen": ("kite:7", "127.0.0.1:9092", Origin.ARGUMENT),
+        "log-level": ("INFO", "INFO", Origin.DEFAULT),
+        "prometheus-listen": ("", "", Origin.DEFAULT),
+        "test-id": ("2", "", Origin.ARGUMENT),
+        "zookeeper": ("zk:1", "127.0.0.1:2181", Origin.ENVIRONMENT),
+        "zookeeper-connect-timeout-ms": ("30000", "30000", Origin.DEFAULT),
+        "zookeeper-session-timeout-ms": ("6000", "6000", Origin.DEFAULT),
+    }
+    assert used["zookeeper"].variable == "HIGHTIDE_TEST_ZOOKEEPER"
+    assert all(each.meaning for each in used.values() if each.name not in {"test-id", "listen"})
+
+
+def test_others_are_told_the_advertised_address_or_else_where_it_listens() -> None:
+    assert Settings.from_command_line(["--test-id", "1"]).advertised == HostPort("127.0.0.1", 9092)
+    advertising = Settings.from_command_line(["--test-id", "1", "--advertise", "kite:80"])
+    assert advertising.advertised == HostPort("kite", 80)
+
+
+def test_clients_from_outside_are_told_the_external_address_or_else_where_its_listener_is() -> None:
+    assert Settings.from_command_line(["--test-id", "1"]).external_advertised is None
+    listening = ["--test-id", "1", "--external-listen", "10.0.0.1:9094"]
+    assert Settings.from_command_line(listening).external_advertised == HostPort("10.0.0.1", 9094)
+    told = Settings.from_command_line([*listening, "--external-advertise", "localhost:19092"])
+    assert told.external_advertised == HostPort("localhost", 19092)
+
+
+def test_a_port_that_nobody_reaches_is_not_told_to_others(capsys: pytest.CaptureFixture[str]) -> None:
+    listening = complaint_about("--test-id 1 --listen kite:0", capsys)
+    assert "others would be told kite:0, and port 0 is reached by nobody; give --listen the port" in listening
+    advertising = complaint_about("--test-id 1 --advertise kite:0", capsys)
+    assert "others would be told kite:0" in advertising
+    assert "give --advertise the port" in advertising
+    # Whoever forwards a port of his own may listen at any.
+    behind = Settings.from_command_line(["--test-id", "1", "--listen", "kite:0", "--advertise", "hill:7"])
+    assert (behind.listen.port, behind.advertised) == (0, HostPort("hill", 7))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            "--external-advertise kite:1",
+            "nothing listens for clients that are told kite:1; give --external-listen",
+        ),
+        ("--external-listen 0.0.0.0:1", "--external-listen 0.0.0.0:1 means every address of this machine"),
+        ("--external-listen 0.0.0.0:1 --external-advertise [::]:1", "[::]:1 is reached by nobody"),
+        ("--external-listen 127.0.0.1:0", "would be told 127.0.0.1:0, and port 0 is reached by nobody"),
+        ("--external-listen kite:1 --external-advertise kite:0", "would be told kite:0, and port 0"),
+    ],
+)
+def test_external_addresses_that_cannot_work_are_refused_in_a_line(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complaint in complaint_about(f"--test-id 1 {arguments}", capsys)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":1", "host:99999", "a b:1", "host:-1", "a/b:1"])
+def test_a_bad_address_is_one_line_that_names_the_flag_and_the_value(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--test-id", "1", f"--listen={address}"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "--listen" in lines[0]
+    assert repr(address) in lines[0]
+
+
+def test_a_missing_setting_is_one_line_that_says_how_to_give_it(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint_about("", capsys)
+    assert "--test-id is missing" in line
+    assert "HIGHTIDE_TEST_TEST_ID" in line
+
+
+def test_a_number_out_of_bounds_is_one_line_that_says_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--test-id (HIGHTIDE_TEST_TEST_ID): Input should be greater than or equal to 0" in complaint_about(
+        "--test-id -1", capsys
+    )
+
+
+def test_what_is_no_number_is_said_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint_about("--test-id seven", capsys)
+    assert line.startswith(
+        "hightide-test: error: --test-id (HIGHTIDE_TEST_TEST_ID): 'seven' is not a whole number (see"
+    )
+
+
+def test_help_ends_with_success(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Settings.from_command_line(["--help"])
+    assert ended.value.code == 0
+    assert "--zookeeper" in capsys.readouterr().out
+
+
+def test_help_calls_values_as_people_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Settings.from_command_line(["--help"])
+    told = capsys.readouterr().out
+    for usage in ("--listen HOST:PORT", "--test-id N", "--zookeeper TEXT"):
+        assert usage in told
+    assert "None" not in told
