@@ -83,19 +83,26 @@ class PartitionView:
         self.unclean_epoch = 0
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept_until = 0
+        """Where its log ended."""
         self.isr: tuple[int, ...] = ()
         self.electable: tuple[int, ...] = ()
         """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
         self.brokers: dict[int, SimReplica | _OnDisk] = {}
         """What each broker has of it."""
-        self.forget()
-
-    def forget(self) -> None:
-        """An unclean election was asked for: what it loses is not missed."""
         view: Any = self
-        self.acked.clear()
-        self.contradictions.clear()
         self.checkers: list[Checker] = [checker(view) for checker in OF_A_PARTITION]
+
+    def elected_uncleanly(self, state: LeaderAndIsrZnode) -> None:
+        """An operator asked for it: what the new leader does not have is not missed, all else is. It leads
+        with what it has now; where that counts only on its disk, with what is there."""
+        self.look()
+        found = self.brokers[state.leader]
+        log = found.disk.log
+        if self._is_fsynced:
+            log = log[: found.state.durable_end_offset] if isinstance(found, SimReplica) else []
+        self.unclean_epoch = state.leader_epoch
+        self.kept_until = len(log)
+        self.acked = {at: record for at, record in self.acked.items() if log[at : at + 1] == [record]}
 
     def look(self) -> None:
         """See what is there now."""
@@ -150,13 +157,11 @@ class Checkers:
     # --- what it is told -------------------------------------------------------------------------
 
     def acknowledged(self, host: SimHost, key: Key, offset: int, value: int) -> None:
-        """A producer is told that its record is committed; one of a deleted topic may go with it.
+        """A producer is told that its record is committed.
 
         It is told so late where others in the same request were waited for: the broker may have let go of the
         partition meanwhile.
         """
-        if all(view.generation.key != key for view in self._standing()):
-            return
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
         if offset < len(log) and log[offset][1] == value:
@@ -325,8 +330,7 @@ class Checkers:
             self._violated("Znodes", f"unclean election: {before} to {after}")
         for view in self._standing():
             if view.topic == topic and view.generation.partition == int(partition):
-                view.forget()
-                view.unclean_epoch = after.leader_epoch
+                view.elected_uncleanly(after)
 
     # --- after healing ---------------------------------------------------------------------------
 
@@ -418,6 +422,7 @@ def is_best_recovered(before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bo
     return (
         not trusted_in(before)
         and after.unclean_epoch == after.leader_epoch
+        and after.isr == (after.leader,)
         and after.leader in told
         and told[after.leader] == max(told.values())
     )

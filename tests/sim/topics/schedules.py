@@ -64,6 +64,7 @@ def heal(world: Cluster) -> None:
     world.settle()
     world.heal()
     world.converge()
+    world.checkers.check_healed()
     world.fail_over()
     world.checkers.check_healed()
     for partition in range(len(world.topic(TOPIC).partitions)):
