@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
@@ -347,6 +349,21 @@ def test_a_new_replica_that_leads_gives_leadership_back_when_the_move_is_taken_b
     world.settle()
     held = world.zookeeper[FLIGHTS]
     assert (held.leader, held.isr) == (1, (1,))
+
+
+def test_who_has_all_that_is_committed_stays_eligible_when_a_move_is_taken_back() -> None:
+    """An ISR of one commits nothing where three are asked for: 2 and 3 left it then, and have everything."""
+    world = begun(world_of((1, 2, 3), min_insync_replicas="3"), 4, 5, 1)
+    held = world.zookeeper[FLIGHTS]
+    world.zookeeper[FLIGHTS] = replace(
+        held, leader=4, isr=(1, 4), eligible=(2, 3), leader_epoch=1, partition_epoch=held.partition_epoch + 1
+    )
+    hear(world)
+    world.settle()
+    world.send(cancel(FLIGHTS))
+    world.settle()
+    held = world.zookeeper[FLIGHTS]
+    assert (replicas(world), held.leader, held.isr, held.eligible) == ((1, 2, 3), 1, (1,), (2, 3))
 
 
 def test_taking_back_is_refused_while_no_original_replica_is_in_sync() -> None:

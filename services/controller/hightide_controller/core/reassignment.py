@@ -27,7 +27,7 @@ from hightide_controller.core.move_steps import (
     union,
 )
 from hightide_controller.core.partition import Partition, TopicPartition
-from hightide_controller.core.stores import candidates_of
+from hightide_controller.core.stores import candidates_for, candidates_of
 from hightide_controller.core.topic_configs import config_fault
 from hightide_controller.core.topic_plan import TopicPlan
 from hightide_controller.core.topic_rules import ASSIGNMENT_BYTES_MAX, Fault, partition_bytes
@@ -385,9 +385,9 @@ class _Planner:
 
 
 def _around(state: ClusterState, name: TopicPartition, around: Surroundings) -> Surroundings:
-    """As this partition has it: a broker that has lost its replica of it is not alive for it."""
-    failed = state.failed_replicas.get(name)
-    if not failed:
+    """As this partition has it: a broker that has lost its replica of it is not alive for it, and what its
+    topic asks of an ISR says who stays eligible beside one."""
+    candidates = candidates_for(state, name, around.candidates)
+    if candidates is around.candidates:
         return around
-    candidates = replace(around.candidates, live=around.candidates.live - failed)
-    return replace(around, candidates=candidates, eligible=around.eligible - failed)
+    return replace(around, candidates=candidates, eligible=around.eligible - candidates.failed)
