@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
+from hightide_controller.core.elections import waited_for
 from hightide_controller.core.events import Broker, ControllerSeen, ThrottleZnode, Topic
 from hightide_controller.core.mends import ALL_MENDS, Mends
 from hightide_controller.core.move_watches import MoveWatches
@@ -189,6 +190,10 @@ class ClusterState:
     """The same by broker."""
     damaged_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Brokers whose replica of a partition is damaged, and being mended; each has a complaint."""
+    awaited: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
+    """Brokers → the partitions that nobody leads before one of these is there (waits.py)."""
+    awaited_complaints: set[int] = field(default_factory=set)
+    """The brokers that there is such a complaint about."""
     elections: dict[TopicPartition, HandElection] = field(default_factory=dict)
     """Elections by hand that are not done yet."""
     leader_imbalance_percent: int = 10
@@ -346,7 +351,9 @@ class ClusterState:
         for broker_id in self.damaged_replicas.get(name, frozenset()) - set(replicas):
             self.forget_damage(name, broker_id)
         known = partition.leader_and_isr
+        self._stop_awaiting(partition)
         self.partitions[name] = replace(partition, replicas=replicas)
+        self._await(self.partitions[name])
         if known is not None and len(known.isr) < len(replicas):
             self.under_replicated.setdefault(name, None)
         else:
@@ -370,6 +377,7 @@ class ClusterState:
         self._unindex(before)
         after = Partition(name, before.replicas, state, leader_and_isr)
         self.partitions[name] = after
+        self._await(after)
         self.note_progress(name)
         if leader_and_isr is None:
             self.unled.add(name)
@@ -398,7 +406,19 @@ class ClusterState:
                 work.due_moves[name.partition] = None
             self.due_topics.setdefault(name.topic, "")
 
+    def _await(self, partition: Partition) -> None:
+        if broker_ids := waited_for(partition):
+            self.awaited.setdefault(broker_ids, {})[partition.name] = None
+
+    def _stop_awaiting(self, partition: Partition) -> None:
+        if broker_ids := waited_for(partition):
+            names = self.awaited[broker_ids]
+            del names[partition.name]
+            if not names:
+                del self.awaited[broker_ids]
+
     def _unindex(self, partition: Partition) -> None:
+        self._stop_awaiting(partition)
         known = partition.leader_and_isr
         if known is None:
             return

@@ -33,6 +33,7 @@ __all__ = [
     "recovered_with",
     "trusted_isr",
     "unclean_leader",
+    "waited_for",
 ]
 
 
@@ -191,12 +192,27 @@ def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candida
 def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
     """Whoever has most where all that had everything may have lost the ends of their logs; None where one is
     waited for that has not told, or that has most and is not alive."""
-    logs = [log for log in known.recovered if log.broker_id in partition.replicas]
-    if not logs or _trusted(partition, known):
+    if _trusted(partition, known):
         return None
-    most = max((log.leader_epoch, log.log_end_offset) for log in logs)
-    best = {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
-    return next((each for each in partition.replicas if each in best & candidates.live), None)
+    best = _best_told(partition, known) & candidates.live
+    return next((each for each in partition.replicas if each in best), None)
+
+
+def waited_for(partition: Partition) -> tuple[int, ...]:
+    """Whom a partition without a leader waits for where logs may have lost their ends: any that had all that
+    is committed and has not told what it has, or where all have told, any of those with most. Nobody where
+    no log is in doubt."""
+    known = partition.leader_and_isr
+    if known is None or known.leader != NO_LEADER or not known.recovered:
+        return ()
+    return tuple(sorted(_trusted(partition, known) or _best_told(partition, known)))
+
+
+def _best_told(partition: Partition, known: LeaderAndIsr) -> set[int]:
+    """Those with most, by leader epoch and log end, of whoever has told."""
+    logs = [log for log in known.recovered if log.broker_id in partition.replicas]
+    most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
+    return {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
 
 
 def unclean_leader(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:

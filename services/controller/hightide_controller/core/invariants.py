@@ -9,6 +9,7 @@ from hightide_controller.core.cluster_state import (
     TopicStoreInFlight,
     Waiter,
 )
+from hightide_controller.core.elections import waited_for
 from hightide_controller.core.partition import NO_LEADER, PartitionState, TopicPartition
 from hightide_controller.core.purposes import (
     AltersTopic,
@@ -61,10 +62,13 @@ def _check_indexes(state: ClusterState) -> None:
     replicas_on: dict[int, set[TopicPartition]] = {}
     led_by: dict[int, set[TopicPartition]] = {}
     in_sync_on: dict[int, set[TopicPartition]] = {}
+    awaited: dict[tuple[int, ...], set[TopicPartition]] = {}
     unled, under_replicated = set(), set()
     for name, partition in state.partitions.items():
         for broker_id in partition.replicas:
             replicas_on.setdefault(broker_id, set()).add(name)
+        if broker_ids := waited_for(partition):
+            awaited.setdefault(broker_ids, set()).add(name)
         known = partition.leader_and_isr
         if known is None or known.leader == NO_LEADER:
             unled.add(name)
@@ -81,6 +85,7 @@ def _check_indexes(state: ClusterState) -> None:
         (state.in_sync_on, in_sync_on),
     ):
         assert {broker_id: names for broker_id, names in kept.items() if names} == recomputed
+    assert {broker_ids: set(names) for broker_ids, names in state.awaited.items()} == awaited
     assert state.unled == unled
     assert set(state.under_replicated) == under_replicated
 

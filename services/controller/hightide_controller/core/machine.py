@@ -69,6 +69,7 @@ from hightide_controller.core.waiters import (
     on_controlled_shutdown,
     on_wait_expired,
 )
+from hightide_controller.core.waits import complain_of_waits
 
 __all__ = ["step"]
 
@@ -127,6 +128,8 @@ def step(state: ClusterState, event: ev.Event) -> tuple[ClusterState, tuple[Effe
     release_held_moves(state)
     effects += decide_due(state)
     effects += state.moving.effects()
+    if state.awaited or state.awaited_complaints:
+        effects += complain_of_waits(state)
     return state, (*effects, *answer_settled(state))
 
 

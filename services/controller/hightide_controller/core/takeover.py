@@ -182,6 +182,8 @@ _FORGOTTEN: Final = (
     "failed_replicas",
     "failed_on",
     "damaged_replicas",
+    "awaited",
+    "awaited_complaints",
     "elections",
     "complaints",
     "stores",
