@@ -7,7 +7,7 @@ server. The order is the same: directories, parts, what ZooKeeper says, server, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -34,6 +34,7 @@ from hightide_runtime.zookeeper.session import ZooKeeperError
 from sim.messages import CallFailed, Envelope
 from sim.topics.batches import crc_of
 from sim.topics.channel import SimChannel
+from sim.topics.damage import Damage, damage
 from sim.topics.files import MemoryDisk, MemoryFiles
 from sim.topics.logs import LogOnDisk, LogsOnDisk
 from sim.topics.loop import SimLoop, SimThreads
@@ -75,6 +76,8 @@ class Surroundings(Protocol):
     def committed(self, replica: SimReplica) -> None: ...
 
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None: ...
+
+    def gave_its_word(self, host: SimHost) -> None: ...
 
 
 class SimReplica:
@@ -167,6 +170,11 @@ class SimHost:
         self.alive = False
         self.paused = False
         self.lives = 0
+        self.is_damaged = False
+        """Whether its files are not what it left, and it has not told so: nobody can count on it."""
+        self.has_rebooted = False
+        """Whether its machine went down since its last life began: what a process wrote for the next one to
+        compare with holds for one boot."""
 
     # --- the process -----------------------------------------------------------------------------
 
@@ -175,6 +183,7 @@ class SimHost:
         assert not self.alive
         self.alive = True
         self.lives += 1
+        self.has_rebooted = False
         self.clock.jumped_us += LIFE_US
         self.parts: Parts | None = None
         self.end: str = ""
@@ -209,9 +218,19 @@ class SimHost:
     def cut_power(self, random: Random) -> None:
         """The machine of a dead process goes down, and what was not synced with it."""
         assert not self.alive
+        self.has_rebooted = True
         self.disk.cut_power(random)
         self.is_doubtful = True
         self.clock.reboot()
+
+    def damage(self, random: Random, kinds: Sequence[Damage]) -> str:
+        """Something happens to the files of a dead process, while its machine stays up; says what, empty
+        where there are none."""
+        assert not self.alive
+        assert not self.has_rebooted
+        said = damage(self.disk, self.paths, random, kinds)
+        self.is_damaged = self.is_damaged or bool(said)
+        return said
 
     async def _run(self) -> None:
         try:
@@ -238,7 +257,8 @@ class SimHost:
         self._methods = _methods(parts)
         keeping = asyncio.create_task(parts.registration.keep(session.session_id, PATIENCE_S))
         await parts.registration.register(PATIENCE_S)
-        self.is_doubtful = False
+        self.is_doubtful = self.is_damaged = False
+        self.world.gave_its_word(self)
         await asyncio.wait((keeping, parts.failure), return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
             keeping.result()

@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from hightide_broker.core.isr import IsrState
+from hightide_broker.core.isr import IsrState, PendingExpand
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Replica, Role
 from hightide_broker.hosted import HostedReplica
 from hightide_runtime.znodes import cluster_znodes
-from hightide_runtime.znodes.cluster_znodes import ControllerEpochZnode, LeaderAndIsrZnode, TopicZnode
+from hightide_runtime.znodes.cluster_znodes import (
+    BrokerIncarnationZnode,
+    ControllerEpochZnode,
+    LeaderAndIsrZnode,
+    TopicZnode,
+)
 from sim.checkers import Violation
 from sim.checkers.acknowledged import Acknowledged
 from sim.checkers.checker import Checker
@@ -128,14 +133,23 @@ class PartitionView:
         """Whether a member can be held to its word: not by a leader that has not heard that it was let go.
 
         Where its word counts for more than its disk has: not after a loss of power until it has told of it,
-        nor by a leader that has not heard of that.
+        nor by a leader that has not heard of that. The same where files are not what a process left.
         """
+        if self._world.hosts[member].is_damaged or self._is_asked_for_an_earlier_life(member, isr):
+            return False
         if not self._is_fsynced and self._world.hosts[member].is_doubtful:
             return False
         if isr is None:
             return True
         told_at = -1 if self._is_fsynced else self.doubted_at.get(member, -1)
         return max(told_at, self.let_go_at.get(member, -1)) <= isr.partition_epoch
+
+    def _is_asked_for_an_earlier_life(self, member: int, isr: IsrState | None) -> bool:
+        """Whether a leader waits for a write that will be refused, since its follower began another life."""
+        if not isinstance(isr, PendingExpand) or member not in isr.joining:
+            return False
+        stored = self._world.tree.read(BrokerIncarnationZnode.path(member))
+        return stored is not None and isr.incarnations[isr.joining.index(member)] != stored.version
 
 
 class Checkers:
@@ -153,6 +167,8 @@ class Checkers:
         self._found: Violation | None = None
         self.unclean_asked: set[tuple[str, int]] = set()
         """Partitions for which an operator asked for an unclean election."""
+        self.unhealed: set[int] = set()
+        """Brokers whose files were damaged, and that are not in sync again everywhere since."""
 
     # --- what it is told -------------------------------------------------------------------------
 
@@ -219,6 +235,27 @@ class Checkers:
         found = host.logs.log(generation.key)
         return is_of(generation, replica, found) and (replica is not None or bool(found.log))
 
+    def gave_its_word(self, broker_id: int) -> None:
+        """A broker is registered: what it left it has left by now."""
+        if broker_id in self.unhealed:
+            for view in self._standing():
+                at = self._world.partition_epoch(view.topic, view.generation.partition)
+                view.let_go_at[broker_id] = max(at, view.let_go_at.get(broker_id, -1))
+
+    def _note_healed(self) -> None:
+        """Who has lost files, and is in sync again wherever it is to be."""
+        for broker_id in tuple(self.unhealed):
+            if not self._world.hosts[broker_id].is_damaged and all(
+                self._is_in_sync(broker_id, view) for view in self._standing()
+            ):
+                self.unhealed.discard(broker_id)
+
+    def _is_in_sync(self, broker_id: int, view: PartitionView) -> bool:
+        state = self._world.state(view.topic, view.generation.partition)
+        if broker_id not in self._world.topic(view.topic).partitions[view.generation.partition]:
+            return True
+        return state is not None and broker_id in state.isr and broker_id in trusted_in(state)
+
     # --- after each order ------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -231,6 +268,8 @@ class Checkers:
         logs_changed, self._disk_changes = disk_changes != self._disk_changes, disk_changes
         for write in written:
             self._check_write(write)
+        if written and self.unhealed:
+            self._note_healed()
         states = [each.state for host in world.hosts.values() for each in host.hosted()]
         states_changed = len(states) != len(self._states) or not all(map(is_, states, self._states))
         self._states = states
@@ -323,10 +362,11 @@ class Checkers:
                 self._unclean(write.path, before, after)
 
     def _unclean(self, path: str, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> None:
-        if is_best_recovered(before, after):
-            return  # No records are given up with flush=fsync, so nothing is forgotten.
+        is_best = is_best_recovered(before, after)
+        if is_best and not any(log.broker_id in self.unhealed for log in before.recovered):
+            return  # A loss of power costs no records with flush=fsync, so nothing is forgotten.
         topic, partition = path.split("/")[3:5]
-        if (topic, int(partition)) not in self.unclean_asked:
+        if not is_best and (topic, int(partition)) not in self.unclean_asked:
             self._violated("Znodes", f"unclean election: {before} to {after}")
         for view in self._standing():
             if view.topic == topic and view.generation.partition == int(partition):

@@ -130,6 +130,13 @@ class MemoryDisk:
             change for change in self._unsynced if all(where is not directory for where, _, _ in change)
         ]
 
+    def settle(self) -> None:
+        """All of it is on disk: time has passed."""
+        for file in self._files:
+            file.sync()
+        self._files.clear()
+        self._unsynced.clear()
+
     def cut_power(self, random: Random) -> None:
         """The machine goes down, and comes up. Nothing may use it meanwhile."""
         self.boots += 1

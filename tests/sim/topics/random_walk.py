@@ -61,6 +61,7 @@ FAULTS: Final = {
     "fail_disk": 0.4,
     "stop": 0.6,
     "cut_power": 0.8,
+    "damage": 0.8,
     "set_clock": 0.3,
     "slow_disks": 0.5,
 }
@@ -223,9 +224,21 @@ class RandomWalk:
     def _cut_power(self) -> None:
         if self.configs.get("flush") == "fsync":
             host = self.world.hosts[self.rng.choice(BROKERS)]
+            if host.is_damaged:
+                return  # Nothing says any more what it had: two faults at one machine.
             if host.alive:
                 self._deaths.append((host.broker_id, host.broker_epoch))
             self.world.lose_power(host.broker_id, self.rng.getrandbits(32))
+
+    def _damage(self) -> None:
+        """Files of one broker at a time: of no other one until that has fetched anew what it lost."""
+        host = self.world.hosts[self.rng.choice(BROKERS)]
+        if self.world.checkers.unhealed or host.has_rebooted:
+            return
+        if host.alive:
+            self._deaths.append((host.broker_id, host.broker_epoch))
+            self.world.crash(host.broker_id)
+        self.world.damage(host.broker_id, self.rng.getrandbits(32))
 
     def _set_clock(self) -> None:
         by_ms = self.rng.choice((-YEAR_MS, -1_000, 1_000, YEAR_MS))

@@ -6,7 +6,7 @@ each order the checkers look at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
@@ -39,6 +39,7 @@ from sim.topics.broker import LAG_TIME_MAX_MS, PORT, SimHost, SimReplica
 from sim.topics.bugs import Bugs
 from sim.topics.checkers import Checkers
 from sim.topics.controller import SimControllerProcess
+from sim.topics.damage import DAMAGES, Damage
 from sim.topics.messages import REQUESTS, Answered, Asked, Expired, Fired, Key
 from sim.topics.producer import SimProducer
 from sim.topics.tree import Client, Tree
@@ -128,6 +129,10 @@ class Cluster(Network):
         """A broker lets go of a replica, which it may not run."""
         self.story.append(f"      {host.broker_id} puts {key[0][:2].hex()}-{key[1]} aside")
         self.checkers.put_aside(host, key, replica)
+
+    def gave_its_word(self, host: SimHost) -> None:
+        """A broker is registered: it has told what it may lack."""
+        self.checkers.gave_its_word(host.broker_id)
 
     def node_at(self, address: HostPort) -> int:
         """Who listens there."""
@@ -295,6 +300,14 @@ class Cluster(Network):
         if self.hosts[broker_id].alive:
             self._die(broker_id)
         self.hosts[broker_id].cut_power(Random(seed))
+        self.check()
+
+    def damage(self, broker_id: int, seed: int, kinds: Sequence[Damage] = DAMAGES) -> None:
+        """One of these happens to the files of a broker that is stopped; `seed` says which, and where."""
+        said = self.hosts[broker_id].damage(Random(seed), kinds)
+        self.story.append(f"damage at {broker_id}, {seed}: {said or 'nothing'}")
+        if said:
+            self.checkers.unhealed.add(broker_id)
         self.check()
 
     def set_clock(self, broker_id: int, by_ms: int) -> None:

@@ -1,0 +1,64 @@
+"""A broker whose files were damaged while it was down comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from hightide_controller.core import effects as ef
+from hightide_controller.core import requests as rq
+from sim.topics.damage import DAMAGES, Damage
+from sim.topics.schedules import FIRST_ID, TOPIC, begin, heal
+from sim.topics.world import BROKERS, CONTROLLERS, Cluster
+
+SEEDS = range(3)
+KEY = (bytes.fromhex(FIRST_ID), 0)
+RECORDS = 10
+of_each_kind = pytest.mark.parametrize("kind", DAMAGES, ids=lambda kind: kind.__name__.strip("_"))
+
+
+@contextmanager
+def world_with_records() -> Iterator[Cluster]:
+    """On brokers 1, 2 and 3, in several segments."""
+    with closing(Cluster()) as world:
+        begin(world)
+        world.ask(rq.AlterTopicConfigRequested(0, TOPIC, {"segment.bytes": "2000"}), ef.AnswerTopic)
+        world.settle()
+        for _ in range(RECORDS - 1):
+            assert world.produce_to(TOPIC) is not None
+            world.settle()
+        yield world
+
+
+@of_each_kind
+def test_who_was_killed_and_starts_before_all_others_leads_nothing_that_it_lacks(kind: Damage) -> None:
+    for seed in SEEDS:
+        with world_with_records() as world:
+            for node_id in (*CONTROLLERS, *BROKERS):
+                world.crash(node_id)
+                world.expire(node_id)
+            world.damage(1, seed, (kind,))
+            for node_id in (1, *CONTROLLERS):
+                world.restart(node_id)
+            world.settle()
+            state = world.state(TOPIC, 0)
+            assert state is not None
+            has_all = len(world.hosts[1].logs.log(KEY).log) == RECORDS
+            assert has_all or state.leader == -1
+            heal(world)
+            log = world.hosts[1].logs.log(KEY)
+            assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
+
+
+@of_each_kind
+def test_who_was_told_to_stop_has_all_again(kind: Damage) -> None:
+    for seed in SEEDS:
+        with world_with_records() as world:
+            world.stop(1)
+            world.settle()
+            assert not world.hosts[1].alive
+            world.damage(1, seed, (kind,))
+            heal(world)
+            log = world.hosts[1].logs.log(KEY)
+            assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
