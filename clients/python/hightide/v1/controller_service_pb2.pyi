@@ -56,9 +56,11 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     REPLICA_CONDITION_DAMAGED: _ReplicaCondition.ValueType  # 1
     """Batches at rest are not what was written. It serves what is whole, and is being mended."""
     REPLICA_CONDITION_WHOLE: _ReplicaCondition.ValueType  # 2
-    """It was damaged or diverged, and is not any more."""
+    """It was damaged, diverged or waited for its disk, and does not any more."""
     REPLICA_CONDITION_DIVERGED: _ReplicaCondition.ValueType  # 3
     """Its leader lacks records that are committed. It keeps them, and follows nobody."""
+    REPLICA_CONDITION_HANGS: _ReplicaCondition.ValueType  # 4
+    """A call to its disk that its clients wait for does not return. It may return yet."""
 
 class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
     """ReplicaCondition says what is the case with a replica."""
@@ -68,9 +70,11 @@ REPLICA_CONDITION_UNSPECIFIED: ReplicaCondition.ValueType  # 0
 REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 1
 """Batches at rest are not what was written. It serves what is whole, and is being mended."""
 REPLICA_CONDITION_WHOLE: ReplicaCondition.ValueType  # 2
-"""It was damaged or diverged, and is not any more."""
+"""It was damaged, diverged or waited for its disk, and does not any more."""
 REPLICA_CONDITION_DIVERGED: ReplicaCondition.ValueType  # 3
 """Its leader lacks records that are committed. It keeps them, and follows nobody."""
+REPLICA_CONDITION_HANGS: ReplicaCondition.ValueType  # 4
+"""A call to its disk that its clients wait for does not return. It may return yet."""
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
 
 @_typing.final
