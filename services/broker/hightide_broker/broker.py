@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from hightide_runtime.errors import StartupError
@@ -21,13 +22,14 @@ from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.controlled_shutdown import hand_over_leadership
+from hightide_broker.disk_watch import DiskWatch, patience_s
 from hightide_broker.figures import FIGURES
-from hightide_broker.log_directories import LogDirectories
+from hightide_broker.log_directories import LogDirectories, LogDirectory, cluster_ids
 from hightide_broker.parts import Parts
 from hightide_broker.ports import Ports, os_threads
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
-from hightide_broker.storage import StorageError, cluster_ids_on_disk
+from hightide_broker.storage import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +56,14 @@ class Broker:
 
     async def _run(self, process: ServiceProcess) -> None:
         settings, session = self._settings, process.session
+        disks = [LogDirectory(number, path) for number, path in enumerate(settings.data_dir)]
+        watch = DiskWatch(
+            disks, settings.disk_timeout_ms / 1000, lambda: patience_s(session.granted_timeout_ms)
+        )
+        process.pulse.look_also(watch.look)
         try:
-            cluster_id = await self._join_cluster(session)
-            directories = await LogDirectories.open(settings.data_dir, cluster_id, settings.broker_id)
+            cluster_id = await self._join_cluster(session, disks)
+            directories = await LogDirectories.open_all(disks, cluster_id, settings.broker_id)
         except StorageError as error:
             raise StartupError(str(error)) from error
         clean = False
@@ -66,8 +73,7 @@ class Broker:
                 self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(FIGURES, parts.measure)
-            limit_s = settings.disk_timeout_ms / 1000
-            process.pulse.look_also(lambda passed_s: directories.look_for_hung_calls(passed_s, limit_s))
+            watch.tell(parts.hung_disks.does_not_answer, parts.hung_disks.answers)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))
                 await self._serve(process, parts)
@@ -82,15 +88,14 @@ class Broker:
         if parts.failure.done():
             raise StartupError(f"stopped, since no data directory is left: {parts.failure.result()}")
 
-    async def _join_cluster(self, session: ZooKeeperSession) -> str:
+    async def _join_cluster(self, session: ZooKeeperSession, disks: Sequence[LogDirectory]) -> str:
         """The cluster's id; that of our data, where there is any. Raises StorageError, StartupError."""
-        paths = list(map(str, self._settings.data_dir))
-        known = await asyncio.to_thread(cluster_ids_on_disk, paths)
+        known = await cluster_ids(disks)
         try:
             return await session.ensure_cluster_id(known)
         except InconsistentClusterId as error:
             raise StartupError(
-                f"{error}, or with an empty --data-dir; what it has is in {', '.join(paths)}"
+                f"{error}, or with an empty --data-dir; what it has is in {', '.join(map(str, disks))}"
             ) from error
 
     async def _serve(self, process: ServiceProcess, parts: Parts) -> None:

@@ -1,5 +1,6 @@
 """Telling the controller which replicas are out of service because their data directory failed (DESIGN §5),
-which are damaged or contradicted by their leaders, and which of these are whole again.
+which are damaged, contradicted by their leaders, or wait for a disk that does not answer, and which of these
+are whole again.
 
 It elects other leaders then, as if this broker had died for those partitions only. What failed is also told
 by every answer to a LeaderAndISR about it, STORAGE_FAILED; what is damaged is told again while it lasts
@@ -19,6 +20,7 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.controller_service_pb2 import (
     REPLICA_CONDITION_DAMAGED,
     REPLICA_CONDITION_DIVERGED,
+    REPLICA_CONDITION_HANGS,
     REPLICA_CONDITION_UNSPECIFIED,
     REPLICA_CONDITION_WHOLE,
     FailedReplica,
@@ -69,6 +71,7 @@ class FailedReplicas:
         self._open_channel = connect
         self._pending: dict[PartitionKey, _Report] = {}
         self._diverged: dict[PartitionKey, _Report] = {}
+        self._hanging: set[PartitionKey] = set()
         self._reporting: asyncio.Task[None] | None = None
 
     def report(self, replicas: Iterable[PartitionKey]) -> None:
@@ -82,7 +85,18 @@ class FailedReplicas:
 
     def report_whole(self, key: PartitionKey) -> None:
         """Tell it that one is damaged no more; returns at once."""
-        self._note(key, self._diverged.get(key, _Report(REPLICA_CONDITION_WHOLE)))
+        at_best = REPLICA_CONDITION_HANGS if key in self._hanging else REPLICA_CONDITION_WHOLE
+        self._note(key, self._diverged.get(key, _Report(at_best)))
+
+    def report_hang(self, key: PartitionKey) -> None:
+        """Tell it that one waits for a disk that does not answer; returns at once."""
+        self._hanging.add(key)
+        self._note(key, self._diverged.get(key, _Report(REPLICA_CONDITION_HANGS)))
+
+    def hangs_no_more(self, key: PartitionKey) -> None:
+        """Tell it that the disk of one answers again; returns at once."""
+        self._hanging.discard(key)
+        self.report_whole(key)
 
     def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
         """Tell it that one keeps committed records which its leader lacks; returns at once."""

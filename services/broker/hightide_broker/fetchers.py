@@ -140,7 +140,7 @@ class Fetchers:
             fetcher.place(replica)
 
     def hold(self, replica: HostedReplica) -> None:
-        """The replica is damaged: fetch nothing into it until `resume`."""
+        """The replica is damaged, or waits for its disk: fetch nothing into it until `resume`."""
         self.resume(replica)
 
     async def retire(self) -> None:
@@ -203,7 +203,7 @@ class LeaderFetcher:
     def place(self, replica: HostedReplica) -> None:
         """Fetch the partition from where its log ends, once that is on disk where it must be."""
         state = replica.state
-        if replica.is_damaged:
+        if replica.is_held:
             self._session.forget(replica.key)  # Else its leader would let it into the ISR again.
             return
         if state.role is Role.TRUNCATING:

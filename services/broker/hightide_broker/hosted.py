@@ -23,7 +23,7 @@ class HostedReplica:
 
     __slots__ = (
         "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "is_damaged", "key",
-        "leaders_log_start", "log", "settings", "state", "topic", "traceparent",
+        "leaders_log_start", "log", "settings", "state", "topic", "traceparent", "waits_for_disk",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +42,9 @@ class HostedReplica:
         self.is_damaged = False
         """Batches of its log are not what was written: it fetches nothing until they are mended (`healing`),
         so that its leader does not take it for in sync."""
+        self.waits_for_disk = False
+        """A call to its disk that it waits for does not return: it fetches nothing until the disk answers
+        (`hung_disks`), so that its leader does not take it for in sync."""
         self.acks = AckQueue()
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None
@@ -53,6 +56,11 @@ class HostedReplica:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.key[1]}"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is to fetch nothing."""
+        return self.is_damaged or self.waits_for_disk
 
     def flush(self) -> None:
         """Put the log on disk. Called on the disk's thread."""

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.ports import Threads, os_threads
@@ -29,12 +29,14 @@ from hightide_broker.storage import (
     Log,
     LogSettings,
     StorageFailed,
-    check_identities,
+    cluster_id_on_disk,
     directory_name,
+    refuse_others,
+    whose,
 )
 from hightide_broker.storage.ageing import MachineTime
 from hightide_broker.storage.files import Files, OsFiles
-from hightide_broker.storage.hung_calls import CallsUnderWay
+from hightide_broker.storage.hung_calls import CallsUnderWay, HungCall
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +48,12 @@ NOWHERE: Final = -1
 
 
 class LogDirectory:
-    """One data directory with its thread. Belongs to the event loop's thread."""
+    """One data directory with its thread. Made on the event loop, and belongs to its thread."""
 
-    def __init__(self, number: int, path: Path, threads: Threads) -> None:
+    def __init__(
+        self, number: int, path: Path, threads: Threads = os_threads, files: Files | None = None
+    ) -> None:
+        """Touches no file. Threads and files are the operating system's where not given."""
         self.number = number
         """Its place among the --data-dir, from 0 on."""
         self.path = os.path.abspath(path)
@@ -60,7 +65,12 @@ class LogDirectory:
         """One partition at a time, so that an fsync round never stands behind thousands of them."""
         self.calls = CallsUnderWay()
         """What its threads, and the event loop, ask of the disk just now."""
+        self.files = self.calls.of(files if files is not None else OsFiles())
+        """Its files, whose calls are watched."""
         self._opened: DataDirectory | None = None
+        self._loop = asyncio.get_running_loop()
+        self._given_up: str | None = None
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     def __str__(self) -> str:
         return self.path
@@ -79,8 +89,40 @@ class LogDirectory:
             self.failure = str(outcome)
 
     async def run(self, call: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """Run it on the directory's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.executor, call, *arguments)
+        """Run it on the directory's thread. Raises StorageFailed where the disk is given up meanwhile: the
+        thread may wait for it for ever, and nobody else has to."""
+        if self._given_up is not None:
+            raise StorageFailed(self._given_up)
+        running = self._loop.run_in_executor(self.executor, call, *arguments)
+        self._under_way.add(running)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.is_given_up or (task is not None and task.cancelling()):
+                raise
+            raise StorageFailed(str(self._given_up)) from None
+        finally:
+            self._under_way.discard(running)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its thread hangs in a call, and nobody waits for it any more."""
+        return self._given_up is not None
+
+    def does_not_answer(self, hung: HungCall) -> None:
+        """A call to the disk does not return: the directory is offline, as after an error. Called on the
+        thread of the pulse, once."""
+        reason = f"the call {hung.call} has not returned for {hung.seen_for_s:.0f} s"
+        if self._opened is not None:
+            self._opened.hangs(reason)
+        with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
+            self._loop.call_soon_threadsafe(self._give_up, f"data directory {self} does not answer: {reason}")
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+        for running in tuple(self._under_way):
+            running.cancel()
 
 
 class LogDirectories:
@@ -123,16 +165,27 @@ class LogDirectories:
         is damaged or is new and has no room, and where none is left. Files, threads and `machine`,
         which tells the time, are the operating system's where not given.
         """
-        made = [LogDirectory(number, path, threads) for number, path in enumerate(paths)]
+        made = [LogDirectory(number, path, threads, files) for number, path in enumerate(paths)]
+        return await cls.open_all(made, cluster_id, broker_id, threads, machine)
+
+    @classmethod
+    async def open_all(
+        cls,
+        made: Sequence[LogDirectory],
+        cluster_id: str,
+        broker_id: int,
+        threads: Threads = os_threads,
+        machine: MachineTime | None = None,
+    ) -> LogDirectories:
+        """See `open`: of directories that somebody watches already, so that one that hangs is offline from
+        the start, too."""
         share = DirectorySettings().share(len(made))
         refusals: list[BaseException] = []
         try:
-            await made[0].run(check_identities, [each.path for each in made], cluster_id, broker_id, files)
+            owners = await _of_each(made, lambda each: whose(each.path, cluster_id, broker_id, each.files))
+            refuse_others(owners, cluster_id, broker_id)
             outcomes = await asyncio.gather(
-                *(
-                    each.run(_open, each, cluster_id, broker_id, share, files, threads, machine)
-                    for each in made
-                ),
+                *(each.run(_open, each, cluster_id, broker_id, share, threads, machine) for each in made),
                 return_exceptions=True,
             )
             for directory, outcome in zip(made, outcomes, strict=True):
@@ -300,32 +353,54 @@ class LogDirectories:
                 )  # fmt: skip
                 self._on_offline(directory)
 
-    def look_for_hung_calls(self, passed_s: float, limit_s: float) -> None:
-        """Take a directory offline in which a call to the disk has not returned for longer than the limit.
-
-        Called once a second on a thread that waits for no disk; `passed_s`: since the last time.
-        """
-        for directory in self.online:
-            hung = directory.calls.look(passed_s, limit_s)
-            if hung is not None:
-                directory.data.hangs(hung)
-
     def _look_soon(self) -> None:
         """Called on any thread, at the first error of a directory."""
         with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
             self._loop.call_soon_threadsafe(self.look)
 
     async def close(self, clean: bool) -> None:
-        """Close all, each on its thread; with `clean`, each that works is marked as closed cleanly. Once."""
+        """Close all, each on its thread; with `clean`, each that works is marked as closed cleanly. Once.
+
+        One that hangs meanwhile is left as it is when it is given up.
+        """
         self._on_offline = None
         for leaving in tuple(self._leaving.values()):
             await asyncio.wait([leaving])
-        await asyncio.gather(*(each.run(each.data.close, clean) for each in self.online))
-        for directory in self.all:
-            if directory.failure is not None and directory not in self._unread:
-                # Its thread may hang in a call to the disk, which nobody has to wait for.
-                directory.executor.submit(directory.data.close, False)
-            directory.executor.shutdown(wait=directory.failure is None)
+        try:
+            await asyncio.gather(*(self._close(each, clean) for each in self.online))
+        finally:
+            for directory in self.all:
+                if directory.failure is not None and directory not in self._unread:
+                    # Its thread may hang in a call to the disk, which nobody has to wait for.
+                    directory.executor.submit(directory.data.close, False)
+                directory.executor.shutdown(wait=directory.failure is None and not directory.is_given_up)
+
+    async def _close(self, directory: LogDirectory, clean: bool) -> None:
+        try:
+            await directory.run(directory.data.close, clean)
+        except StorageFailed as error:
+            if not directory.is_given_up:
+                raise
+            log.critical("%s; it is not closed, and recovered at the next start", error)
+
+
+async def cluster_ids(made: Sequence[LogDirectory]) -> frozenset[str]:
+    """The clusters that these data directories, not open yet, belong to; more than one where somebody mixed
+    them up. One that cannot be read is passed over: opening it says why. Raises CorruptFile."""
+    found = await _of_each(made, lambda each: cluster_id_on_disk(each.path, each.files))
+    return frozenset(each for each in found.values() if each is not None)
+
+
+async def _of_each(made: Sequence[LogDirectory], ask: Callable[[LogDirectory], T]) -> dict[str, T]:
+    """What each says of itself, by path, but for those that do not answer."""
+    answers = await asyncio.gather(*(each.run(ask, each) for each in made), return_exceptions=True)
+    said: dict[str, T] = {}
+    for directory, answer in zip(made, answers, strict=True):
+        if not isinstance(answer, BaseException):
+            said[directory.path] = answer
+        elif not (isinstance(answer, StorageFailed) and directory.is_given_up):
+            raise answer
+    return said
 
 
 def _open(
@@ -333,13 +408,11 @@ def _open(
     cluster_id: str,
     broker_id: int,
     settings: DirectorySettings,
-    files: Files | None,
     threads: Threads,
     machine: MachineTime | None,
 ) -> DataDirectory:
-    watched = directory.calls.of(files if files is not None else OsFiles())
     return DataDirectory.open(
-        Path(directory.path), cluster_id, broker_id, settings, watched, machine, threads
+        Path(directory.path), cluster_id, broker_id, settings, directory.files, machine, threads
     )
 
 

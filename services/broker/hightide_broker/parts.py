@@ -29,6 +29,7 @@ from hightide_broker.figures import Measured, broker_readings
 from hightide_broker.group_commit import GroupCommit, GroupCommits
 from hightide_broker.healing import Healing
 from hightide_broker.hosted import HostedReplica, HostedReplicas
+from hightide_broker.hung_disks import HungDisks
 from hightide_broker.isr_store import IsrStore
 from hightide_broker.limits import Budget
 from hightide_broker.list_offsets import OffsetLookup
@@ -128,6 +129,7 @@ class Parts:
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
         self._shell.divergences = self._failed_replicas
+        self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
         directories.tell_of_failures(self._went_offline)
         self._at_rest = ports.threads(1, "at-rest")
         self._healing, self._scrub = self._keep_whole(ports)
@@ -140,9 +142,14 @@ class Parts:
             self._address_of, self._at_rest, ports.connect,
         )  # fmt: skip
         self._directories.tell_of_damage(healing.met)
-        self._control.elected = healing.tell_again
+        self._control.elected = self._controller_elected
         settings = ScrubSettings(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_ms)
         return healing, Scrub(self._replicas, self._at_rest, settings)
+
+    def _controller_elected(self) -> None:
+        """It knows of nothing that earlier ones were told."""
+        self._healing.tell_again()
+        self.hung_disks.tell_again()
 
     def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
         return GroupCommit(
@@ -235,6 +242,7 @@ class Parts:
         gone = [replica for replica in self._replicas if replica.log.data_directory == directory.path]
         for replica in gone:
             self._shell.feed(replica, StorageFailed())
+        self.hung_disks.forget(directory)
         directory.executor.submit(disown, directory.data)
         if self._directories.online:
             self._failed_replicas.report([replica.key for replica in gone])
@@ -247,6 +255,7 @@ class Parts:
         await self._strays.close()
         await self._scrub.close()
         await self._healing.close()
+        await self.hung_disks.close()
         await self._coordinators.close()
         await self._failed_replicas.close()
         await self._fetchers.close()
@@ -255,8 +264,9 @@ class Parts:
         await self._log_starts.close()
         self._shell.close()
         await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
-        self._reads.shutdown(cancel_futures=True)
-        self._at_rest.shutdown(cancel_futures=True)
+        answers = not any(each.is_given_up for each in self._directories.all)
+        self._reads.shutdown(wait=answers, cancel_futures=True)
+        self._at_rest.shutdown(wait=answers, cancel_futures=True)
 
     def _follower(self) -> Follower:
         return Follower(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,8 @@ def _paths(value: object) -> object:
 def _distinct(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not paths:
         raise ValueError("no directory is given")
-    resolved = [path.resolve() for path in paths]
+    # The disk is not asked, since it may not answer; a link to the same is found by its lock.
+    resolved = [os.path.abspath(path) for path in paths]
     for place, path in enumerate(resolved):
         if path in resolved[:place]:
             raise ValueError(f"{paths[place]} is given twice")
@@ -87,7 +89,8 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
         30_000,
         ge=1_000,
         description="a single call to a disk that takes longer takes its data directory offline; the sync of "
-        "much that was written may take many seconds",
+        "much that was written may take many seconds. Others lead what clients wait for after five sixths of "
+        "the session timeout, 5 s at the least",
     )
     controlled_shutdown_timeout_ms: int = Field(
         5_000, ge=0, description="how long SIGTERM waits for leadership to move elsewhere"

@@ -260,8 +260,15 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
         found = look_at_logs(data, decisions, may_lack_tails=trust.may_lack_tails)
         return (NONE if data.failed else trust), found, known
 
+    async def look_if_it_answers(each: LogDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
+        try:
+            return await each.run(look_at, each.data)
+        except StorageFailed as error:
+            log.error("%s", error)
+            return NONE, LogsFound(), frozenset()
+
     online = directories.online
-    looked = await asyncio.gather(*(each.run(look_at, each.data) for each in online))
+    looked = await asyncio.gather(*map(look_if_it_answers, online))
     trusts = dict.fromkeys((each.path for each in directories.all), NONE)
     for known in frozenset[str]().union(*(known for _, _, known in looked)) - trusts.keys():
         log.error(
@@ -295,8 +302,16 @@ async def _measure(
             if home is not None and _has_to_tell(broker_id, trusts, topic, each):
                 wanted.setdefault(home, []).append((topic, each.partition))
     online = [home for home in wanted if home in directories.online]
-    measured = await asyncio.gather(*(home.run(log_ends, home.data, wanted[home]) for home in online))
-    return {key: end for ends in measured for key, end in ends.items()}
+    measured = await asyncio.gather(
+        *(home.run(log_ends, home.data, wanted[home]) for home in online), return_exceptions=True
+    )
+    ends: dict[PartitionKey, LogEnd] = {}
+    for home, found in zip(online, measured, strict=True):
+        if not isinstance(found, BaseException):
+            ends |= found
+        elif not (isinstance(found, StorageFailed) and home.is_given_up):
+            raise found
+    return ends
 
 
 async def begin_anew(directories: LogDirectories, broker_id: int, trusts: Trusts, stored: Decisions) -> None:
@@ -338,7 +353,13 @@ async def confirm_all(directories: LogDirectories) -> None:
         except StorageFailed as error:
             log.error("%s", error)
 
-    await asyncio.gather(*(each.run(try_to_confirm, each.data) for each in directories.online))
+    async def confirm_if_it_answers(each: LogDirectory) -> None:
+        try:
+            await each.run(try_to_confirm, each.data)
+        except StorageFailed as error:
+            log.error("%s", error)
+
+    await asyncio.gather(*map(confirm_if_it_answers, directories.online))
 
 
 async def leave_doubtful_isrs(

@@ -131,6 +131,7 @@ def failed_replicas_in(
     damaged: list[tuple[str, int, int]] = []
     whole: list[tuple[str, int]] = []
     diverged: list[tuple[str, int, Divergence]] = []
+    hanging: list[tuple[str, int]] = []
     for replica in request.replicas:
         name = replica.topic_id.hex(), replica.partition
         match replica.condition:
@@ -144,21 +145,24 @@ def failed_replicas_in(
                 told = replica.divergence
                 divergence = Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
                 diverged.append((*name, divergence))
+            case controller_pb2.REPLICA_CONDITION_HANGS:
+                hanging.append(name)
             case unknown:
                 raise ServiceError(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
                     f"replica condition {unknown} is not known; it is 0 (its log directory failed), DAMAGED "
-                    "(1), WHOLE (2) or DIVERGED (3)",
+                    "(1), WHOLE (2), DIVERGED (3) or HANGS (4)",
                 )
     events: list[ReplicasFailed | ReplicasDamaged] = []
     if failed:
         events.append(ReplicasFailed(request.broker_id, request.broker_epoch, tuple(failed)))
-    if damaged or whole or diverged:
+    if damaged or whole or diverged or hanging:
         events.append(
             ReplicasDamaged(
-                request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole), tuple(diverged)
+                request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole), tuple(diverged),
+                tuple(hanging),
             )
-        )
+        )  # fmt: skip
     return events
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hightide_broker.settings import BrokerSettings
 
@@ -44,11 +42,3 @@ def test_what_cannot_be_meant_is_refused(
     with pytest.raises(SystemExit):
         data_dirs(*arguments)
     assert why in capsys.readouterr().err
-
-
-def test_a_directory_and_a_link_to_it_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-    with pytest.raises(SystemExit):
-        data_dirs("--data-dir", f"{tmp_path}/a", "--data-dir", f"{tmp_path}/link")
-    assert "is given twice" in capsys.readouterr().err

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from hightide_broker.storage import (
     WrongBroker,
     WrongCluster,
 )
+from hightide_broker.storage.hung_calls import HungCall
 
 TOPIC_ID = bytes(range(16))
 SETTINGS = LogSettings()
@@ -37,10 +39,25 @@ def append(log: Log) -> None:
     log.append_as_leader(batch, [header for _, header in iterate(batch)], 1)
 
 
+class HangingFiles(FaultyFiles):
+    """Whoever asks whether a file is there that is below a path waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.below: str | None = None
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def exists(self, path: str) -> bool:
+        if self.below is not None and path.startswith(self.below):
+            self.begun.set()
+            assert self.may_go_on.wait(60)
+        return super().exists(path)
+
+
 class Opened:
     """Two directories, `a` and `b`, over files that fail on demand; and who was told of failures."""
 
-    def __init__(self, directories: LogDirectories, files: FaultyFiles) -> None:
+    def __init__(self, directories: LogDirectories, files: HangingFiles) -> None:
         self.directories = directories
         self.files = files
         self.told: list[LogDirectory] = []
@@ -66,7 +83,7 @@ def run(
     clean: bool = True,
 ) -> None:
     async def main() -> None:
-        files = FaultyFiles()
+        files = HangingFiles()
         files.faults.extend(faults)
         directories = await LogDirectories.open([path / "a", path / "b"], "cluster", 1, files)
         try:
@@ -119,6 +136,17 @@ def test_one_directory_in_use_keeps_the_broker_from_starting_and_lets_go_of_the_
         run(tmp_path, never)
     DataDirectory.open(tmp_path / "a", "cluster", 1).close()
     used.close()
+
+
+def test_a_directory_and_a_link_to_it_are_one(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path / "a", "cluster", 1).close()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+
+    async def never(opened: Opened) -> None:
+        raise AssertionError(opened)
+
+    with pytest.raises(DirectoryLocked, match="in use"):
+        run(tmp_path, never)
 
 
 # --- where partitions go -------------------------------------------------------------------------
@@ -280,6 +308,115 @@ def test_a_disk_that_hangs_holds_up_its_own_thread_only(tmp_path: Path) -> None:
         assert await hanging == 1
 
     run(tmp_path, scenario)
+
+
+@contextmanager
+def hanging(files: HangingFiles, below: str) -> Iterator[threading.Event]:
+    """In the with-block the files hang so; the event is set when somebody waits."""
+    files.below = below
+    try:
+        yield files.begun
+    finally:
+        files.below = None
+        files.may_go_on.set()
+
+
+HUNG = HungCall("exists", 30.0)
+WHY = "the call exists has not returned for 30 s"
+
+
+def test_who_waits_for_a_disk_that_is_given_up_is_told_and_others_are_not_waited_for(tmp_path: Path) -> None:
+    async def scenario(opened: Opened) -> None:
+        log = await opened.create(1)
+        home = opened.directories.home_of(log_key := key(1))
+        assert home is not None
+        append(log)
+        with hanging(opened.files, home.path) as begun:
+            waiting = asyncio.ensure_future(home.run(home.files.exists, f"{home.path}/x"))
+            behind = asyncio.ensure_future(home.run(log.flush))
+            await asyncio.to_thread(begun.wait, 60)
+            home.does_not_answer(HUNG)
+            for each in (waiting, behind):
+                with pytest.raises(StorageFailed, match="exists has not returned for 30 s"):
+                    await asyncio.wait_for(each, 60)
+            assert opened.told == [home]
+            with pytest.raises(StorageFailed, match="has not returned"):
+                await opened.directories.open_log(log_key, "flights", SETTINGS)
+            with pytest.raises(StorageFailed, match="does not answer"):
+                await home.run(log.flush)
+
+    run(tmp_path, scenario)
+
+
+def test_who_is_cancelled_while_a_disk_is_given_up_is_cancelled(tmp_path: Path) -> None:
+    async def scenario(opened: Opened) -> None:
+        home = opened.directories.online[0]
+        with hanging(opened.files, home.path) as begun:
+            waiting = asyncio.ensure_future(home.run(home.files.exists, f"{home.path}/x"))
+            await asyncio.to_thread(begun.wait, 60)
+            home.does_not_answer(HUNG)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("name", ["meta.json", ""])
+def test_a_disk_that_hangs_at_the_start_is_offline_and_the_other_works(tmp_path: Path, name: str) -> None:
+    """Also while it is asked whose it is, which is before anything is opened."""
+
+    async def main() -> None:
+        files = HangingFiles()
+        made = [LogDirectory(n, tmp_path / each, files=files) for n, each in enumerate("ab")]
+        with hanging(files, f"{tmp_path}/b/{name}") as begun:
+            opening = asyncio.ensure_future(LogDirectories.open_all(made, "cluster", 1))
+            await asyncio.to_thread(begun.wait, 60)
+            made[1].does_not_answer(HUNG)
+            directories = await asyncio.wait_for(opening, 60)
+            assert (directories.online, directories.offline) == ((made[0],), (made[1],))
+            assert (
+                made[1].failure
+                == f"data directory {tmp_path}/b does not answer: the call exists has not returned for 30 s"
+            )
+            append(await directories.create_log(key(0), "flights", SETTINGS, True))
+            await asyncio.wait_for(directories.close(clean=True), 60)
+
+    asyncio.run(main())
+
+
+def test_the_broker_ends_where_its_only_disk_hangs_at_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = HangingFiles()
+        made = [LogDirectory(0, tmp_path, files=files)]
+        with hanging(files, str(tmp_path)) as begun:
+            opening = asyncio.ensure_future(LogDirectories.open_all(made, "cluster", 1))
+            await asyncio.to_thread(begun.wait, 60)
+            made[0].does_not_answer(HUNG)
+            with pytest.raises(StorageFailed, match="does not answer"):
+                await asyncio.wait_for(opening, 60)
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_hangs_while_the_broker_stops_is_left_as_it_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = HangingFiles()
+        made = [LogDirectory(n, tmp_path / each, files=files) for n, each in enumerate("ab")]
+        directories = await LogDirectories.open_all(made, "cluster", 1)
+        with hanging(files, f"{tmp_path}/b") as begun:
+            stuck = asyncio.ensure_future(made[1].run(made[1].files.exists, f"{tmp_path}/b/x"))
+            await asyncio.to_thread(begun.wait, 60)
+            closing = asyncio.ensure_future(directories.close(clean=True))
+            await asyncio.sleep(0)
+            made[1].does_not_answer(HUNG)
+            await asyncio.wait_for(closing, 60)
+            with pytest.raises(StorageFailed):
+                await stuck
+            assert (tmp_path / "a" / ".clean").exists()
+            assert not (tmp_path / "b" / ".clean").exists()
+
+    asyncio.run(main())
 
 
 def test_a_full_disk_is_no_directory_that_failed(tmp_path: Path) -> None:

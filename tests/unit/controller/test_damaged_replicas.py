@@ -184,6 +184,17 @@ def test_damage_that_is_found_while_a_move_is_under_way_does_not_stop_it() -> No
     assert set(world.zookeeper[FLIGHTS].isr) == {3, 4}
 
 
+def test_a_leader_whose_clients_wait_for_its_disk_hands_over_and_comes_back() -> None:
+    world = world_of((1, 2, 3))
+    world.send(ev.ReplicasDamaged(1, broker(1).broker_epoch, (), hanging=((TOPIC_ID, 0),)))
+    world.settle()
+    assert world.zookeeper[FLIGHTS] == led(2, 2, 3, epoch=1, version=1)
+    (complaint,) = world.state.complaints.values()
+    assert "waits for its disk" in complaint
+    mend(world, 1, 0)
+    assert world.state.complaints == {}
+
+
 def test_a_report_is_taken_apart_by_condition() -> None:
     def replica(number: int, condition: int, offset: int = 0) -> controller_pb2.FailedReplica:
         return controller_pb2.FailedReplica(
@@ -208,6 +219,10 @@ def test_a_report_is_taken_apart_by_condition() -> None:
     request.replicas.append(diverged)
     assert convert_requests.failed_replicas_in(request) == [
         ev.ReplicasDamaged(1, 9, (), (), ((TOPIC_ID, 4, ev.Divergence(5, 8, 2, 6)),)),
+    ]
+    request.replicas.append(replica(5, 4))
+    assert convert_requests.failed_replicas_in(request) == [
+        ev.ReplicasDamaged(1, 9, (), (), ((TOPIC_ID, 4, ev.Divergence(5, 8, 2, 6)),), ((TOPIC_ID, 5),)),
     ]
     request.replicas.append(replica(3, 9))
     with pytest.raises(ServiceError, match="replica condition 9 is not known"):

@@ -26,8 +26,9 @@ from hightide_broker.storage import (
     UnknownLog,
     WrongBroker,
     WrongCluster,
-    cluster_ids_on_disk,
+    cluster_id_on_disk,
 )
+from hightide_broker.storage.files import OsFiles
 from hightide_broker.storage.inspection import InspectedBatch, InspectedDamage, inspect
 from log_rig import KEY, LogRig, offsets
 from stored_batches import PARTITION, TOPIC_ID, headers_of, make_batch
@@ -63,21 +64,21 @@ def test_directories_tell_whose_they_are_before_any_is_opened(tmp_path: Path) ->
     new, ours, mixed_up, damaged = (tmp_path / name for name in ("new", "ours", "mixed-up", "damaged"))
     DataDirectory.open(ours, "ours", 1).close()
     DataDirectory.open(mixed_up, "theirs", 1).close()
-    assert cluster_ids_on_disk([str(new)]) == frozenset()
+    assert cluster_id_on_disk(str(new), OsFiles()) is None
     assert not new.exists()
-    assert cluster_ids_on_disk([str(new), str(ours)]) == {"ours"}
-    assert cluster_ids_on_disk([str(ours), str(mixed_up)]) == {"ours", "theirs"}
+    assert cluster_id_on_disk(str(ours), OsFiles()) == "ours"
+    assert cluster_id_on_disk(str(mixed_up), OsFiles()) == "theirs"
     damaged.mkdir()
     (damaged / "meta.json").write_bytes(b"{}")
     with pytest.raises(CorruptFile, match="damaged"):
-        cluster_ids_on_disk([str(ours), str(damaged)])
+        cluster_id_on_disk(str(damaged), OsFiles())
 
 
 def test_one_that_cannot_be_read_is_left_to_its_opening(tmp_path: Path) -> None:
     files = FaultyFiles()
     DataDirectory.open(tmp_path, "ours", 1).close()
     files.faults.append(Fault("read_at", errno.EIO))
-    assert cluster_ids_on_disk([str(tmp_path)], files) == frozenset()
+    assert cluster_id_on_disk(str(tmp_path), files) is None
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:

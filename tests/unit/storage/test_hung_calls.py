@@ -50,9 +50,9 @@ def test_a_call_that_does_not_return_is_found_after_the_limit_and_named() -> Non
     with syncing(HangingFiles(), calls):
         found = [calls.look(LOOK_S, LIMIT_S) for _ in range(LOOKS)]
     assert not any(found[: int(LIMIT_S / LOOK_S)])
-    assert found[-1] is not None
-    assert found[-1].call == "sync"
-    assert LIMIT_S < found[-1].seen_for_s <= LIMIT_S + 2 * LOOK_S
+    (hung,) = found[-1]
+    assert hung.call == "sync"
+    assert LIMIT_S < hung.seen_for_s <= LIMIT_S + 2 * LOOK_S
 
 
 def test_many_calls_one_after_the_other_are_moving_work_however_long_they_take_together() -> None:

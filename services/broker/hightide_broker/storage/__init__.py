@@ -16,7 +16,7 @@ from hightide_broker.storage.errors import (
     WrongBroker,
     WrongCluster,
 )
-from hightide_broker.storage.identity import check_identities, cluster_ids_on_disk
+from hightide_broker.storage.identity import cluster_id_on_disk, refuse_others, whose
 from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.log import Log
 from hightide_broker.storage.log_at_rest import Mend, Place
@@ -64,7 +64,8 @@ __all__ = [
     "Verdict",
     "WrongBroker",
     "WrongCluster",
-    "check_identities",
-    "cluster_ids_on_disk",
+    "cluster_id_on_disk",
     "directory_name",
+    "refuse_others",
+    "whose",
 ]

@@ -27,7 +27,6 @@ from hightide_broker.storage.checkpoint import (
 from hightide_broker.storage.disk_health import DiskHealth
 from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
 from hightide_broker.storage.files import Files, OsFiles
-from hightide_broker.storage.hung_calls import HungCall
 from hightide_broker.storage.identity import (
     DirectoryLock,
     check_identity,
@@ -181,9 +180,8 @@ class DataDirectory:
         """Have this called when the directory goes offline, on the thread that met the error, once."""
         self._volume.disk.tell(on_failure)
 
-    def hangs(self, hung: HungCall) -> None:
+    def hangs(self, reason: str) -> None:
         """A call to the disk does not return: the directory is offline, as after an error. Any thread."""
-        reason = f"a {hung.call} has not returned for {hung.seen_for_s:.0f} s"
         self._volume.disk.fail(OSError(errno.ETIMEDOUT, reason))
 
     def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:

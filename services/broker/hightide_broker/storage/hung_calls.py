@@ -71,8 +71,8 @@ class CallsUnderWay:
 
         return call
 
-    def look(self, passed_s: float, limit_s: float) -> HungCall | None:
-        """The call that was seen for longest, where that is longer than the limit. `passed_s`: since the last
+    def look(self, passed_s: float, limit_s: float) -> list[HungCall]:
+        """The calls that were seen for longer than the limit, the longest first. `passed_s`: since the last
         look."""
         counted_s = min(passed_s, LOOK_MAX_S)
         seen: dict[int, tuple[list[str], float]] = {}
@@ -80,5 +80,5 @@ class CallsUnderWay:
             before, seen_for_s = self._seen.get(thread, (call, -counted_s))
             seen[thread] = (call, seen_for_s + counted_s if before is call else 0.0)
         self._seen = seen
-        (name,), longest_s = max(seen.values(), key=lambda each: each[1], default=([""], 0.0))
-        return HungCall(name, longest_s) if longest_s > limit_s else None
+        hung = [HungCall(name, seen_for_s) for (name,), seen_for_s in seen.values() if seen_for_s > limit_s]
+        return sorted(hung, key=lambda each: -each.seen_for_s)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from hightide.batch.checksum import crc32c
 
 from hightide_broker.storage.errors import CorruptFile, DirectoryLocked, WrongBroker, WrongCluster
-from hightide_broker.storage.files import Files, OsFiles
+from hightide_broker.storage.files import Files
 from hightide_broker.storage.sealed_file import read_file, write_whole
 
 __all__ = [
     "DirectoryLock",
-    "check_identities",
     "check_identity",
-    "cluster_ids_on_disk",
+    "cluster_id_on_disk",
     "mark_clean",
+    "refuse_others",
     "stamp_identity",
     "take_clean_mark",
+    "whose",
 ]
 
 log = logging.getLogger(__name__)
@@ -70,50 +71,51 @@ def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int
     return False
 
 
-def check_identities(
-    directories: Sequence[str], cluster_id: str, broker_id: int, files: Files | None = None
-) -> None:
-    """Check all data directories of a broker before any is written to. Called once, before they are opened.
+class Owner(NamedTuple):
+    """Whose a data directory is."""
 
-    One that cannot be read is passed over: opening it says why. `files` are the operating system's where not
-    given. Raises WrongCluster, WrongBroker, which also name a directory that is this broker's, and
-    CorruptFile.
-    """
-    files = files if files is not None else OsFiles()
-    ours = ""
+    is_ours: bool
     refusal: WrongCluster | WrongBroker | None = None
-    for directory in directories:
-        try:
-            check_identity(files, directory, cluster_id, broker_id)
-            if files.exists(f"{directory}/{_META_NAME}"):
-                ours = ours or directory
-        except (WrongCluster, WrongBroker) as error:
-            refusal = refusal or error
-        except OSError:
-            continue
-    if refusal is not None and ours:
-        raise type(refusal)(f"{refusal}; {ours} is of cluster {cluster_id} and broker {broker_id}")
-    if refusal is not None:
-        raise refusal
+    """Why it is another's."""
 
 
-def cluster_ids_on_disk(directories: Sequence[str], files: Files | None = None) -> frozenset[str]:
-    """The clusters that these data directories belong to; more than one where somebody mixed them up. Called
-    before a broker joins a cluster, which none may be made for that has data of one.
-
-    One that cannot be read is passed over: opening it says why. `files` as in `check_identities`. Raises
+def whose(directory: str, cluster_id: str, broker_id: int, files: Files) -> Owner:
+    """Whether a data directory is this broker's, nobody's, or another's; nobody's where it cannot be read,
+    since opening it says why. Changes nothing. Called of all of a broker before any is written to. Raises
     CorruptFile.
     """
-    files = files if files is not None else OsFiles()
-    found = set()
-    for directory in directories:
-        path = f"{directory}/{_META_NAME}"
-        try:
-            if files.exists(path):
-                found.add(_read_meta(read_file(files, path), path, directory)[0])
-        except OSError:
+    try:
+        return Owner(not check_identity(files, directory, cluster_id, broker_id))
+    except (WrongCluster, WrongBroker) as refusal:
+        return Owner(False, refusal)
+    except OSError:
+        return Owner(False)
+
+
+def refuse_others(owners: Mapping[str, Owner], cluster_id: str, broker_id: int) -> None:
+    """Check what `whose` says of all data directories of a broker, by path. Raises WrongCluster, WrongBroker,
+    which also name a directory that is this broker's."""
+    ours = next((directory for directory, owner in owners.items() if owner.is_ours), None)
+    for owner in owners.values():
+        if owner.refusal is None:
             continue
-    return frozenset(found)
+        if ours is None:
+            raise owner.refusal
+        raise type(owner.refusal)(
+            f"{owner.refusal}; {ours} is of cluster {cluster_id} and broker {broker_id}"
+        )
+
+
+def cluster_id_on_disk(directory: str, files: Files) -> str | None:
+    """The cluster that a data directory belongs to; None where it is new, or cannot be read: opening it says
+    why. Called before a broker joins a cluster, which none may be made for that has data of one. Raises
+    CorruptFile.
+    """
+    path = f"{directory}/{_META_NAME}"
+    try:
+        return _read_meta(read_file(files, path), path, directory)[0] if files.exists(path) else None
+    except OSError:
+        return None
 
 
 def stamp_identity(files: Files, directory: str, cluster_id: str, broker_id: int) -> str:

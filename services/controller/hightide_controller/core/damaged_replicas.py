@@ -3,7 +3,8 @@
 Such a replica leaves the ISR where one that is whole is in it, and leads no more; where there is none it
 stays, since it may be the last copy of all the rest. It is mended in place, from its peers, and says so: then
 it may join again as any other. So does one that keeps committed records which its leader lacks: its log may
-be the last copy, and it is for an operator to say which of the two goes on.
+be the last copy, and it is for an operator to say which of the two goes on. And so does one whose clients
+wait for a call to its disk that does not return: it may return yet, and has all that it had then.
 
 Meanwhile the controller complains. It is kept in memory alone: brokers tell a new controller what is damaged,
 and tell again while it lasts.
@@ -12,6 +13,7 @@ and tell again while it lasts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from hightide_controller.core.cluster_state import ClusterState, damage_subject
 from hightide_controller.core.complaints import complain
@@ -21,6 +23,11 @@ from hightide_controller.core.partition import TopicPartition
 from hightide_controller.core.stores import read_again, reconsider
 
 __all__ = ["forget_damage", "on_replicas_damaged"]
+
+_HANGS: Final = (
+    "waits for its disk, which does not answer: others lead what they can until it does. Look at the disk; "
+    "where it does not come back the broker takes it offline by itself (--disk-timeout-ms)"
+)
 
 
 def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
@@ -35,6 +42,7 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
     messages = [
         *((topic_id, number, _message(offset)) for topic_id, number, offset in event.damaged),
         *((topic_id, number, _divergence(each)) for topic_id, number, each in event.diverged),
+        *((topic_id, number, _HANGS) for topic_id, number in event.hanging),
     ]
     topics = _names_of(state, (topic_id for topic_id, _, _ in messages))
     for topic_id, number, message in messages:

@@ -229,8 +229,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDamaged:
-    """Replicas of a broker in this life of it whose batches at rest are not what was written, or that keep
-    committed records which their leader lacks, and such that were mended or follow again."""
+    """Replicas of a broker in this life of it whose batches at rest are not what was written, that keep
+    committed records which their leader lacks, or that wait for a disk that does not answer, and such that
+    were mended, follow again or wait no more."""
 
     broker_id: int
     broker_epoch: int
@@ -240,6 +241,8 @@ class ReplicasDamaged:
     """(topic id, partition)."""
     diverged: tuple[tuple[str, int, Divergence], ...] = ()
     """(topic id, partition, what it does not cut)."""
+    hanging: tuple[tuple[str, int], ...] = ()
+    """(topic id, partition)."""
     cause: str = ""
 
 
