@@ -49,6 +49,32 @@ ACKS_ALL: Acks.ValueType  # 3
 """When every in-sync replica has it (acks=all)."""
 Global___Acks: _TypeAlias = Acks  # noqa: Y015
 
+class _OnCorruptBatch:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnCorruptBatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnCorruptBatch.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_CORRUPT_BATCH_UNSPECIFIED: _OnCorruptBatch.ValueType  # 0
+    """Not said: as FAIL."""
+    ON_CORRUPT_BATCH_FAIL: _OnCorruptBatch.ValueType  # 1
+    """INVALID_BATCH, whose metadata names the offsets. What lies in front of it is given before."""
+    ON_CORRUPT_BATCH_SKIP: _OnCorruptBatch.ValueType  # 2
+    """It is left out and counted."""
+
+class OnCorruptBatch(_OnCorruptBatch, metaclass=_OnCorruptBatchEnumTypeWrapper):
+    """OnCorruptBatch says what becomes of a batch that no reader can open: a producer that lies may have written one.
+    One whose bytes have changed since is CORRUPT_BATCH whatever is said: another replica may hold it whole.
+    """
+
+ON_CORRUPT_BATCH_UNSPECIFIED: OnCorruptBatch.ValueType  # 0
+"""Not said: as FAIL."""
+ON_CORRUPT_BATCH_FAIL: OnCorruptBatch.ValueType  # 1
+"""INVALID_BATCH, whose metadata names the offsets. What lies in front of it is given before."""
+ON_CORRUPT_BATCH_SKIP: OnCorruptBatch.ValueType  # 2
+"""It is left out and counted."""
+Global___OnCorruptBatch: _TypeAlias = OnCorruptBatch  # noqa: Y015
+
 class _OffsetSpec:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -539,6 +565,7 @@ class FetchRecordsRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    ON_CORRUPT_BATCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name."""
     partition: _builtins.int
@@ -549,6 +576,8 @@ class FetchRecordsRequest(_message.Message):
     """At most this many records; 0 means 100, the most is 10,000."""
     max_wait_ms: _builtins.int
     """How long to wait where there is nothing to read."""
+    on_corrupt_batch: Global___OnCorruptBatch.ValueType
+    """What becomes of a batch that no reader can open."""
     def __init__(
         self,
         *,
@@ -557,10 +586,11 @@ class FetchRecordsRequest(_message.Message):
         offset: _builtins.int = ...,
         max_records: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
+        on_corrupt_batch: Global___OnCorruptBatch.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "offset", b"offset", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "offset", b"offset", "on_corrupt_batch", b"on_corrupt_batch", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -575,10 +605,16 @@ class FetchRecordsResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    SKIPPED_BATCH_COUNT_FIELD_NUMBER: _builtins.int
+    SKIPPED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
     high_watermark: _builtins.int
     """The offset below which everything is committed."""
     next_offset: _builtins.int
     """The offset to ask for next."""
+    skipped_batch_count: _builtins.int
+    """How many batches were left out, of those that lie in front of it."""
+    skipped_record_count: _builtins.int
+    """How many records they were to have, from the first offset wanted on."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlainRecord]:
         """The records, in offset order."""
@@ -589,10 +625,12 @@ class FetchRecordsResponse(_message.Message):
         records: _abc.Iterable[Global___PlainRecord] | None = ...,
         high_watermark: _builtins.int = ...,
         next_offset: _builtins.int = ...,
+        skipped_batch_count: _builtins.int = ...,
+        skipped_record_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "next_offset", b"next_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "next_offset", b"next_offset", "records", b"records", "skipped_batch_count", b"skipped_batch_count", "skipped_record_count", b"skipped_record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
