@@ -7,10 +7,19 @@ import uuid
 
 import pytest
 from adversary.batches import good_batch, poison
+from adversary.raw_client import Answer
 from adversary.target import Target
 from hightide import Admin, Consumer, RangeReader, SkippedBatches, TopicPartition, aio
 from hightide.errors import UnreadableBatchError
-from hightide.v1.broker_service_pb2 import ProduceResponse
+from hightide.v1.broker_service_pb2 import (
+    ON_CORRUPT_BATCH_FAIL,
+    ON_CORRUPT_BATCH_SKIP,
+    ON_CORRUPT_BATCH_UNSPECIFIED,
+    FetchRecordsRequest,
+    FetchRecordsResponse,
+    OnCorruptBatch,
+    ProduceResponse,
+)
 from hightide_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -121,3 +130,24 @@ def test_the_command_line_stops_or_says_what_it_leaves_out(
     went_on = subprocess.run(skipping, capture_output=True, text=True, check=False, timeout=60)
     assert (went_on.returncode, went_on.stdout) == (0, "0 1 2 5 6 7 "), went_on.stderr
     assert "offsets 3 to 4" in went_on.stderr
+
+
+def test_whoever_fetches_plain_records_has_the_same_choice(
+    hightide_cluster: LocalCluster, poisoned: tuple[str, bytes]
+) -> None:
+    target = Target.beside_others(hightide_cluster.bootstrap, poisoned[0])
+
+    def fetch(offset: int, policy: OnCorruptBatch.ValueType) -> Answer:
+        request = FetchRecordsRequest(topic=poisoned[0], offset=offset, on_corrupt_batch=policy)
+        return target.leader.send("/hightide.v1.BrokerService/FetchRecords", request)
+
+    in_front = FetchRecordsResponse.FromString(fetch(0, ON_CORRUPT_BATCH_UNSPECIFIED).body)
+    assert ([record.offset for record in in_front.records], in_front.next_offset) == ([0, 1, 2], 3)
+    refused = fetch(3, ON_CORRUPT_BATCH_FAIL)
+    assert refused.reason == "INVALID_BATCH"
+    assert "offsets 3 to 4" in refused.message
+    assert "go on at 5" in refused.message
+    behind = FetchRecordsResponse.FromString(fetch(0, ON_CORRUPT_BATCH_SKIP).body)
+    assert [record.offset for record in behind.records] == [0, 1, 2, 5, 6, 7]
+    assert (behind.skipped_batch_count, behind.skipped_record_count, behind.next_offset) == (1, 2, 8)
+    assert fetch(0, 9).reason == "INVALID_REQUEST"  # type: ignore[arg-type]

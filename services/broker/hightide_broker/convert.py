@@ -266,10 +266,28 @@ def plain_records_in(request: broker_pb2.ProduceRecordsRequest) -> list[PlainRec
     ]
 
 
+def skips_corrupt_batches(request: broker_pb2.FetchRecordsRequest) -> bool:
+    """What FetchRecords says of batches that no reader can open. Raises ServiceError where that is nothing
+    that this version knows."""
+    match request.on_corrupt_batch:
+        case broker_pb2.ON_CORRUPT_BATCH_UNSPECIFIED | broker_pb2.ON_CORRUPT_BATCH_FAIL:
+            return False
+        case broker_pb2.ON_CORRUPT_BATCH_SKIP:
+            return True
+        case unknown:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"on_corrupt_batch {unknown} is not known; it is FAIL (1) or SKIP (2), or left out",
+            )
+
+
 def plain_records_out(found: PlainRecordsRead) -> broker_pb2.FetchRecordsResponse:
     """The answer to FetchRecords."""
     response = broker_pb2.FetchRecordsResponse(
-        high_watermark=found.high_watermark, next_offset=found.next_offset
+        high_watermark=found.high_watermark,
+        next_offset=found.next_offset,
+        skipped_batch_count=found.skipped_batch_count,
+        skipped_record_count=found.skipped_record_count,
     )
     for offset, record in found.records:
         response.records.add(

@@ -136,3 +136,5 @@ class PlainRecordsRead:
     records: tuple[tuple[int, PlainRecord], ...]
     high_watermark: int
     next_offset: int
+    skipped_batch_count: int = 0
+    skipped_record_count: int = 0

@@ -7,12 +7,14 @@ the disk's thread, so that building a batch of 10,000 records holds up nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hightide.batch.errors import BatchError
-from hightide.batch.header import iterate
+from hightide.batch.errors import BatchError, CorruptBatch
+from hightide.batch.header import BatchHeader, iterate, verify_crc
 from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
@@ -26,6 +28,8 @@ from hightide_broker.produce import Producing
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 FETCH_BYTES: int = 1024 * 1024
 
@@ -60,9 +64,16 @@ class PlainRecords:
         return outcome.base_offset
 
     async def fetch(
-        self, key: PartitionKey, offset: int, max_records: int, max_wait_ms: int
+        self,
+        key: PartitionKey,
+        offset: int,
+        max_records: int,
+        max_wait_ms: int,
+        *,
+        skips_corrupt: bool = False,
     ) -> PlainRecordsRead:
-        """Read records from `offset` on; where there is nothing, wait. Raises ServiceError."""
+        """Read records from `offset` on; where there is nothing, wait. `skips_corrupt`: leave out and count
+        what no reader can open. Raises ServiceError."""
         limit = max_records or PLAIN_RECORDS_DEFAULT
         if not 1 <= limit <= PLAIN_RECORDS_MAX:
             raise ServiceError(
@@ -75,11 +86,20 @@ class PlainRecords:
             raise read.refused.as_service_error()
         loop = asyncio.get_running_loop()
         try:
-            records = await loop.run_in_executor(self._worker, _decode, b"".join(read.batches), offset, limit)
+            opened = await loop.run_in_executor(
+                self._worker, open_batches, b"".join(read.batches), offset, limit, skips_corrupt
+            )
+        except UnreadableBatch as error:
+            raise ServiceError(error.code, str(error), error.facts) from error
         except BatchError as error:
             raise ServiceError(error.code, f"what is stored at offset {offset}: {error}") from error
-        next_offset = records[-1][0] + 1 if records else offset
-        return PlainRecordsRead(tuple(records), read.high_watermark, next_offset)
+        return PlainRecordsRead(
+            tuple(opened.records),
+            read.high_watermark,
+            opened.next_offset,
+            opened.skipped_batch_count,
+            opened.skipped_record_count,
+        )
 
 
 def _encode(key: PartitionKey, records: Sequence[PlainRecord], now_us: int) -> bytes:
@@ -100,24 +120,80 @@ def _encode(key: PartitionKey, records: Sequence[PlainRecord], now_us: int) -> b
     return body.encode(batch, topic_id=key[0], partition=key[1]).to_bytes()
 
 
-def _decode(batches: bytes, offset: int, limit: int) -> list[tuple[int, PlainRecord]]:
-    import pyarrow as pa
-    from hightide.batch import body
+class UnreadableBatch(BatchError):
+    """A batch that is as it was written, and that no reader can open."""
 
-    found: list[tuple[int, PlainRecord]] = []
+    code = ErrorCode.ERROR_CODE_INVALID_BATCH
+
+    def __init__(self, first: int, next_offset: int, why: BatchError) -> None:
+        super().__init__(
+            f"the batch of the offsets {first} to {next_offset - 1} cannot be read: {why}; to leave it out, "
+            f"go on at {next_offset}, or say on_corrupt_batch SKIP"
+        )
+        self.facts = {"base_offset": str(first), "next_offset": str(next_offset)}
+
+
+@dataclass(slots=True)
+class Opened:
+    """What batches hold, and where to go on behind them."""
+
+    next_offset: int
+    records: list[tuple[int, PlainRecord]] = field(default_factory=list)
+    skipped_batch_count: int = 0
+    skipped_record_count: int = 0
+
+
+def open_batches(batches: bytes, offset: int, limit: int, skips_corrupt: bool) -> Opened:
+    """Up to `limit` records of these batches from an offset on, and where to go on.
+
+    A batch that no reader can open is left out and counted with `skips_corrupt`. Else it is an error, as one
+    whose bytes have changed always is; what lies in front of it is given before. Runs on the worker's thread.
+    Raises UnreadableBatch, and CorruptBatch where bytes have changed.
+    """
+    found = Opened(offset)
     view = memoryview(batches)
     for at, header in iterate(view):
-        rows = body.decode(view[at : at + header.size_bytes])
-        first = max(0, offset - header.base_offset)
-        rows = rows.slice(first, limit - len(found))
-        timestamps = rows.column(2).view(pa.int64()).to_pylist()
-        headers = rows.column(3).to_pylist() if header.has_headers else [None] * len(rows)
-        columns = zip(
-            rows.column(0).to_pylist(), rows.column(1).to_pylist(), timestamps, headers, strict=True
-        )
-        for place, (key, value, timestamp_us, pairs) in enumerate(columns, header.base_offset + first):
-            named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
-            found.append((place, PlainRecord(key, value, timestamp_us, named)))
-        if len(found) >= limit:
+        skip = max(0, offset - header.base_offset)
+        try:
+            verify_crc(view, at, header)
+            rows = _rows(view[at : at + header.size_bytes], header)
+        except UnreadableBatch as unreadable:
+            if not skips_corrupt and not found.records:
+                raise
+            if not skips_corrupt:
+                break
+            log.warning("%s: left out, as its reader wants", unreadable)
+            found.skipped_batch_count += 1
+            found.skipped_record_count += header.record_count - skip
+            found.next_offset = header.next_offset
+            continue
+        except CorruptBatch:
+            if not found.records:
+                raise
             break
+        found.records += _records(rows.slice(skip, limit - len(found.records)), header, skip)
+        if len(found.records) >= limit:
+            found.next_offset = found.records[-1][0] + 1
+            break
+        found.next_offset = header.next_offset
     return found
+
+
+def _rows(batch: memoryview, header: BatchHeader) -> Any:
+    from hightide.batch import body
+
+    try:
+        return body.decode(batch, check_crc=False)
+    except BatchError as error:
+        raise UnreadableBatch(header.base_offset, header.next_offset, error) from error
+
+
+def _records(rows: Any, header: BatchHeader, skipped: int) -> Iterator[tuple[int, PlainRecord]]:
+    import pyarrow as pa
+
+    timestamps = rows.column(2).view(pa.int64()).to_pylist()
+    headers = rows.column(3).to_pylist() if header.has_headers else [None] * len(rows)
+    columns = zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), timestamps, headers, strict=True)
+    for place, (key, value, timestamp_us, pairs) in enumerate(columns, header.base_offset + skipped):
+        named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
+        yield place, PlainRecord(key, value, timestamp_us, named)

@@ -117,7 +117,10 @@ class ClientRpcs(BrokerServiceServicer):
     ) -> broker_pb2.FetchRecordsResponse:
         """Read plain records."""
         key = self._key(request.topic, request.partition)
-        found = await self._plain.fetch(key, request.offset, request.max_records, request.max_wait_ms)
+        skips = convert.skips_corrupt_batches(request)
+        found = await self._plain.fetch(
+            key, request.offset, request.max_records, request.max_wait_ms, skips_corrupt=skips
+        )
         return convert.plain_records_out(found)
 
     async def ListOffsets(
