@@ -186,6 +186,16 @@ def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> co
     )
 
 
+def _add_doubts(told: control_pb2.LeaderAndISRPartition, decision: Decision) -> None:
+    """What hardly any decision says; protobuf takes as long for what is left empty as for what is there."""
+    told.eligible.extend(decision.eligible)
+    told.recovered.extend(
+        control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
+        for broker_id, epoch, end in decision.recovered
+    )
+    told.unclean_epoch = decision.unclean_epoch
+
+
 def leader_and_isr_out(
     state: ClusterState, identity: Identity, broker_epoch: int, decisions: Iterable[Decision]
 ) -> control_pb2.LeaderAndISRRequest:
@@ -194,25 +204,20 @@ def leader_and_isr_out(
     leaders: dict[int, None] = {}
     for decision in decisions:
         leaders[decision.leader] = None
-        by_topic.setdefault((decision.topic, decision.topic_id), []).append(
-            control_pb2.LeaderAndISRPartition(
-                partition=decision.partition,
-                leader=decision.leader,
-                leader_epoch=decision.leader_epoch,
-                isr=decision.isr,
-                replicas=decision.replicas,
-                partition_epoch=decision.partition_epoch,
-                controller_epoch=decision.controller_epoch,
-                first_leader_epoch=decision.first_leader_epoch,
-                adding_replicas=decision.adding_replicas,
-                eligible=decision.eligible,
-                recovered=[
-                    control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
-                    for broker_id, epoch, end in decision.recovered
-                ],
-                unclean_epoch=decision.unclean_epoch,
-            )
+        told = control_pb2.LeaderAndISRPartition(
+            partition=decision.partition,
+            leader=decision.leader,
+            leader_epoch=decision.leader_epoch,
+            isr=decision.isr,
+            replicas=decision.replicas,
+            partition_epoch=decision.partition_epoch,
+            controller_epoch=decision.controller_epoch,
+            first_leader_epoch=decision.first_leader_epoch,
+            adding_replicas=decision.adding_replicas,
         )
+        if decision.eligible or decision.recovered or decision.unclean_epoch:
+            _add_doubts(told, decision)
+        by_topic.setdefault((decision.topic, decision.topic_id), []).append(told)
     topics = []
     for (name, topic_id), partitions in by_topic.items():
         known = state.topics.get(name)

@@ -399,7 +399,7 @@ class ControllerStore:
             znode.controller_epoch,
             found.version,
             znode.eligible,
-            tuple(RecoveredLog(*each) for each in znode.recovered),
+            tuple(RecoveredLog(*each) for each in znode.recovered) if znode.recovered else (),
             znode.unclean_epoch,
         )
 

@@ -59,7 +59,7 @@ def change_operations(
         decided.controller_epoch,
         traceparent,
         decided.eligible,
-        tuple(RecoveredLog(*each) for each in decided.recovered),
+        tuple(RecoveredLog(*each) for each in decided.recovered) if decided.recovered else (),
         decided.unclean_epoch,
     ).encode()
     if change.expected_partition_epoch is not None:

@@ -89,15 +89,15 @@ def decide(
     if leader == known.leader and isr == known.isr and not (reborn or fails):
         return None
     changed = leader != known.leader or reborn
-    return replace(
-        known,
-        leader=leader,
-        leader_epoch=known.leader_epoch + changed,
-        isr=isr,
-        controller_epoch=controller_epoch,
-        partition_epoch=known.partition_epoch + 1,
-        eligible=eligible_with(partition, known, isr, candidates) if mends.eligible_leaders else (),
-        recovered=recovered_with(partition, known, isr, candidates),
+    return LeaderAndIsr(
+        leader,
+        known.leader_epoch + changed,
+        isr,
+        controller_epoch,
+        known.partition_epoch + 1,
+        eligible_with(partition, known, isr, candidates) if mends.eligible_leaders else (),
+        recovered_with(partition, known, isr, candidates),
+        known.unclean_epoch,
     )
 
 
@@ -137,6 +137,8 @@ def isr_that_stays(
     staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
     steady = tuple(broker_id for broker_id in staying if broker_id not in candidates.bounced)
     left = steady or staying or live
+    if not candidates.damaged:
+        return left
     whole = tuple(broker_id for broker_id in left if broker_id not in candidates.damaged)
     return whole or left
 

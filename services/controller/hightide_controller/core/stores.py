@@ -65,17 +65,26 @@ def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) ->
 def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
     """Without those who cannot use their replica of this partition (failed_replicas.py), with those whose
     replica is damaged (damaged_replicas.py), and with what the topic asks of its ISR."""
-    failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
-    minimum = min_insync_replicas(state.topics[name.topic].configs)
-    if not (failed or damaged or state.silent) and minimum == candidates.min_insync_replicas:
+    return _of_partition(state, name, _of_topic(state, name.topic, candidates))
+
+
+def _of_topic(state: ClusterState, topic: str, candidates: Candidates) -> Candidates:
+    minimum = min_insync_replicas(state.topics[topic].configs)
+    if minimum == candidates.min_insync_replicas:
         return candidates
+    return replace(candidates, min_insync_replicas=minimum)
+
+
+def _of_partition(state: ClusterState, name: TopicPartition, of_topic: Candidates) -> Candidates:
+    failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
+    if not (failed or damaged or state.silent):
+        return of_topic
     return replace(
-        candidates,
-        live=candidates.live - (failed or frozenset()),
+        of_topic,
+        live=of_topic.live - (failed or frozenset()),
         failed=failed or frozenset(),
         damaged=damaged or frozenset(),
         silent=_silent_for(state, name) if state.silent else frozenset(),
-        min_insync_replicas=minimum,
     )
 
 
@@ -107,6 +116,7 @@ def reconsider(
     elections: list[Change] = []
     shrinks: list[Change] = []
     effects: list[Effect] = []
+    of_topics: dict[str, Candidates] = {}  # A topic has many partitions.
     for name in sorted(names):
         if name in state.storing or name in state.rereading:
             state.again[name] = state.again.get(name, frozenset()) | bounced
@@ -116,7 +126,10 @@ def reconsider(
                 message = f"topic {name.topic!r} is being deleted"
                 settle(state, name, PartitionOutcome(name, Refusal.TOPIC_BEING_DELETED, message))
             continue
-        decided = _decided(state, name, candidates)
+        of_topic = of_topics.get(name.topic)
+        if of_topic is None:
+            of_topic = of_topics[name.topic] = _of_topic(state, name.topic, candidates)
+        decided = _decided(state, name, _of_partition(state, name, of_topic))
         if decided is None:
             continue
         known = state.partitions[name].leader_and_isr
@@ -136,7 +149,6 @@ def _decided(state: ClusterState, name: TopicPartition, candidates: Candidates) 
     """What to write for a partition that is free, or None."""
     partition = state.partitions[name]
     topic = state.topics[name.topic]
-    candidates = candidates_for(state, name, candidates)
     election = state.elections.get(name)
     if election is not None:
         found = elect(election.kind, partition, candidates, state.controller_epoch)
