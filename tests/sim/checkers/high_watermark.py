@@ -33,7 +33,9 @@ class HighWatermark(Checker):
             if state.leading is not None and state.leader_epoch >= self._unclean_epoch:
                 self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
                 log = broker.disk.log[: state.high_watermark]
-                self._remember(broker.broker_id, log, state.log_start_offset)
+                # What lies before that is not on its disk is for Acknowledged to miss.
+                start = max(state.log_start_offset, broker.disk.log_start)
+                self._remember(broker.broker_id, log, start)
 
     def _check_leader(self, leader: int, isr: IsrState, high_watermark: int) -> None:
         for member in isr.maximal:
