@@ -63,6 +63,10 @@ class Network(ABC):
     def check(self) -> None:
         """Let every checker look."""
 
+    def takes(self, envelope: Envelope) -> bool:
+        """Whether its receiver is there for it."""
+        return self.nodes[envelope.target].alive
+
     @abstractmethod
     def touched(self, node_id: int) -> None:
         """Something reached a node: called before the checkers look."""
@@ -103,7 +107,7 @@ class Network(ABC):
             self.at_zookeeper(envelope)
         elif envelope.call and not self.is_request(envelope):
             self._finish(envelope)
-        elif self.nodes[envelope.target].alive:
+        elif self.takes(envelope):
             self.nodes[envelope.target].receive(envelope)
         elif envelope.call:
             self.pending.append(Envelope(envelope.target, envelope.source, envelope.call, CallFailed()))

@@ -74,7 +74,7 @@ class Knock:
         try:
             while True:
                 await asyncio.sleep(self._pause_s)
-                if not await is_refused(self._address) and await self._is_answered():
+                if await self._is_answered():
                     break
         except asyncio.CancelledError:
             return  # Closed; see BrokerLink on why it ends by itself.
@@ -88,6 +88,8 @@ class Knock:
         self._on_answer()
 
     async def _is_answered(self) -> bool:
+        if await is_refused(self._address):
+            return False
         async with open_channel(self._address) as channel:
             stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(channel)
             try:

@@ -36,11 +36,16 @@ class SimChannel:
         self._under_way: dict[asyncio.Future[Any], None] = {}
         """In the order in which they were made."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody listens there, and can be reached."""
+        return self._world.is_reachable(self._source, self._target)
+
     async def channel_ready(self) -> None:
         """Wait until somebody listens there."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
-        while not self._world.is_reachable(self._source, self._target):
+        while not self.is_open:
             await loop.after(LOOK_AGAIN_S)
 
     def unary_unary(

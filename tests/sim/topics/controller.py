@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
+import grpc
+from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_controller.broker_link import BrokerLink
 from hightide_controller.convert import Identity
@@ -13,6 +16,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.mends import Mends
 from hightide_controller.fleet import Fleet
+from hightide_controller.knock import Knock
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
@@ -76,8 +80,21 @@ class _Fleet(Fleet):
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
-    def _knock_at(self, dead: tuple[ev.Broker, ...]) -> None:
-        """Whom the world declares dead is dead."""
+    def _knock(self, broker: ev.Broker) -> Knock:
+        knock = super()._knock(broker)
+        knock._is_answered = partial(self._is_answered, broker, knock)  # type: ignore[method-assign]
+        return knock
+
+    async def _is_answered(self, broker: ev.Broker, knock: Knock) -> bool:
+        channel = self._channel_to(broker.broker_id)
+        if not channel.is_open:
+            return False
+        update = channel.unary_unary("UpdateMetadata", control_pb2.UpdateMetadataRequest.SerializeToString)
+        try:
+            await update(knock._message(), timeout=knock._timeout_s)
+        except grpc.aio.AioRpcError:
+            return False
+        return True
 
 
 class _Shell(Shell):

@@ -42,6 +42,7 @@ OFTEN: Final = {
     "restart": 4.0,
     "resume": 3.0,
     "mend": 4.0,
+    "let_in": 2.0,
     "create": 3.0,
 }
 """Always in it."""
@@ -59,6 +60,8 @@ FAULTS: Final = {
     "controller_crash": 0.8,
     "resign": 0.8,
     "fail_disk": 0.4,
+    "refuse": 0.6,
+    "doubt": 0.5,
     "stop": 0.6,
     "cut_power": 0.8,
     "damage": 0.8,
@@ -175,6 +178,25 @@ class RandomWalk:
     def _detect(self) -> None:
         if self._deaths:
             self.world.detect_death(*self._deaths.pop(0))
+
+    def _refuse(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive]
+        if running:
+            host = self.rng.choice(running)
+            self.world.refuse(host.broker_id)
+            if self.rng.random() < 0.7:
+                self._deaths.append((host.broker_id, host.broker_epoch))
+
+    def _let_in(self) -> None:
+        if self.world.refusing:
+            self.world.let_in(self.rng.choice(sorted(self.world.refusing)))
+
+    def _doubt(self) -> None:
+        """The detector is wrong about one that lives."""
+        running = [host for host in self.world.hosts.values() if host.alive]
+        if running:
+            host = self.rng.choice(running)
+            self.world.detect_death(host.broker_id, host.broker_epoch)
 
     def _restart(self) -> None:
         down = [node_id for node_id, node in self.world.nodes.items() if not node.alive]

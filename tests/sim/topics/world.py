@@ -90,6 +90,8 @@ class Cluster(Network):
             **self.producers,
         }
         self.orphans: list[int] = []
+        self.refusing: set[int] = set()
+        """Brokers whose ports take nothing, though they live."""
         self.bugs = Bugs()
         self._is_as_it_was = False
         """Whether no broker can have done anything since the checkers looked."""
@@ -140,7 +142,8 @@ class Cluster(Network):
 
     def is_reachable(self, source: int, target: int) -> bool:
         """Whether a connection can be made."""
-        return self.nodes[target].alive and not {(source, target), (target, source)} & self.cut_links
+        is_listening = self.nodes[target].alive and target not in self.refusing
+        return is_listening and not {(source, target), (target, source)} & self.cut_links
 
     def _notify(self, client: Client, event: WatchFired | TreeChanged) -> None:
         fired: Any = Fired(client, event)
@@ -150,6 +153,10 @@ class Cluster(Network):
 
     def is_request(self, envelope: Envelope) -> bool:
         return isinstance(envelope.body, REQUESTS)
+
+    def takes(self, envelope: Envelope) -> bool:
+        is_refused = envelope.target in self.refusing and self.is_request(envelope)
+        return super().takes(envelope) and not is_refused
 
     def at_zookeeper(self, envelope: Envelope) -> None:
         """A request of a session."""
@@ -246,10 +253,14 @@ class Cluster(Network):
             del self._calls[number]
         self.tree.forget(node.client)
         if isinstance(node, SimHost):
-            for envelope in node.in_hand:
-                if envelope.call in self._calls:
-                    failed = Envelope(node_id, envelope.source, envelope.call, CallFailed())
-                    self.pending.append(failed)
+            self._reset(node)
+
+    def _reset(self, host: SimHost) -> None:
+        """Connections to a broker break: whoever waits for an answer learns it."""
+        for envelope in host.in_hand:
+            if envelope.call in self._calls:
+                failed = Envelope(host.broker_id, envelope.source, envelope.call, CallFailed())
+                self.pending.append(failed)
 
     def restart(self, node_id: int) -> None:
         """The process is started again, a broker on the disk that it left."""
@@ -286,6 +297,18 @@ class Cluster(Network):
             if controller.is_active:
                 notice = ProcessDied(broker_id, broker_epoch)
                 self.pending.append(Envelope(broker_id, controller_id, 0, notice))
+
+    def refuse(self, broker_id: int) -> None:
+        """A broker's port refuses whoever connects, and resets who is, though it lives and calls others."""
+        self.story.append(f"{broker_id} refuses connections")
+        self.refusing.add(broker_id)
+        self._reset(self.hosts[broker_id])
+        self.check()
+
+    def let_in(self, broker_id: int) -> None:
+        """Its port takes connections again."""
+        self.story.append(f"{broker_id} takes connections")
+        self.refusing.discard(broker_id)
 
     def stop(self, broker_id: int) -> None:
         """A broker is told to stop."""
@@ -464,6 +487,7 @@ class Cluster(Network):
         """Faults end: links are whole, everyone lives, sessions of the dead are gone."""
         self.story.append("heal")
         self.cut_links.clear()
+        self.refusing.clear()
         for host in self.hosts.values():
             host.disk_latency_ms = 0
         self.pending += self.late
