@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import hightide_broker.figures
 import hightide_controller.figures
-import hightide_coordinator.figures
+import hightide_coordinator.metrics
 from hightide_runtime.process import process_metrics
 from hightide_runtime.serving import rpc_metrics
 from hightide_runtime.telemetry.metric_declarations import Figure
@@ -24,7 +24,7 @@ def text() -> str:
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
         "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
         "## Controllers\n\n" + _table(hightide_controller.figures.FIGURES),
-        "## Coordinators\n\n" + _table(hightide_coordinator.figures.FIGURES),
+        "## Coordinators\n\n" + _table(hightide_coordinator.metrics.FIGURES),
         "## Calls, of each service\n\n" + _table(rpc_metrics.FIGURES),
         "## Processes, of each service\n\n" + _table(process_metrics.FIGURES),
     )

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 from hightide_coordinator.core.effects import StoreGroup
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.registration import Committed, Owner
-from hightide_coordinator.core.topic_partition import TopicPartition
-from hightide_coordinator.shards import fix_shard_count
-from hightide_coordinator.store import CoordinatorStore
+from hightide_coordinator.core.values.registration import Committed, Owner
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
+from hightide_coordinator.zookeeper.store import CoordinatorStore
 from hightide_runtime.znodes.cluster_znodes import TopicIdZnode, TopicZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 

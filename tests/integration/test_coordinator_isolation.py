@@ -10,13 +10,13 @@ import pytest
 from hightide.v1 import broker_service_pb2 as pb
 from hightide.v1 import broker_service_pb2_grpc as broker_grpc
 from hightide.v1 import metadata_pb2
-from hightide_coordinator.core.descriptions import not_active
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.shard_state import Role
-from hightide_coordinator.isolation import successor_of
+from hightide_coordinator.core.state.descriptions import not_active
+from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
+from hightide_coordinator.zookeeper.isolation import successor_of
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.listeners import Listener

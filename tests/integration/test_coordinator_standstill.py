@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from hightide_coordinator.core.events import Ticked
-from hightide_coordinator.core.shard_state import Role
+from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 from integration.controller_harness import until

@@ -11,9 +11,9 @@ import pytest
 from hightide import Admin, Producer
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp
-from hightide_coordinator.core.registration import OffsetReset
-from hightide_coordinator.core.topic_partition import TopicPartition
-from hightide_coordinator.start_offsets import StartOffsets
+from hightide_coordinator.core.values.registration import OffsetReset
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+from hightide_coordinator.offset_lookup import StartOffsets
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.ports import free_port

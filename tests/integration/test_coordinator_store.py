@@ -14,10 +14,10 @@ from hightide_coordinator.core.events import (
     StoreRefused,
     StoreUnknown,
 )
-from hightide_coordinator.core.registration import StoredGroup
-from hightide_coordinator.core.topic_partition import Topic, TopicPartition
-from hightide_coordinator.shards import fix_shard_count
-from hightide_coordinator.store import CoordinatorStore
+from hightide_coordinator.core.values.registration import StoredGroup
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
+from hightide_coordinator.zookeeper.store import CoordinatorStore
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.znodes.group_znodes import (

@@ -11,8 +11,8 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_coordinator.streams import QUEUE_MAX, ConsumerStream, Streams
-from hightide_coordinator.unread_streams import UnreadStreams
+from hightide_coordinator.streams.consumer_streams import QUEUE_MAX, ConsumerStream, Streams
+from hightide_coordinator.streams.unread_streams import UnreadStreams
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.channels import open_channel

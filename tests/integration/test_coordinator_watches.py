@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.effects import WatchTopics
-from hightide_coordinator.core.topic_partition import Topic, TopicPartition
-from hightide_coordinator.election import Takeover
-from hightide_coordinator.shards import fix_shard_count
-from hightide_coordinator.store import CoordinatorStore
-from hightide_coordinator.watches import CoordinatorWatches
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
+from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
+from hightide_coordinator.zookeeper.store import CoordinatorStore
+from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.server import Server, serve

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.effects import WatchTopics
-from hightide_coordinator.core.registration import StoredGroup
-from hightide_coordinator.core.topic_partition import Topic
+from hightide_coordinator.core.values.registration import StoredGroup
+from hightide_coordinator.core.values.topic_partition import Topic
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from integration.coordinator_rig import FLIGHTS, FLIGHTS_ID, committed, connected, put_topic, store_of
 from integration.test_coordinator_watches import process

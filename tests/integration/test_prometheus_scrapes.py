@@ -16,7 +16,7 @@ from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.errors import TopicAlreadyExistsError
 from hightide_broker.figures import FIGURES as BROKER
 from hightide_controller.figures import FIGURES as CONTROLLER
-from hightide_coordinator.figures import FIGURES as COORDINATOR
+from hightide_coordinator.metrics import FIGURES as COORDINATOR
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.process.environment import service_environment

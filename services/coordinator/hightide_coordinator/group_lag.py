@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from hightide_coordinator.core.effects import LookUpOffsets
-from hightide_coordinator.core.group import Group
-from hightide_coordinator.core.registration import OffsetReset
-from hightide_coordinator.core.topic_partition import TopicPartition
-from hightide_coordinator.start_offsets import StartOffsets
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.values.registration import OffsetReset
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+from hightide_coordinator.offset_lookup import StartOffsets
 
 __all__ = ["GROUPS_MAX", "PARTITIONS_MAX", "GroupLag", "chosen_offsets", "lags_of"]
 

@@ -15,12 +15,12 @@ from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
 
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.figures import FIGURES, coordinator_readings
-from hightide_coordinator.peers import COORDINATOR_SERVICE
+from hightide_coordinator.metrics import FIGURES, coordinator_readings
 from hightide_coordinator.servicer import CoordinatorServicer
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shards import fix_shard_count
 from hightide_coordinator.shell import Shell
+from hightide_coordinator.zookeeper.peers import COORDINATOR_SERVICE
+from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 
 __all__ = ["main"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 
-from hightide_coordinator import convert_requests as convert
-from hightide_coordinator.core.descriptions import committed_offsets, committed_page, describe_group
+from hightide_coordinator.contract import convert_requests as convert
 from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerDeleteOffsets, AnswerReset
+from hightide_coordinator.core.state.descriptions import committed_offsets, committed_page, describe_group
 from hightide_coordinator.shell import Shell
 
 __all__ = ["CoordinatorServicer"]

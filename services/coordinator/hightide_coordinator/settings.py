@@ -7,7 +7,7 @@ from hightide_runtime.process.settings import Address, ServiceSettings
 from hightide_runtime.znodes.group_znodes import SHARDS_MAX
 from pydantic import Field
 
-from hightide_coordinator.core.limits import GroupLimits
+from hightide_coordinator.core.values.limits import GroupLimits
 
 __all__ = ["CoordinatorSettings"]
 

@@ -23,22 +23,22 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.listeners import Listener, address_told, current_listener
 
-from hightide_coordinator import convert
+from hightide_coordinator.contract import convert
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import Refused, not_active
-from hightide_coordinator.core.group import Group, GroupState
-from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.election import Takeover
-from hightide_coordinator.requests import Answer, RequestEvent, Requests
-from hightide_coordinator.shard_traces import ShardTraces
-from hightide_coordinator.start_offsets import StartOffsets
-from hightide_coordinator.store import CoordinatorStore
-from hightide_coordinator.streams import ConsumerStream
-from hightide_coordinator.tallies import Tallies
-from hightide_coordinator.unread_streams import UnreadStreams
+from hightide_coordinator.core.state.descriptions import Refused, not_active
+from hightide_coordinator.core.state.group import Group, GroupState
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.counters import Tallies
+from hightide_coordinator.offset_lookup import StartOffsets
+from hightide_coordinator.pending_requests import Answer, RequestEvent, Requests
+from hightide_coordinator.streams.consumer_streams import ConsumerStream
+from hightide_coordinator.streams.unread_streams import UnreadStreams
+from hightide_coordinator.tracing.shard_traces import ShardTraces
+from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.store import CoordinatorStore
 
 __all__ = ["Shard", "ShardDuties"]
 

@@ -19,19 +19,19 @@ from hightide_runtime.znodes.group_znodes import shard_of
 from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.commit_fences import not_known
-from hightide_coordinator.core.descriptions import GroupListing, Refused, list_groups
-from hightide_coordinator.core.group import Group
-from hightide_coordinator.core.shard_state import Role
-from hightide_coordinator.election import Takeover
+from hightide_coordinator.core.commits.commit_fences import not_known
+from hightide_coordinator.core.state.descriptions import GroupListing, Refused, list_groups
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.group_lag import GroupLag
-from hightide_coordinator.isolation import Isolation
+from hightide_coordinator.offset_lookup import StartOffsets
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardDuties
-from hightide_coordinator.shard_traces import ShardTraces
-from hightide_coordinator.start_offsets import StartOffsets
-from hightide_coordinator.streams import ConsumerStream, Streams
-from hightide_coordinator.watches import CoordinatorWatches
+from hightide_coordinator.streams.consumer_streams import ConsumerStream, Streams
+from hightide_coordinator.tracing.shard_traces import ShardTraces
+from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.isolation import Isolation
+from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 
 __all__ = ["Shell"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hightide_coordinator.core import effects as ef
-from hightide_coordinator.core.registration import Committed, Owner, Position
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.registration import Committed, Owner, Position
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.checkers import Violation
 from sim.groups.logs import Log, Word, WordKind
 from sim.groups.zookeeper import GroupNode, Multi

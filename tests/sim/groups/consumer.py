@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Owned, Position, Registration
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Owned, Position, Registration
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.connection import Broken, Connection
 from sim.groups.logs import Log, Word, WordKind
 

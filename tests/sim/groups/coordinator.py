@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core import invariants
-from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
-from hightide_coordinator.core.mends import Mends
-from hightide_coordinator.core.registration import Committed
-from hightide_coordinator.core.shard_state import Role, ShardState
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.state.shard_state import Role, ShardState
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.mends import Mends
+from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.connection import Connection
 from sim.groups.zookeeper import Multi, multis_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hightide_coordinator.core.group import GroupState
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.state.group import GroupState
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.logs import Log
 from sim.groups.orders import GroupOrders

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 __all__ = ["EPOCHS_PER_LOG", "Log", "SimTopic", "Topics", "Word", "WordKind"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.registration import Registration
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.registration import Registration
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.coordinator import SimCoordinator, TopicsFired
 from sim.groups.logs import Log, Word, WordKind

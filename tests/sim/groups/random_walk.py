@@ -11,8 +11,8 @@ from random import Random
 from typing import Final
 
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.registration import OffsetReset, Registration
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.coordinator import SimCoordinator
 from sim.groups.healed import check_committed, check_owned

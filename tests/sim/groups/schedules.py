@@ -8,8 +8,8 @@ from random import Random
 from typing import Final, TypeAlias
 
 from hightide_coordinator.core import effects as ef
-from hightide_coordinator.core.mends import Mends
-from hightide_coordinator.core.registration import OffsetReset, Registration
+from hightide_coordinator.core.values.mends import Mends
+from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from sim.groups.consumer import SimConsumer
 from sim.groups.healed import check_committed, check_owned
 from sim.groups.orders import HEALING_MS, GroupOrders

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hightide_coordinator.core.mends import ALL_MENDS
-from hightide_coordinator.core.registration import Registration
+from hightide_coordinator.core.values.mends import ALL_MENDS
+from hightide_coordinator.core.values.registration import Registration
 from sim.groups.orders import GroupOrders
 from sim.groups.schedules import TOPIC, heal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from sim.checkers import Violation
 from sim.groups.schedules import MENDS, Schedule, begin
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hightide_coordinator.core.mends import ALL_MENDS
-from hightide_coordinator.core.registration import Registration
+from hightide_coordinator.core.values.mends import ALL_MENDS
+from hightide_coordinator.core.values.registration import Registration
 from sim.groups.consumer import SimConsumer
 from sim.groups.orders import GroupOrders
 from sim.groups.schedules import TOPIC, begin, consumer, heal, topic, wait_until

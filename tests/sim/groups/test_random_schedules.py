@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from sim.checkers import Violation
 from sim.groups.random_walk import RandomWalk
 from sim.seeds import SHARES, run_share

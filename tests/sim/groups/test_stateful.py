@@ -11,8 +11,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hightide_coordinator.core.mends import ALL_MENDS
-from hightide_coordinator.core.registration import OffsetReset, Registration
+from hightide_coordinator.core.values.mends import ALL_MENDS
+from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test

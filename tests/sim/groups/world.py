@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.limits import GroupLimits
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, OffsetReset
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.checkers import Checkers
 from sim.groups.connection import Broken, Connection
 from sim.groups.consumer import SimConsumer

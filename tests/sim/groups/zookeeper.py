@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hightide_coordinator.core.effects import StoreGroup
-from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["GroupNode", "Multi", "SimZooKeeper", "multis_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import hightide_broker.figures
 import hightide_controller.figures
-import hightide_coordinator.figures
+import hightide_coordinator.metrics
 import pytest
 import yaml
 from hightide_runtime.process import process_metrics
@@ -22,7 +22,7 @@ OPERATING = REPOSITORY / "docs" / "operating.md"
 FIGURES: tuple[Figure, ...] = (
     *hightide_broker.figures.FIGURES,
     *hightide_controller.figures.FIGURES,
-    *hightide_coordinator.figures.FIGURES,
+    *hightide_coordinator.metrics.FIGURES,
     *process_metrics.FIGURES,
     *rpc_metrics.FIGURES,
 )

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, OffsetReset, Owned, Owner
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owned, Owner
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
     "AnswerCommit",

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hightide_coordinator.core.registration import Committed, Position, Registration, StoredGroup
-from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+from hightide_coordinator.core.values.registration import Committed, Position, Registration, StoredGroup
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 __all__ = [
     "BrokersChanged",

@@ -9,30 +9,34 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.answers import on_answer
-from hightide_coordinator.core.arrivals import on_registered
-from hightide_coordinator.core.descriptions import not_active
-from hightide_coordinator.core.effects import CloseConnection, Effect, RefuseRequest
-from hightide_coordinator.core.group import Group
-from hightide_coordinator.core.limits import GroupLimits
-from hightide_coordinator.core.liveness import on_member_due, send_pings
-from hightide_coordinator.core.membership import on_connection_lost, report_dead
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.offset_deletion import on_delete_offsets_requested
-from hightide_coordinator.core.positions import on_position_found
-from hightide_coordinator.core.rebalance import advance
-from hightide_coordinator.core.requests import (
+from hightide_coordinator.core.commits.offset_deletion import on_delete_offsets_requested
+from hightide_coordinator.core.commits.positions import on_position_found
+from hightide_coordinator.core.commits.requests import (
     on_commit_ends_found,
     on_commit_requested,
     on_delete_requested,
     on_ends_found,
     on_reset_requested,
 )
-from hightide_coordinator.core.shard_state import Role, ShardState
-from hightide_coordinator.core.start_offsets import on_starts_found
-from hightide_coordinator.core.store_outcomes import on_group_read, on_store_committed, on_store_failed
+from hightide_coordinator.core.commits.start_offsets import on_starts_found
+from hightide_coordinator.core.commits.store_outcomes import (
+    on_group_read,
+    on_store_committed,
+    on_store_failed,
+)
+from hightide_coordinator.core.effects import CloseConnection, Effect, RefuseRequest
+from hightide_coordinator.core.membership.answers import on_answer
+from hightide_coordinator.core.membership.arrivals import on_registered
+from hightide_coordinator.core.membership.departures import on_connection_lost, report_dead
+from hightide_coordinator.core.membership.liveness import on_member_due, send_pings
+from hightide_coordinator.core.rebalancing.rebalance import advance
+from hightide_coordinator.core.rebalancing.topic_changes import on_topics_changed, watch_topics
+from hightide_coordinator.core.state.descriptions import not_active
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.takeover import on_coordinator_seen, on_deposed, on_elected, resign
-from hightide_coordinator.core.topic_changes import on_topics_changed, watch_topics
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 
 __all__ = ["new_state", "next_deadline_ms", "step"]
 

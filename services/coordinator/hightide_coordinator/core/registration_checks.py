@@ -7,11 +7,11 @@ from typing import Final
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_coordinator.core.assignors import ASSIGNORS
-from hightide_coordinator.core.descriptions import Refused
 from hightide_coordinator.core.events import Commit
-from hightide_coordinator.core.limits import GroupLimits
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Position, Registration
+from hightide_coordinator.core.state.descriptions import Refused
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Position, Registration
 
 __all__ = ["METADATA_CHARACTERS_MAX", "OFFSET_MAX", "check_commits", "check_positions", "check_registration"]
 

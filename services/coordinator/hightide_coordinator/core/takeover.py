@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from hightide_coordinator.core.commits.stored_groups import valid_offsets, valid_owners
 from hightide_coordinator.core.effects import Report, Resign
 from hightide_coordinator.core.events import CoordinatorSeen, Deposed, Elected
-from hightide_coordinator.core.group import Group, GroupState
-from hightide_coordinator.core.member import Member, identity_of
-from hightide_coordinator.core.membership import add_member
-from hightide_coordinator.core.placement import place, set_owner, start_reading
-from hightide_coordinator.core.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.registration import Owner, Registration, StoredGroup
-from hightide_coordinator.core.shard_state import NEVER_RETURNED_MS, Role, ShardState
-from hightide_coordinator.core.stored_groups import valid_offsets, valid_owners
-from hightide_coordinator.core.subscriptions import target_of_owners
-from hightide_coordinator.core.withheld import withhold
+from hightide_coordinator.core.membership.departures import add_member
+from hightide_coordinator.core.placement.placement import place, set_owner, start_reading
+from hightide_coordinator.core.placement.subscriptions import target_of_owners
+from hightide_coordinator.core.placement.unreadable_topics import withhold
+from hightide_coordinator.core.state.group import Group, GroupState
+from hightide_coordinator.core.state.member import Member, identity_of
+from hightide_coordinator.core.state.shard_state import NEVER_RETURNED_MS, Role, ShardState
+from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
+from hightide_coordinator.core.values.registration import Owner, Registration, StoredGroup
 
 __all__ = ["on_coordinator_seen", "on_deposed", "on_elected", "resign"]
 

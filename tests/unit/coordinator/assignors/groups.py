@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hightide_coordinator.core.assignors import StreamId, Subscriber
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hypothesis import settings
 from hypothesis import strategies as st
 

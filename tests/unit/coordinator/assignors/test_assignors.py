@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from hightide_coordinator.core.assignors import ASSIGNORS, Assignor, StreamId, Subscriber, chosen_assignor
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.coordinator.assignors.groups import (

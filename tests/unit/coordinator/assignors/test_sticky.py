@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from hightide_coordinator.core.assignors import ASSIGNORS, StreamId, Subscriber
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.coordinator.assignors.groups import (

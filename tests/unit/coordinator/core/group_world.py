@@ -9,14 +9,15 @@ from typing import TypeVar
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import GroupDescription, describe_group
-from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.invariants import check
-from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
-from hightide_coordinator.core.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import (
+from hightide_coordinator.core.state.descriptions import GroupDescription, describe_group
+from hightide_coordinator.core.state.group import GroupState
+from hightide_coordinator.core.state.shard_state import Role, ShardState
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import (
     Committed,
     OffsetReset,
     Owned,
@@ -25,8 +26,7 @@ from hightide_coordinator.core.registration import (
     Registration,
     StoredGroup,
 )
-from hightide_coordinator.core.shard_state import Role, ShardState
-from hightide_coordinator.core.topic_partition import Topic, TopicPartition
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 EffectT = TypeVar("EffectT")
 GROUP = "g"

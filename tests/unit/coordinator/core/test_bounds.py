@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hightide_coordinator.convert_requests import page_out
+from hightide_coordinator.contract.convert_requests import page_out
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.descriptions import (
+from hightide_coordinator.core.state.descriptions import (
     OFFSETS_BYTES_MAX,
     OffsetPage,
     Refused,
     committed_offsets,
     committed_page,
 )
-from hightide_coordinator.core.limits import GroupLimits
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, OffsetReset, Registration, StoredGroup
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed, OffsetReset, Registration, StoredGroup
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 from unit.coordinator.core.group_world import World, topic, tp
 
 

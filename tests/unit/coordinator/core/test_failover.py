@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.group import GroupState
 from hightide_coordinator.core.machine import next_deadline_ms
-from hightide_coordinator.core.mends import Mends
-from hightide_coordinator.core.refusals import Refusal
-from hightide_coordinator.core.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.state.group import GroupState
+from hightide_coordinator.core.values.mends import Mends
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 ID = b"i" * 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.limits import GroupLimits
 from hightide_coordinator.core.machine import next_deadline_ms
-from hightide_coordinator.core.registration import Committed, OffsetReset, Owner, StoredGroup
-from hightide_coordinator.core.topic_partition import Topic
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owner, StoredGroup
+from hightide_coordinator.core.values.topic_partition import Topic
 from unit.coordinator.core.group_world import World, topic, tp
 
 ID = b"i" * 16

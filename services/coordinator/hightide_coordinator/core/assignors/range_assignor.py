@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hightide_coordinator.core.assignors.subscriber import StreamId, Subscriber, streams_by_topic
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["assign_ranges"]
 

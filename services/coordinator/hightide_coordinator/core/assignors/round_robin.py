@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from hightide_coordinator.core.assignors.subscriber import StreamId, Subscriber, streams_by_topic
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["assign_round_robin"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["Assignor", "StreamId", "Subscriber", "streams_by_topic"]
 

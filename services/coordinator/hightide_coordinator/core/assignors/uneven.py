@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hightide_coordinator.core.assignors.subscriber import StreamId
-from hightide_coordinator.core.topic_partition import TopicPartition
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["share_unevenly"]
 

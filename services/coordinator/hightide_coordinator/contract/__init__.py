@@ -1,0 +1,1 @@
+"""Where protobuf messages and the coordinator's own dataclasses meet."""

@@ -1,0 +1,261 @@
+"""The only place where the coordinator's dataclasses and protobuf messages meet: the stream of a consumer.
+
+`convert_requests` is its half for the other RPCs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+from google.protobuf.message import DecodeError
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1 import metadata_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.listeners import Listener, address_told
+
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import OffsetReset, Owned, Position, Registration
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+
+__all__ = [
+    "ERROR_CODES",
+    "Answer",
+    "PingTemplate",
+    "answer_in",
+    "endpoint_out",
+    "error_of",
+    "message_in",
+    "owned_out",
+    "peer_in",
+    "registered_out",
+    "registration_in",
+    "start_fetcher_out",
+    "stop_fetcher_out",
+]
+
+ERROR_CODES: Final[Mapping[Refusal, ErrorCode.ValueType]] = {
+    refusal: ErrorCode.Value(f"ERROR_CODE_{refusal.name}") for refusal in Refusal
+}
+
+#: What a consumer says on its stream after its registration.
+Answer: TypeAlias = ev.PingAnswered | ev.FetchersStopped | ev.FetchersStarted | ev.ConsumerLeft
+
+_OFFSET_RESETS: Final[Mapping[int, OffsetReset]] = {
+    pb.OFFSET_RESET_UNSPECIFIED: OffsetReset.SMALLEST,
+    pb.OFFSET_RESET_SMALLEST: OffsetReset.SMALLEST,
+    pb.OFFSET_RESET_LARGEST: OffsetReset.LARGEST,
+    pb.OFFSET_RESET_ERROR: OffsetReset.ERROR,
+}
+
+
+def error_of(refusal: Refusal, message: str, metadata: Mapping[str, str]) -> ServiceError:
+    """A refusal of the core as the error that its caller gets."""
+    return ServiceError(ERROR_CODES[refusal], message, metadata)
+
+
+# ---- from consumers
+
+
+def message_in(data: bytes) -> pb.RegisterConsumerRequest:
+    """One message of a consumer. Raises ServiceError (INVALID_REQUEST) where the bytes are none."""
+    try:
+        return pb.RegisterConsumerRequest.FromString(data)
+    except DecodeError as error:
+        raise _invalid(f"the {len(data)} bytes are no RegisterConsumerRequest ({error})") from None
+
+
+def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registration:
+    """The first message of a stream. Raises ServiceError where it is no registration, or contradicts itself.
+
+    What needs the group to be judged, and every limit, is the core's.
+    """
+    if message.WhichOneof("message") != "registration":
+        said = message.WhichOneof("message") or "nothing"
+        raise _invalid(f"the first message of a consumer is its registration, and this one says {said}")
+    registration = message.registration
+    reset = _OFFSET_RESETS.get(registration.offset_reset)
+    if reset is None:
+        raise _invalid(f"offset_reset {registration.offset_reset} is unknown; use smallest, largest or error")
+    topics = {wanted.topic: wanted.streams or 1 for wanted in registration.topics}
+    if len(topics) != len(registration.topics):
+        raise _invalid(f"group {registration.group!r}: a topic stands twice in the registration")
+    return Registration(
+        group=registration.group,
+        consumer_id=registration.consumer_id,
+        member_id=registration.member_id,
+        instance_id=registration.instance_id,
+        topics=topics,
+        pattern=registration.pattern,
+        pattern_streams=registration.pattern_streams or 1,
+        auto_commit=registration.auto_commit,
+        offset_reset=reset,
+        session_timeout_ms=registration.session_timeout_ms,
+        assignor=registration.assignor,
+        owned=tuple(
+            Owned(TopicPartition(owned.topic, owned.partition), owned.generation)
+            for owned in registration.owned
+        ),
+        seen_coordinator_epoch=message.coordinator_epoch,
+        peer=peer,
+    )
+
+
+def answer_in(message: pb.RegisterConsumerRequest, connection_id: int) -> Answer:
+    """A later message of a stream. Raises ServiceError where it is a second registration, or says nothing."""
+    fence = (connection_id, message.sequence, message.coordinator_epoch, message.generation)
+    match message.WhichOneof("message"):
+        case "ping":
+            return ev.PingAnswered(*fence, _positions_in(message.ping.positions))
+        case "stop_fetcher":
+            return ev.FetchersStopped(*fence, _positions_in(message.stop_fetcher.positions))
+        case "start_fetcher":
+            return ev.FetchersStarted(*fence)
+        case "goodbye":
+            return ev.ConsumerLeft(connection_id, _positions_in(message.goodbye.positions))
+        case "registration":
+            raise _invalid("this stream carries a registered consumer; open another one to register again")
+        case _:
+            raise _invalid("a message without content answers nothing")
+
+
+def _positions_in(positions: Iterable[pb.ConsumedPosition]) -> tuple[Position, ...]:
+    return tuple(
+        Position(TopicPartition(each.topic, each.partition), each.generation, each.offset, each.leader_epoch)
+        for each in positions
+    )
+
+
+def peer_in(peer: str) -> str:
+    """gRPC's name for the other end, "ipv4:127.0.0.1:4711", as people write it."""
+    return unquote(peer.partition(":")[2]) or peer
+
+
+def _invalid(sentence: str) -> ServiceError:
+    return ServiceError(ErrorCode.ERROR_CODE_INVALID_REQUEST, sentence)
+
+
+# ---- to consumers
+
+
+def registered_out(effect: ef.SendRegistered) -> bytes:
+    """The answer to a registration."""
+    return _response(
+        effect,
+        0,
+        registered=pb.ConsumerRegistered(
+            member_id=effect.member_id,
+            consumer_id=effect.consumer_id,
+            ping_interval_ms=effect.ping_interval_ms,
+            answer_timeout_ms=effect.answer_timeout_ms,
+            retained=owned_out(effect.retained),
+        ),
+    )
+
+
+def stop_fetcher_out(effect: ef.SendStopFetcher, traceparent: str = "") -> bytes:
+    """The order to stop some partitions; with the trace of the rebalance that gives it."""
+    order = pb.StopFetcher(partitions=owned_out(effect.partitions))
+    return _response(effect, effect.sequence, traceparent, stop_fetcher=order)
+
+
+def start_fetcher_out(
+    effect: ef.SendStartFetcher, listener: Listener = Listener.INTERNAL, traceparent: str = ""
+) -> bytes:
+    """The order to read more partitions, by stream; to a consumer that came in through this listener. With
+    the trace of the rebalance that gives it."""
+    streams: dict[int, list[pb.StartPartition]] = {}
+    for start in effect.partitions:
+        streams.setdefault(start.stream, []).append(
+            pb.StartPartition(
+                topic=start.name.topic,
+                topic_id=start.topic_id,
+                partition=start.name.partition,
+                generation=start.generation,
+                offset=start.offset,
+                leader_epoch=start.leader_epoch,
+            )
+        )
+    order = pb.StartFetcher(
+        streams=[pb.ConsumerStream(stream=stream, partitions=streams[stream]) for stream in sorted(streams)],
+        brokers=[endpoint_out(broker, listener) for broker in effect.brokers],
+    )
+    return _response(effect, effect.sequence, traceparent, start_fetcher=order)
+
+
+def owned_out(partitions: Iterable[Owned]) -> list[pb.OwnedPartition]:
+    """Partitions with the generation in which they were given."""
+    return [
+        pb.OwnedPartition(topic=each.name.topic, partition=each.name.partition, generation=each.generation)
+        for each in partitions
+    ]
+
+
+def endpoint_out(endpoint: ev.Endpoint, listener: Listener | None = None) -> metadata_pb2.Endpoint:
+    """A broker or coordinator, as it is reached by who came in through this listener, or else through the
+    current one."""
+    told = address_told(endpoint, listener)
+    return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
+
+
+def _response(
+    effect: ef.SendRegistered | ef.SendStopFetcher | ef.SendStartFetcher,
+    sequence: int,
+    traceparent: str = "",
+    *,
+    registered: pb.ConsumerRegistered | None = None,
+    stop_fetcher: pb.StopFetcher | None = None,
+    start_fetcher: pb.StartFetcher | None = None,
+) -> bytes:
+    return pb.RegisterConsumerResponse(
+        coordinator_epoch=effect.coordinator_epoch,
+        generation=effect.generation,
+        sequence=sequence,
+        registered=registered,
+        stop_fetcher=stop_fetcher,
+        start_fetcher=start_fetcher,
+        traceparent=traceparent,
+    ).SerializeToString()
+
+
+class PingTemplate:
+    """The Pings of one group and moment, which differ in their sequence alone: spliced, and byte for byte
+    what protobuf would write. Most messages of a coordinator are Pings, most of them retry 0."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, coordinator_epoch: int, generation: int) -> None:
+        head = pb.RegisterConsumerResponse(coordinator_epoch=coordinator_epoch, generation=generation)
+        self._head = head.SerializeToString() + _SEQUENCE_TAG
+
+    def ping(self, sequence: int, retry_count: int) -> bytes:
+        """One Ping; `sequence` is at least 1."""
+        tail = _FIRST_PING if retry_count == 0 else _retried(retry_count)
+        return self._head + _varint(sequence) + tail
+
+
+#: Field 3, a varint; field 5, a message.
+_SEQUENCE_TAG: Final = b"\x18"
+_PING_TAG: Final = b"\x2a"
+_FIRST_PING: Final = _PING_TAG + b"\x00"
+
+
+def _retried(retry_count: int) -> bytes:
+    body = pb.Ping(retry_count=retry_count).SerializeToString()
+    return _PING_TAG + _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    assert value > 0, value
+    if value < 0x80:
+        return value.to_bytes(1, "little")
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

@@ -1,0 +1,98 @@
+"""Who may commit what (C2): the owner of a partition in its generation, forward, for a topic that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hightide_coordinator.core.commits.plausible_offsets import is_leap
+from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.state.group import CommitWaiting, Group
+from hightide_coordinator.core.state.shard_state import ShardState
+from hightide_coordinator.core.values.refusals import Refusal
+
+__all__ = ["not_known", "refusal_of"]
+
+
+def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
+    """The topics of commits that a shard does not know, or not with such a partition.
+
+    Asked by the shell before it puts commits to the core: who has just created a topic is sooner here than
+    the watch that tells of it.
+    """
+    for commit in commits:
+        topic = state.topics.get(commit.name.topic)
+        if topic is None or commit.name.partition >= topic.partition_count:
+            yield commit.name.topic
+
+
+def refusal_of(
+    state: ShardState, group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
+) -> tuple[Refusal, str] | None:
+    """Why one commit is not accepted, in a sentence; None: it is. Looked at when the store is built that it
+    is to be part of, so that no owner changes in between."""
+    name = commit.name
+    where = f"{name.topic}/{name.partition}"
+    topic = state.topics.get(name.topic)
+    if topic is None:
+        return Refusal.UNKNOWN_TOPIC, f"topic {name.topic[:250]!r} does not exist"
+    if not 0 <= name.partition < topic.partition_count:
+        return Refusal.UNKNOWN_PARTITION, f"{where}: the topic has {topic.partition_count} partitions"
+    if request.is_reset and group.members:
+        message = f"a consumer joined group {group.name} before {where} was reset; stop it, then reset again"
+        return Refusal.GROUP_NOT_EMPTY, message
+    is_fenced = state.mends.commits_fenced and not request.is_reset
+    if is_fenced and request.member_id:
+        refused = _owner_refusal(group, request.member_id, commit)
+        if refused is not None:
+            return refused
+    elif is_fenced and group.members:
+        message = (
+            f"group {group.name} has members: only they commit {where}; give the member id, or stop them"
+        )
+        return Refusal.UNKNOWN_MEMBER, message
+    refused = _beyond_the_end(request, commit, topic.topic_id, previous_offset)
+    if refused is not None:
+        return refused
+    if is_fenced and commit.offset < previous_offset and not commit.is_reset:
+        message = (
+            f"offset {commit.offset} of {where} is lower than {previous_offset}, which group {group.name} "
+            f"has committed; say that it is a reset if the consumer sought back on purpose"
+        )
+        return Refusal.COMMIT_GOES_BACK, message
+    return None
+
+
+def _beyond_the_end(
+    request: CommitWaiting, commit: Commit, topic_id: bytes, previous_offset: int
+) -> tuple[Refusal, str] | None:
+    where = f"{commit.name.topic}/{commit.name.partition}"
+    end = request.ends.get(commit.name)
+    if end is not None and end.topic_id == topic_id and commit.offset > end.offset:
+        message = f"offset {commit.offset} is beyond the end of {where}, which is {end.offset}"
+        return Refusal.OFFSET_OUT_OF_RANGE, message
+    why = request.unfound.get(commit.name)
+    if why is not None and is_leap(commit.offset, previous_offset):
+        message = (
+            f"offset {commit.offset} is far beyond {previous_offset}, which is committed of {where}, and "
+            f"where that ends could not be found: {why}; try again later"
+        )
+        return Refusal.OFFSET_NOT_AVAILABLE, message
+    return None
+
+
+def _owner_refusal(group: Group, member_id: str, commit: Commit) -> tuple[Refusal, str] | None:
+    where = f"{commit.name.topic}/{commit.name.partition}"
+    if member_id in group.fenced:
+        message = f"another process took over the instance of member {member_id[:250]} of group {group.name}"
+        return Refusal.FENCED_INSTANCE, message
+    if member_id not in group.members:
+        message = f"group {group.name} has no member {member_id[:250]!r}: it left, or was declared dead"
+        return Refusal.UNKNOWN_MEMBER, message
+    owner = group.owners.get(commit.name)
+    if owner is None or owner.member_id != member_id or owner.generation != commit.generation:
+        message = (
+            f"{where} does not belong to member {member_id} of group {group.name} in generation "
+            f"{commit.generation}; it was given to another one, or again"
+        )
+        return Refusal.FENCED_GENERATION, message
+    return None

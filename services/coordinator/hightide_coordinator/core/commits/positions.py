@@ -1,0 +1,87 @@
+"""Positions that consumers tell with their answers (consumer coordinator §11; C3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hightide_coordinator.core.commits.plausible_offsets import (
+    check_position,
+    is_leap,
+    latest_offset,
+    position_found,
+)
+from hightide_coordinator.core.events import OffsetsLookedUp
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.state.member import Member
+from hightide_coordinator.core.state.shard_state import ShardState
+from hightide_coordinator.core.values.registration import Committed, Position
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+
+__all__ = ["note_seek", "on_position_found", "take_positions"]
+
+
+def take_positions(
+    state: ShardState,
+    group: Group,
+    member: Member,
+    positions: tuple[Position, ...],
+    sequence: int | None = None,
+    *,
+    is_checked: bool = False,
+) -> None:
+    """Remember them, to be written down within the commit interval, or with the next rebalance. `is_checked`:
+    brokers say that their partitions go so far.
+
+    Only from the owner in the partition's generation, and only forward; what is not is passed over, since it
+    is what a late answer looks like (C3). `sequence`: of the order that they answer; None: they are a
+    goodbye's, after which nothing is sought.
+    """
+    if member.registration is None or not member.registration.auto_commit:
+        return
+    is_fenced = state.mends.positions_fenced
+    for position in positions:
+        name = position.name
+        topic = state.topics.get(name.topic)
+        if topic is None:
+            continue
+        if is_fenced and not _is_owners(group, member, position):
+            continue
+        latest = latest_offset(group, name)
+        if is_fenced and position.offset <= latest:
+            continue
+        if is_fenced and sequence is not None and sequence <= member.sought.get(name, 0):
+            continue  # Forward, but of before a seek back; the answer to a later Ping tells what holds.
+        if not is_checked and is_leap(position.offset, latest):
+            check_position(state, group, member, position, sequence)
+            continue
+        group.positions[name] = Committed(position.offset, position.leader_epoch, topic.topic_id)
+        if not group.positions_due_ms:
+            group.positions_due_ms = state.now_ms + state.limits.commit_interval_ms
+            state.look_at(group)
+
+
+def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
+    """The end of a partition is known of which a member told a leap: it is taken now, if it is still the
+    member's and goes no further."""
+    checking = state.leaps.pop(event.look_up_id)
+    group = state.groups.get(checking.group)
+    if group is None or not position_found(state, group, checking, event):
+        return
+    member = group.members.get(checking.member_id)
+    if member is not None:
+        take_positions(state, group, member, (checking.position,), checking.sequence, is_checked=True)
+
+
+def _is_owners(group: Group, member: Member, position: Position) -> bool:
+    owner = group.owners.get(position.name)
+    if owner is None or owner.member_id != member.member_id or owner.generation != position.generation:
+        return False
+    return group.store is None or position.name not in group.store.owners
+
+
+def note_seek(group: Group, member: Member, names: Iterable[TopicPartition]) -> None:
+    """The member commits a reset of these: answers that are on their way may have been given before it
+    sought. Forgotten with the stream, whose answers alone can be so old, and with what it owns."""
+    for name in names:
+        if name in group.owned.get(member.member_id, {}):
+            member.sought[name] = member.sequence

@@ -1,0 +1,70 @@
+"""Which of what ZooKeeper holds about a group still counts: a deleted topic's, a removed partition's and a
+namesake's of before do not (§6)."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core.state.shard_state import ShardState
+from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
+
+__all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
+
+
+def valid_offsets(
+    state: ShardState, stored: StoredGroup
+) -> tuple[dict[TopicPartition, Committed], list[TopicPartition]]:
+    """The offsets that count, and where those stand that do not. Nothing is said of what is withheld."""
+    valid: dict[TopicPartition, Committed] = {}
+    void: list[TopicPartition] = []
+    for name, committed in stored.offsets.items():
+        if name.topic in stored.withheld:
+            continue
+        topic = state.topics.get(name.topic)
+        if topic is None or not counts(topic, name, committed):
+            void.append(name)
+        else:
+            valid[name] = committed
+    return valid, void
+
+
+def valid_owners(
+    state: ShardState, stored: StoredGroup
+) -> tuple[dict[TopicPartition, Owner], list[TopicPartition]]:
+    """The owners that count. One of another topic id, or of a partition that had this number before, owned
+    that; its members may be anywhere in it, and what they say of it must not be taken for this one."""
+    valid: dict[TopicPartition, Owner] = {}
+    void: list[TopicPartition] = []
+    for name, owner in stored.owners.items():
+        if name.topic in stored.withheld:
+            continue
+        topic = state.topics.get(name.topic)
+        if topic is None or not _exists(topic, name) or not _is_owned(topic, name, owner):
+            void.append(name)
+        else:
+            valid[name] = owner
+    return valid, void
+
+
+def _is_owned(topic: Topic, name: TopicPartition, owner: Owner) -> bool:
+    if not owner.topic_id:
+        return True
+    first = topic.first_leader_epochs.get(name.partition, 0)
+    return owner.topic_id == topic.topic_id and owner.first_leader_epoch == first
+
+
+def _exists(topic: Topic, name: TopicPartition) -> bool:
+    return 0 <= name.partition < topic.partition_count
+
+
+def counts_surely(topic: Topic | None, name: TopicPartition, committed: Committed) -> bool:
+    """The same, where the name is known to have changed hands: an offset without an epoch may be either's."""
+    return topic is not None and committed.leader_epoch != -1 and counts(topic, name, committed)
+
+
+def counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
+    """Whether an offset is one of the partition that has this name now."""
+    if not _exists(topic, name) or committed.topic_id != topic.topic_id:
+        return False
+    # Where the epoch is not known (a first offset, a reset by hand) there is nothing to say against it.
+    first = topic.first_leader_epochs.get(name.partition, -1)
+    return committed.leader_epoch == -1 or committed.leader_epoch >= first

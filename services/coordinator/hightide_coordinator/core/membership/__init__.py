@@ -1,0 +1,1 @@
+"""Consumers come, answer, are silent, go."""

@@ -1,0 +1,46 @@
+"""Topics whose znodes cannot be understood now: what groups hold of them is told when they can be again.
+
+Nobody may take such a topic for deleted, so that the stores tell neither owners nor offsets of it, but that
+there are some. Once there is news of the topic, those groups are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hightide_coordinator.core.effects import ReadGroup
+from hightide_coordinator.core.placement.placement import place_all
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.state.shard_state import ShardState
+
+__all__ = ["note_news", "read_what_is_due", "still_withheld", "withhold"]
+
+
+def withhold(state: ShardState, group: Group, topics: Iterable[str]) -> None:
+    """The group holds something of these, and was read without it."""
+    for topic in topics:
+        state.withheld.setdefault(topic, set()).add(group.name)
+        state.concern(group, topic)
+
+
+def still_withheld(state: ShardState, group: Group) -> set[str]:
+    """Those of which there was no news since."""
+    return {topic for topic, names in state.withheld.items() if group.name in names}
+
+
+def note_news(state: ShardState, topic: str) -> None:
+    """The topic can be understood again, or is gone: either way the groups have to know what they hold."""
+    for name in state.withheld.pop(topic, ()):
+        group = state.groups[name]
+        group.is_read_due = True
+        state.look_at(group)
+
+
+def read_what_is_due(state: ShardState, group: Group) -> None:
+    """Read the group again, after what is being written of it."""
+    if not group.is_read_due or group.store is not None or group.is_reading:
+        return
+    group.is_read_due = False
+    group.is_reading = True
+    place_all(group, group.steps)
+    state.do(ReadGroup(group.name))

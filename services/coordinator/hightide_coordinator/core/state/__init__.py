@@ -1,0 +1,1 @@
+"""What a coordinator knows of its shard: groups, their members, what is going on."""

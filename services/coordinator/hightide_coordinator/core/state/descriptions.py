@@ -1,0 +1,221 @@
+"""What people and clients may see of the groups: pure views, nothing changes.
+
+Asked by the shell for ListGroups, DescribeGroup and FetchOffsets, outside of `machine.step`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hightide_coordinator.core.state.group import Group, GroupState
+from hightide_coordinator.core.state.member import Member
+from hightide_coordinator.core.state.shard_state import Role, ShardState
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed, Owned
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+
+__all__ = [
+    "OFFSETS_BYTES_MAX",
+    "GroupDescription",
+    "GroupListing",
+    "MemberDescription",
+    "OffsetPage",
+    "Refused",
+    "committed_offsets",
+    "committed_page",
+    "describe_group",
+    "list_groups",
+    "not_active",
+]
+
+OFFSETS_BYTES_MAX: Final = 8 << 20
+"""Of one answer to FetchOffsets: half of what a message may have."""
+_OFFSET_BYTES: Final = 40
+"""An offset in such an answer, without its topic's name and its metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The question is not answered, and why."""
+
+    refusal: Refusal
+    message: str
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group in a list."""
+
+    group: str
+    state: GroupState
+    member_count: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member; what it subscribed to is not known of one that has not come back after a takeover."""
+
+    consumer_id: str
+    instance_id: str
+    peer: str
+    session_timeout_ms: int
+    is_connected: bool
+    topics: Mapping[str, int]
+    pattern: str
+    partitions: tuple[Owned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """Everything about a group, as DescribeGroupResponse says it."""
+
+    group: str
+    state: GroupState
+    reason: str
+    generation: int
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    offsets: Mapping[TopicPartition, Committed]
+    topics: tuple[str, ...]
+    coordinator_epoch: int
+    rebalance_count: int
+    last_rebalance_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPage:
+    """Some of the committed offsets of a group, by topic and partition; the next page begins at
+    `next_cursor`, None after the last one."""
+
+    offsets: Mapping[TopicPartition, Committed]
+    next_cursor: TopicPartition | None = None
+
+
+def not_active(state: ShardState) -> Refused | None:
+    """Why this coordinator may not answer for its shard; None: it may."""
+    if state.role is Role.ACTIVE:
+        return None
+    elsewhere = state.active_elsewhere
+    if elsewhere is None:
+        message = "this coordinator is not the active one, and none is known; try again in a moment"
+        return Refused(Refusal.NOT_COORDINATOR, message, {})
+    address = f"{elsewhere.host}:{elsewhere.port}"
+    message = f"this coordinator is not the active one; ask coordinator {elsewhere.id} at {address}"
+    return Refused(Refusal.NOT_COORDINATOR, message, {"coordinator_address": address})
+
+
+def unknown_group(name: str) -> Refused:
+    """The refusal for a group that nobody has heard of."""
+    message = f"no group is called {name[:250]!r}"
+    return Refused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
+
+
+def list_groups(state: ShardState) -> tuple[GroupListing, ...] | Refused:
+    """All groups of the shard, by name."""
+    refused = not_active(state)
+    if refused is not None:
+        return refused
+    return tuple(
+        GroupListing(name, group.state, len(group.members), group.generation)
+        for name, group in sorted(state.groups.items())
+    )
+
+
+def _known(state: ShardState, name: str) -> Group | Refused:
+    return not_active(state) or state.groups.get(name) or unknown_group(name)
+
+
+def describe_group(state: ShardState, name: str) -> GroupDescription | Refused:
+    """Everything about one group."""
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
+    members = sorted(group.members.values(), key=lambda member: member.consumer_id)
+    topics = set(group.named_topics)
+    for interest in group.patterns.values():
+        topics |= interest.topics
+    return GroupDescription(
+        group=name,
+        state=group.state,
+        reason=group.reason,
+        generation=group.generation,
+        assignor=group.assignor,
+        members=tuple(_describe(group, member) for member in members),
+        offsets=dict(sorted(group.offsets.items())),
+        topics=tuple(sorted(topics)),
+        coordinator_epoch=state.coordinator_epoch,
+        rebalance_count=group.rebalance_count,
+        last_rebalance_ms=group.last_rebalance_ms,
+    )
+
+
+def committed_offsets(
+    state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
+) -> Mapping[TopicPartition, Committed] | Refused:
+    """The committed offsets of a group: those of the partitions named, or all; what has none is absent.
+    Refused where they are more than one answer may hold."""
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
+    offsets = group.offsets
+    if partitions:
+        offsets = {key: offsets[key] for key in partitions if key in offsets}
+    size = sum(_told_bytes(key, each) for key, each in offsets.items())
+    if size > OFFSETS_BYTES_MAX:
+        message = (
+            f"the {len(offsets)} committed offsets of group {name} and their metadata are more than "
+            f"{OFFSETS_BYTES_MAX} bytes; name fewer `partitions`"
+        )
+        return Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name, "partitions": str(len(offsets))})
+    return dict(sorted(offsets.items()))
+
+
+def committed_page(
+    state: ShardState,
+    name: str,
+    partitions: Sequence[TopicPartition] = (),
+    *,
+    offsets_max: int,
+    cursor: TopicPartition | None = None,
+) -> OffsetPage | Refused:
+    """As `committed_offsets`, but from `cursor` on, at most `offsets_max` of them, and never more than one
+    answer may hold."""
+    assert offsets_max > 0, "a page has room for one"
+    group = _known(state, name)
+    if isinstance(group, Refused):
+        return group
+    keys = sorted(group.offsets.keys() & partitions if partitions else group.offsets)
+    first = 0 if cursor is None else bisect_left(keys, cursor)
+    page: dict[TopicPartition, Committed] = {}
+    size = 0
+    for key in keys[first : first + offsets_max]:
+        size += _told_bytes(key, group.offsets[key])
+        if page and size > OFFSETS_BYTES_MAX:
+            break
+        page[key] = group.offsets[key]
+    after = first + len(page)
+    return OffsetPage(page, keys[after] if after < len(keys) else None)
+
+
+def _told_bytes(key: TopicPartition, committed: Committed) -> int:
+    return _OFFSET_BYTES + len(key.topic) + len(committed.metadata.encode())
+
+
+def _describe(group: Group, member: Member) -> MemberDescription:
+    registration = member.registration
+    owned = sorted(group.owned.get(member.member_id, ()))
+    return MemberDescription(
+        consumer_id=member.consumer_id,
+        instance_id=member.instance_id,
+        peer="" if registration is None else registration.peer,
+        session_timeout_ms=member.session_timeout_ms,
+        is_connected=member.is_connected,
+        topics={} if registration is None else registration.topics,
+        pattern="" if registration is None else registration.pattern,
+        partitions=tuple(Owned(name, group.owners[name].generation) for name in owned),
+    )

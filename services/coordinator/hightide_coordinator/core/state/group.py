@@ -1,0 +1,313 @@
+"""One group as its coordinator sees it: what is durable, what is wished for, and what stands between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from hightide_coordinator.core.assignors import StreamId
+from hightide_coordinator.core.effects import ItemOutcome
+from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.state.member import Bucket, Member
+from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
+from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owner, Position
+from hightide_coordinator.core.values.timer_wheel import NeverDue
+from hightide_coordinator.core.values.topic_partition import TopicPartition
+
+__all__ = [
+    "FENCED_MEMBERS_MAX",
+    "LEGAL_PREDECESSORS",
+    "CommitChecking",
+    "CommitWaiting",
+    "DeleteWaiting",
+    "Group",
+    "GroupState",
+    "OffsetDeletionWaiting",
+    "PatternInterest",
+    "PositionChecking",
+    "ResetChecking",
+    "StartAsked",
+    "StartFound",
+    "StoreInFlight",
+]
+
+FENCED_MEMBERS_MAX: Final = 100
+"""So many members that were replaced by their instance's next process are remembered, to tell them so."""
+
+
+class GroupState(Enum):
+    """Where a group stands; as in the contract."""
+
+    EMPTY = auto()
+    RECOVERING = auto()
+    GATHERING = auto()
+    REBALANCING = auto()
+    STABLE = auto()
+    FAILED = auto()
+
+
+LEGAL_PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    # A group is made EMPTY, or RECOVERING by a takeover that finds owners.
+    GroupState.EMPTY: frozenset(
+        {
+            GroupState.RECOVERING,
+            GroupState.GATHERING,
+            GroupState.REBALANCING,
+            GroupState.STABLE,
+            GroupState.FAILED,
+        }
+    ),
+    GroupState.RECOVERING: frozenset(),
+    GroupState.GATHERING: frozenset(
+        {
+            GroupState.EMPTY,
+            GroupState.RECOVERING,
+            GroupState.REBALANCING,
+            GroupState.STABLE,
+            GroupState.FAILED,
+        }
+    ),
+    GroupState.REBALANCING: frozenset({GroupState.GATHERING, GroupState.STABLE, GroupState.FAILED}),
+    GroupState.STABLE: frozenset({GroupState.GATHERING, GroupState.REBALANCING, GroupState.FAILED}),
+    GroupState.FAILED: frozenset({GroupState.REBALANCING, GroupState.GATHERING}),
+}
+
+
+@dataclass(slots=True)
+class CommitWaiting:
+    """A CommitOffsets or ResetOffsets that waits for the group's next store."""
+
+    request_id: int
+    member_id: str
+    commits: tuple[Commit, ...]
+    is_reset: bool = False
+    """An operator's: no member's fence holds."""
+    ends: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    """Where partitions end, as far as that was asked for and could be found."""
+    unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why the end of a partition that a commit leaps in could not be found."""
+    outcomes: tuple[ItemOutcome, ...] = ()
+    """Known once it is part of a store."""
+
+
+@dataclass(slots=True)
+class DeleteWaiting:
+    """A DeleteGroup that waits for the group's next store."""
+
+    request_id: int
+
+
+@dataclass(slots=True)
+class OffsetDeletionWaiting:
+    """A DeleteOffsets that waits for the group's next store."""
+
+    request_id: int
+    topics: frozenset[str]
+    deleted_count: int = 0
+    """Known once it is part of a store."""
+
+
+@dataclass(slots=True)
+class ResetChecking:
+    """A ResetOffsets for which the ends of its partitions are being looked up."""
+
+    request_id: int
+    group: str
+    commits: tuple[Commit, ...]
+    validate_only: bool
+
+
+@dataclass(slots=True)
+class CommitChecking:
+    """A CommitOffsets for which the ends of some of its partitions are being looked up."""
+
+    request_id: int
+    group: str
+    member_id: str
+    commits: tuple[Commit, ...]
+
+
+@dataclass(slots=True)
+class PositionChecking:
+    """A position of a member that leaps, for which the end of its partition is being looked up."""
+
+    group: str
+    member_id: str
+    position: Position
+    sequence: int | None
+    """Of the order that it answers."""
+
+
+@dataclass(slots=True)
+class StoreInFlight:
+    """What ZooKeeper is asked to write down; one at a time."""
+
+    store_id: int
+    owners: dict[TopicPartition, Owner | None] = field(default_factory=dict)
+    offsets: dict[TopicPartition, Committed | None] = field(default_factory=dict)
+    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """Those of the offsets that consumers told with their answers."""
+    commits: list[CommitWaiting] = field(default_factory=list)
+    farewells: list[int] = field(default_factory=list)
+    deletes: list[DeleteWaiting] = field(default_factory=list)
+    offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAsked:
+    """Where a partition starts is being looked up."""
+
+    look_up_id: int
+    offset_reset: OffsetReset
+    """What its heir wished for when it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFound:
+    """Where a partition starts; not durable yet. It holds for an heir that wishes for the same."""
+
+    committed: Committed
+    offset_reset: OffsetReset
+
+
+@dataclass(slots=True)
+class PatternInterest:
+    """A pattern that members subscribed to, and what matches it now: the shard's own set, not a copy."""
+
+    topics: set[str]
+    member_count: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A group. `placement` asks of each partition what its next step is, and keeps it in the bucket of
+    those that wait for the same thing: `gives`, `asks`, `waiting`, and each member's `stops` and `starts`."""
+
+    name: str
+    state: GroupState = GroupState.EMPTY
+    reason: str = ""
+    """Why it is being shared out anew, or last was; or why that does not succeed. For people."""
+    begun_by: RebalanceReason = RebalanceReason.OTHER
+    """What the rebalance that is under way, or comes next, begins with."""
+    generation: int = 0
+
+    # ---- durable
+    owners: dict[TopicPartition, Owner] = field(default_factory=dict)
+    owned: dict[str, Bucket] = field(default_factory=dict)
+    """The same by member id."""
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    is_stored: bool = False
+    """Whether it has a znode."""
+    session_timeout_ms: int = 0
+    """The longest of its members'."""
+
+    # ---- members
+    members: dict[str, Member] = field(default_factory=dict)
+    by_consumer: dict[str, Member] = field(default_factory=dict)
+    by_identity: dict[str, Member] = field(default_factory=dict)
+    missing: dict[str, Member] = field(default_factory=dict)
+    """Those that own something, and have not registered with this coordinator yet (§10)."""
+    fenced: deque[str] = field(default_factory=lambda: deque(maxlen=FENCED_MEMBERS_MAX))
+    named_topics: dict[str, int] = field(default_factory=dict)
+    """Topic → how many members name it."""
+    patterns: dict[str, PatternInterest] = field(default_factory=dict)
+    assignors: dict[str, int] = field(default_factory=dict)
+    assignor: str = ""
+    """What the last rebalance went by."""
+
+    concerns: set[str] = field(default_factory=set)
+    """Topics whose changes concern it: `ShardState.concerned` by group."""
+    doubtful: set[str] = field(default_factory=set)
+    """Those of which something went away: perhaps it was the last (`concerns`)."""
+
+    # ---- wished for
+    target: dict[TopicPartition, StreamId] = field(default_factory=dict)
+    is_changed: bool = False
+    """Members or topics changed since the target was made (C6)."""
+    changed_ms: int = 0
+    gather_until_ms: int = 0
+    renewed: set[TopicPartition] = field(default_factory=set)
+    """Only without C7: what is stopped and given out again though it does not move."""
+
+    # ---- between
+    readers: dict[TopicPartition, Member] = field(default_factory=dict)
+    """Who may be reading a partition: never two."""
+    steps: dict[TopicPartition, Bucket] = field(default_factory=dict)
+    """The bucket in which a partition waits; one that stands here nowhere is where it should be."""
+    gives: Bucket = field(default_factory=dict)
+    """Nobody reads them: their next owner can be written down."""
+    asks: Bucket = field(default_factory=dict)
+    """Nothing is committed: where they start has to be looked up."""
+    waiting: Bucket = field(default_factory=dict)
+    """For an answer, a store, a look-up, a member's return, or the next attempt."""
+    to_order: dict[str, Member] = field(default_factory=dict)
+    """Members with something in their buckets."""
+    open_orders: dict[str, Member] = field(default_factory=dict)
+    """Members with an order open."""
+    open_stops: int = 0
+    """How many of those orders are StopFetchers."""
+    resting: dict[str, Member] = field(default_factory=dict)
+    """Members that did not answer an order in time, and wait for the next attempt."""
+    found: dict[TopicPartition, StartFound] = field(default_factory=dict)
+    """Start offsets that were looked up, and are not durable yet."""
+    asked: dict[TopicPartition, StartAsked] = field(default_factory=dict)
+    """What is being looked up, and with which look-up."""
+    leaps: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions that leap: being held against the end of their partition, or found to lie beyond it."""
+    begun: dict[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
+    """Partitions that were there when the group set out to read their topic, while nothing is committed of
+    them, with the topic id and the first leader epoch: those above all of them are new."""
+    voided: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions that were deleted: their znodes have to go."""
+    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """What consumers told with their answers, and is not durable yet."""
+    positions_due_ms: int = 0
+    """When they have to be; 0: there are none."""
+    commits: list[CommitWaiting] = field(default_factory=list)
+    offsets_waiting: int = 0
+    """How many offsets these hold, and those in the store that is under way."""
+    deletes: list[DeleteWaiting] = field(default_factory=list)
+    offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
+    farewells: list[int] = field(default_factory=list)
+    """Connections that are closed when the positions are durable."""
+    store: StoreInFlight | None = None
+    is_reading: bool = False
+    """It is read from ZooKeeper again."""
+    is_read_due: bool = False
+    """It has to be, once nothing is being written of it."""
+    store_failures: int = 0
+    store_not_before_ms: int = 0
+
+    # ---- attempts
+    began_ms: int = 0
+    failures: int = 0
+    """How many attempts in a row failed."""
+    retry_ms: int = 0
+    """When the next attempt begins; 0: none has failed."""
+    gives_not_before_ms: int = 0
+    """While StopFetchers are open, so that their answers melt into few stores."""
+    failed_partitions: dict[TopicPartition, str] = field(default_factory=dict)
+    """Where a start offset could not be looked up, and why; until the next attempt."""
+    rebalance_count: int = 0
+    last_rebalance_ms: int = 0
+    armed_ms: int = NeverDue
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing would be lost with it, where it has no members."""
+        is_open = self.store is not None or self.is_reading
+        has_requests = self.commits or self.deletes or self.offset_deletions
+        return not (is_open or self.is_stored or has_requests or self.farewells)
+
+    def become(self, state: GroupState) -> None:
+        """Change the state."""
+        if state is not self.state:
+            assert self.state in LEGAL_PREDECESSORS[state], (self.name, self.state, state)
+            self.state = state
+
+    def note_reason(self, begun_by: RebalanceReason, reason: str) -> None:
+        """Say why it is to be shared out anew."""
+        self.begun_by, self.reason = begun_by, reason

@@ -1,0 +1,1 @@
+"""What the coordinator's core speaks of: partitions, registrations, refusals, limits."""

@@ -1,0 +1,27 @@
+"""What one shard of a coordinator counts as it goes, for its metrics: rebalances, why, and for how long."""
+
+from __future__ import annotations
+
+from hightide_runtime.telemetry.metric_declarations import Distribution
+
+from hightide_coordinator.core.state.group import Group
+from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
+
+__all__ = ["Tallies"]
+
+
+class Tallies:
+    """One for each shard. Counted on the event loop, read on any thread."""
+
+    def __init__(self) -> None:
+        self.rebalances = dict.fromkeys(RebalanceReason, 0)
+        self.rebalance_failures = 0
+        self.rebalance_s = Distribution()
+
+    def rebalanced(self, group: Group) -> None:
+        """A rebalance of the group, or an attempt at one, has ended."""
+        if group.failures:
+            self.rebalance_failures += 1
+        else:
+            self.rebalances[group.begun_by] += 1
+            self.rebalance_s.record(group.last_rebalance_ms / 1000)

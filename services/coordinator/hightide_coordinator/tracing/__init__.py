@@ -1,0 +1,1 @@
+"""Takeovers and rebalances as traces."""

@@ -1,0 +1,119 @@
+"""One takeover of a shard as one trace: detection, election, load, recovery (consumer coordinator §10), and
+the rebalances that it caused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hightide_runtime.telemetry.span_kinds import (
+    COORDINATOR_DETECTION,
+    COORDINATOR_ELECTION,
+    COORDINATOR_FAILOVER,
+    COORDINATOR_LOAD,
+    COORDINATOR_RECOVERY,
+)
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Span, Telemetry
+
+from hightide_coordinator.core.events import Endpoint
+from hightide_coordinator.core.state.group import Group, GroupState
+from hightide_coordinator.core.state.shard_state import ShardState
+from hightide_coordinator.zookeeper.candidacy import Takeover
+
+__all__ = ["TakeoverTrace"]
+
+
+class TakeoverTrace:
+    """From the break, as far as it is known, until no group waits any more for members that it knows and the
+    rebalances that began meanwhile are over."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        shard: int,
+        takeover: Takeover,
+        previous: Endpoint,
+        state: ShardState,
+        telemetry: Telemetry,
+    ) -> None:
+        """All but the recovery has happened when the core has taken Elected."""
+        self._telemetry = telemetry
+        # Epochs grow by one with each election, so that the one that was lost is known.
+        lost_epoch = state.coordinator_epoch - 1
+        self._root = telemetry.root(
+            COORDINATOR_FAILOVER,
+            root_traceparent(COORDINATOR_FAILOVER, cluster_id, shard, lost_epoch),
+            start_time_us=takeover.noticed_at_us if takeover.broke_at_us is None else takeover.broke_at_us,
+            attributes={
+                "shard": shard,
+                "cause": takeover.cause,
+                "previous_coordinator": previous.id,
+                "coordinator_epoch": state.coordinator_epoch,
+            },
+        )
+        if takeover.broke_at_us is not None:
+            # Who was not on standby, or saw no more than a session end, cannot tell how long it was gone.
+            self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
+        self._step(COORDINATOR_ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
+        self._step(COORDINATOR_LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
+        self._recovering = {
+            name: group for name, group in state.groups.items() if group.state is GroupState.RECOVERING
+        }
+        """Groups that wait for members that they know from ZooKeeper, and some that do not any more."""
+        self._rebalancing: set[str] = set()
+        """Groups whose rebalance it has caused, and that are not done with it."""
+        self._recovery: Span | None = telemetry.span(
+            COORDINATOR_RECOVERY,
+            parent=self._root.traceparent,
+            start_time_us=takeover.loaded_at_us,
+            attributes={
+                "groups": len(self._recovering),
+                "members": sum(len(group.missing) for group in self._recovering.values()),
+            },
+        )
+        self.is_finished = False
+        self.settle(())
+
+    @property
+    def traceparent(self) -> str:
+        """What the rebalances that it causes hang below."""
+        return self._root.traceparent
+
+    def causes(self, group: Group) -> bool:
+        """Whether a rebalance of the group that begins now is one that the takeover has caused."""
+        return self._recovering.get(group.name) is group
+
+    def caused(self, group: Group) -> None:
+        """It has begun, and is traced."""
+        self._rebalancing.add(group.name)
+
+    def settle(self, rebalanced: Collection[str]) -> None:
+        """The core has taken an event, after which no rebalance of these groups is under way: end the
+        recovery where no group waits any more, and all of it where no rebalance of its is under way."""
+        self._rebalancing.difference_update(rebalanced)
+        # The last of them stands for all: what is taken away is looked at once.
+        while self._recovering:
+            last = next(reversed(self._recovering.values()))
+            if last.state is GroupState.RECOVERING:
+                return
+            self._recovering.popitem()
+        if self._recovery is not None:
+            self._recovery.end()
+            self._recovery = None
+        if not self._rebalancing:
+            self.finish()
+
+    def finish(self) -> None:
+        """End what is open of it."""
+        self.is_finished = True
+        if self._recovery is not None:
+            self._recovery.end()
+            self._recovery = None
+        self._root.end()
+
+    def _step(self, name: str, from_us: int, to_us: int, **attributes: int) -> None:
+        span = self._telemetry.span(
+            name, parent=self._root.traceparent, start_time_us=from_us, attributes=attributes
+        )
+        span.end(to_us)

@@ -1,0 +1,99 @@
+"""What the coordinator reads of the cluster: topics with their partitions, and the live brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode, TopicZnode, ZnodeGarbage
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
+
+from hightide_coordinator.core.events import Endpoint
+from hightide_coordinator.core.values.topic_partition import Topic
+from hightide_coordinator.zookeeper.complaints import Complaints
+
+__all__ = ["ClusterReader", "TopicsRead"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRead:
+    """Topics as ZooKeeper holds them. What was asked for and stands in neither is not there."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
+    """There, but not to be understood, or without an id yet: nothing may be concluded about them."""
+
+
+class ClusterReader:
+    """One for each process. Methods raise ConnectionLost and SessionExpired."""
+
+    def __init__(self, session: ZooKeeperSession, complaints: Complaints) -> None:
+        self._session = session
+        self._complaints = complaints
+
+    async def brokers(self, *, watch: bool = False) -> tuple[Endpoint, ...]:
+        """The live brokers, by id."""
+        names = await self._session.children(cluster_znodes.BROKER_IDS, watch=watch)
+        ids: dict[str, int] = {}
+        for name in names:
+            try:
+                broker_id = BrokerZnode.broker_id_of(name)
+            except ZnodeGarbage as error:
+                self._complaints.complain(f"{cluster_znodes.BROKER_IDS}/{name[:260]}", error.reason)
+                continue
+            ids[BrokerZnode.path(broker_id)] = broker_id
+        brokers = []
+        for path, found in (await self._session.multi_read(ids)).items():
+            try:
+                znode = BrokerZnode.decode(found.data)
+            except ZnodeGarbage as error:
+                self._complaints.complain(path, error.reason)
+                continue
+            self._complaints.settled(path)
+            brokers.append(
+                Endpoint(ids[path], znode.host, znode.port, znode.external_host, znode.external_port)
+            )
+        return tuple(sorted(brokers, key=lambda broker: broker.id))
+
+    async def topic_names(self) -> list[str]:
+        """The children of /brokers/topics, legal or not."""
+        return await self._session.children(cluster_znodes.TOPICS)
+
+    async def watch_topic_names(self) -> tuple[list[str], int]:
+        """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
+        return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
+
+    async def topics(self, names: Collection[str]) -> TopicsRead:
+        """These topics, in as few round trips as there are thousands of them."""
+        legal = [name for name in names if is_legal_topic_name(name)]
+        for name in set(names) - set(legal):
+            self._complaints.complain(f"{cluster_znodes.TOPICS}/{name[:260]}", "no topic can have this name")
+        found = await self._session.multi_read(TopicZnode.path(name) for name in legal)
+        topics: dict[str, Topic] = {}
+        unreadable: set[str] = set()
+        for name in legal:
+            path = TopicZnode.path(name)
+            if path not in found:
+                self._complaints.settled(path)
+                continue
+            topic = self._topic_of(name, found[path])
+            if topic is None:
+                unreadable.add(name)
+            else:
+                topics[name] = topic
+        return TopicsRead(topics, frozenset(unreadable))
+
+    def _topic_of(self, name: str, found: Znode) -> Topic | None:
+        """None where it cannot be understood, or has no id yet: the controller gives one to it."""
+        try:
+            znode = TopicZnode.decode(found.data)
+        except ZnodeGarbage as error:
+            advice = "correct it, and do not take it away, since records would go with it"
+            self._complaints.complain(found.path, error.reason, advice)
+            return None
+        self._complaints.settled(found.path)
+        if not znode.topic_id:
+            return None
+        return Topic(name, znode.topic_id, len(znode.partitions), dict(znode.first_leader_epochs))

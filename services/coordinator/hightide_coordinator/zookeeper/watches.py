@@ -1,0 +1,178 @@
+"""ZooKeeper's watches, for all shards of a process: the one reader of `session.events`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
+
+from hightide_runtime.clock import Clock
+from hightide_runtime.znodes.cluster_znodes import COORDINATOR_CANDIDATES, CandidateZnode
+from hightide_runtime.zookeeper.candidates import Candidate
+from hightide_runtime.zookeeper.session import (
+    SessionState,
+    SessionStateChanged,
+    TreeChanged,
+    WatchFired,
+    ZooKeeperError,
+    ZooKeeperSession,
+)
+from hightide_runtime.zookeeper.znode_reader import Reader
+
+from hightide_coordinator.core.effects import WatchTopics
+from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
+from hightide_coordinator.zookeeper.candidacy import Candidacy, CandidacyDuties, Takeover
+from hightide_coordinator.zookeeper.cluster_reader import ClusterReader
+from hightide_coordinator.zookeeper.complaints import Complaints
+from hightide_coordinator.zookeeper.peers import Peers
+from hightide_coordinator.zookeeper.store import CoordinatorStore, seat_of
+from hightide_coordinator.zookeeper.topic_watches import TopicWatches
+
+__all__ = ["CoordinatorWatches"]
+
+_log = logging.getLogger(__name__)
+
+
+class CoordinatorWatches:
+    """One for each process. Runs the candidacies of all shards, and follows topics and brokers while any of
+    them is active. What it tells is told on the loop; TopicsChanged and BrokersChanged concern all shards.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        shard_count: int,
+        identity: Endpoint,
+        clock: Clock,
+        *,
+        on_seen: Callable[[int, Endpoint | None], None],
+        on_elected: Callable[[int, Elected, Takeover], None],
+        on_deposed: Callable[[int], None],
+        on_topics: Callable[[TopicsChanged], None],
+        on_brokers: Callable[[BrokersChanged], None],
+    ) -> None:
+        """`on_seen`, `on_elected`, `on_deposed`: as in CandidacyDuties, the shard first."""
+        self._session = session
+        self._on_elected = on_elected
+        self._on_deposed = on_deposed
+        self.connected = asyncio.Event()
+        self.connected.set()
+        complaints = Complaints()
+        self.stores = tuple(
+            CoordinatorStore(session, shard, shard_count, identity, complaints)
+            for shard in range(shard_count)
+        )
+        """By shard."""
+        duties = CandidacyDuties(on_seen, self._elected, self._deposed)
+        peers = Peers(clock)
+        self.candidacies = tuple(
+            Candidacy(store, identity, clock, self.connected, peers, duties) for store in self.stores
+        )
+        """By shard."""
+        self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}
+        self._wanted: dict[int, set[str]] = {}
+        """By shard, the topics that its groups read."""
+        self._topics = TopicWatches(
+            session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
+        )
+        self._candidate = Reader(
+            "candidate",
+            Candidate(session, COORDINATOR_CANDIDATES, CandidateZnode(*astuple(identity))).stand,
+            self.connected,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        self._task = asyncio.create_task(self._follow_session(), name="zookeeper-events")
+        self._topics.start()
+        self._candidate.start()
+        self._candidate.mark()
+        for candidacy in self.candidacies:
+            candidacy.start()
+
+    async def close(self) -> None:
+        """Stop all of it, and hand over at once: other processes are elected without waiting. Never raises.
+
+        The session is closed afterwards by whoever opened it.
+        """
+        await self._topics.close()
+        await self._candidate.close()
+        for candidacy in self.candidacies:
+            try:
+                await candidacy.close()
+            except ZooKeeperError as error:
+                _log.info("shard %d is handed over with the session: %s", candidacy.shard, error)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def held(self) -> int:
+        """How many shards this process coordinates."""
+        return sum(each.is_active for each in self.candidacies)
+
+    def watch_topics(self, shard: int, effect: WatchTopics) -> None:
+        """The effect WatchTopics of the core of this shard."""
+        wanted = self._wanted.setdefault(shard, set())
+        wanted |= effect.more
+        wanted -= effect.fewer
+        self._topics.watch(effect.more)
+        self._unwatch(effect.fewer)
+
+    async def look_up_topics(self, topics: Iterable[str]) -> None:
+        """Tell all shards of these topics as ZooKeeper has them now. Raises ZooKeeperError."""
+        await self._topics.look_up(topics)
+
+    def _unwatch(self, topics: Iterable[str]) -> None:
+        """Follow these no more, but for those that another shard wants."""
+        self._topics.unwatch(set(topics).difference(*self._wanted.values()))
+
+    def overtaken(self, shard: int, other: Endpoint) -> None:
+        """Another process coordinates this shard, by the word of brokers."""
+        self.candidacies[shard].overtaken(other)
+
+    def stood_still(self) -> None:
+        """This process has stood still for so long that its session may have ended."""
+        for candidacy in self.candidacies:
+            candidacy.stood_still()
+
+    def resigned(self, shard: int) -> None:
+        """The effect Resign of the core of this shard, unless it follows from `on_deposed`."""
+        self.candidacies[shard].resigned()
+
+    def _elected(self, shard: int, elected: Elected, takeover: Takeover) -> None:
+        self._unwatch(self._wanted.pop(shard, ()))
+        self._on_elected(shard, elected, takeover)
+        self._topics.activate(elected.topics)
+
+    def _deposed(self, shard: int) -> None:
+        self._unwatch(self._wanted.pop(shard, ()))
+        if not self.held():
+            self._topics.deactivate()
+        self._on_deposed(shard)
+
+    async def _follow_session(self) -> None:
+        while True:
+            event = await self._session.events.get()
+            match event:
+                case SessionStateChanged(state=SessionState.CONNECTED):
+                    self.connected.set()
+                    self._topics.reconnected()
+                    self._candidate.mark()
+                    for candidacy in self.candidacies:
+                        candidacy.mark()
+                case SessionStateChanged(state=state):
+                    self.connected.clear()
+                    if state is SessionState.LOST:
+                        for candidacy in self.candidacies:
+                            candidacy.session_lost()
+                case WatchFired(path=path):
+                    if (candidacy_at := self._by_path.get(path)) is not None:
+                        candidacy_at.mark()
+                    else:
+                        self._topics.fired(path)
+                case TreeChanged():
+                    pass

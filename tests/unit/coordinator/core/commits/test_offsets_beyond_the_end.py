@@ -1,0 +1,123 @@
+"""What lies beyond the end of its partition is never committed (C3); it would keep all true offsets out."""
+
+from __future__ import annotations
+
+from hightide_coordinator.core import effects as ef
+from hightide_coordinator.core import events as ev
+from hightide_coordinator.core.commits.plausible_offsets import LEAP_RECORDS
+from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.refusals import Refusal
+from hightide_coordinator.core.values.registration import Committed
+from unit.coordinator.core.commits.test_offsets import alone, pinged
+from unit.coordinator.core.group_world import World, tp
+
+
+def test_who_is_no_member_commits_nothing_beyond_the_end_of_a_partition() -> None:
+    world = World()
+    world.ends = {tp(0): 10, tp(1): 10}
+    outcomes = world.commit(ev.Commit(tp(0), 0, 2**63 - 1), ev.Commit(tp(1), 0, 11), ev.Commit(tp(2), 0, 10))
+    assert [each.refusal for each in outcomes] == [
+        Refusal.OFFSET_OUT_OF_RANGE,
+        Refusal.OFFSET_OUT_OF_RANGE,
+        None,
+    ]
+    assert "beyond the end of t/0, which is 10" in outcomes[0].message
+    assert [each.refusal for each in world.commit(ev.Commit(tp(0), 0, 7))] == [None]
+
+
+def test_a_member_that_commits_a_leap_is_held_to_the_end_of_its_partition() -> None:
+    world, consumer = alone()
+    world.ends = {tp(0): 2 * LEAP_RECORDS, tp(1): 10}
+    assert consumer.commit(tp(1), 2**63 - 1).refusal is Refusal.OFFSET_OUT_OF_RANGE
+    assert consumer.commit(tp(1), 2**63 - 1, is_reset=True).refusal is Refusal.OFFSET_OUT_OF_RANGE
+    assert consumer.commit(tp(0), 2 * LEAP_RECORDS).refusal is None
+    assert (world.committed(0), world.committed(1)) == (2 * LEAP_RECORDS, 0)
+
+
+def test_the_commits_of_a_member_that_reads_on_ask_no_broker() -> None:
+    world, consumer = alone()
+    count = len(world.look_ups)
+    for offset in (5, 1_000_000, 1_000_000 + LEAP_RECORDS):
+        assert consumer.commit(tp(0), offset).refusal is None
+    assert len(world.look_ups) == count
+
+
+def test_who_is_no_member_and_steps_back_or_stays_asks_no_broker() -> None:
+    world = World()
+    world.commit(ev.Commit(tp(0), 0, 7))
+    assert len(world.look_ups) == 1
+    world.commit(ev.Commit(tp(0), 0, 7))
+    world.commit(ev.Commit(tp(0), 0, 3, is_reset=True))
+    assert len(world.look_ups) == 1
+
+
+def test_while_an_end_cannot_be_found_a_step_is_taken_and_a_leap_is_not() -> None:
+    world = World()
+    world.look_ups_answer = False
+    for request_id, offset in ((98, 5), (99, 2**63 - 1)):
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, offset),)))
+        away = {tp(0): "leader 7 is away"}
+        world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, {}, away))
+    step, leap = (answer.outcomes[0] for answer in world.all(ef.AnswerCommit))
+    assert step.refusal is None
+    assert leap.refusal is Refusal.OFFSET_NOT_AVAILABLE
+    assert "leader 7 is away; try again" in leap.message
+
+
+def test_commits_whose_ends_are_looked_up_do_not_pile_up() -> None:
+    world = World(limits=GroupLimits(commits_checked_max=2))
+    world.look_ups_answer = False
+    for request_id in (90, 91, 92):
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, 5),)))
+    refused = world.the(ef.RefuseRequest)
+    assert (refused.request_id, refused.refusal) == (92, Refusal.OVERLOADED)
+
+
+def test_a_member_that_comes_while_a_stranger_s_commit_is_checked_stops_it() -> None:
+    world = World()
+    world.look_ups_answer = False
+    world.feed(ev.CommitRequested(99, "g", "", (ev.Commit(tp(0), 0, 5),)))
+    checked = world.look_ups[-1]
+    world.join()
+    world.feed(ev.OffsetsLookedUp(checked.look_up_id, {tp(0): Committed(9, -1, b"i" * 16)}))
+    world.run(100)
+    assert world.the(ef.AnswerCommit).outcomes[0].refusal is Refusal.UNKNOWN_MEMBER
+
+
+def test_a_reset_mends_a_group_that_was_taken_beyond_the_end() -> None:
+    world = World()
+    world.ends = {tp(0): 2**63 - 1}
+    world.commit(ev.Commit(tp(0), 0, 2**63 - 1))
+    world.ends = {tp(0): 10}
+    assert world.commit(ev.Commit(tp(0), 0, 5))[0].refusal is Refusal.COMMIT_GOES_BACK
+    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    assert world.the(ef.AnswerReset).outcomes[0].refusal is None
+    assert world.commit(ev.Commit(tp(0), 0, 5))[0].refusal is None
+
+
+def test_a_position_that_leaps_beyond_the_end_is_not_written_down_and_is_told_once() -> None:
+    world, consumer = alone()
+    world.ends = {tp(0): 10}
+    for _ in range(3):
+        pinged(world, consumer)
+        consumer.positions[tp(0)] = 2**63 - 1
+        consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 0
+    assert len([each for each in world.all(ef.Report) if "which ends at 10" in each.message]) == 1
+    pinged(world, consumer)
+    consumer.positions[tp(0)] = 9
+    consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 9
+
+
+def test_a_position_that_leaps_to_where_records_are_is_written_down() -> None:
+    world, consumer = alone()
+    world.ends = {tp(0): 5 * LEAP_RECORDS}
+    pinged(world, consumer)
+    consumer.positions[tp(0)] = 4 * LEAP_RECORDS
+    consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 4 * LEAP_RECORDS
+    assert world.state.groups["g"].leaps == {}
