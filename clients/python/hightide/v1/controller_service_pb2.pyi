@@ -61,6 +61,10 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     """Its leader lacks records that are committed. It keeps them, and follows nobody."""
     REPLICA_CONDITION_HANGS: _ReplicaCondition.ValueType  # 4
     """A call to its disk that its clients wait for does not return. It may return yet."""
+    REPLICA_CONDITION_DIFFERS: _ReplicaCondition.ValueType  # 5
+    """It has other batches than its leader, and both are whole; `divergence` says where, its `high_watermark` being
+    the end of the range. With an `offset` of -1 it does not any more. Nobody is elected for it.
+    """
 
 class ReplicaCondition(_ReplicaCondition, metaclass=_ReplicaConditionEnumTypeWrapper):
     """ReplicaCondition says what is the case with a replica."""
@@ -75,6 +79,10 @@ REPLICA_CONDITION_DIVERGED: ReplicaCondition.ValueType  # 3
 """Its leader lacks records that are committed. It keeps them, and follows nobody."""
 REPLICA_CONDITION_HANGS: ReplicaCondition.ValueType  # 4
 """A call to its disk that its clients wait for does not return. It may return yet."""
+REPLICA_CONDITION_DIFFERS: ReplicaCondition.ValueType  # 5
+"""It has other batches than its leader, and both are whole; `divergence` says where, its `high_watermark` being
+the end of the range. With an `offset` of -1 it does not any more. Nobody is elected for it.
+"""
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
 
 @_typing.final
@@ -1242,7 +1250,7 @@ class FailedReplica(_message.Message):
     """Of one that is damaged, the offset of the first batch that cannot be used; -1 where that is not known."""
     @_builtins.property
     def divergence(self) -> Global___Divergence:
-        """Of one that diverged."""
+        """Of one that diverged, or differs."""
 
     def __init__(
         self,

@@ -359,3 +359,75 @@ class EpochEndPartitionResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EpochEndPartitionResult: _TypeAlias = EpochEndPartitionResult  # noqa: Y015
+
+@_typing.final
+class DigestBatchesRequest(_message.Message):
+    """DigestBatchesRequest says which batches are meant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    REPLICA_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    BASE_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster that the follower belongs to."""
+    replica_id: _builtins.int
+    """The follower's broker id."""
+    broker_epoch: _builtins.int
+    """The follower's broker epoch."""
+    topic_id: _builtins.bytes
+    """The topic's id, 16 bytes."""
+    partition: _builtins.int
+    """The partition."""
+    leader_epoch: _builtins.int
+    """The leader epoch that the follower follows."""
+    base_offset: _builtins.int
+    """The first offset of the first batch."""
+    end_offset: _builtins.int
+    """The offset after the last batch; at most the leader's high watermark. Together they have at most 16 MiB."""
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        replica_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        base_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "end_offset", b"end_offset", "leader_epoch", b"leader_epoch", "partition", b"partition", "replica_id", b"replica_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DigestBatchesRequest: _TypeAlias = DigestBatchesRequest  # noqa: Y015
+
+@_typing.final
+class DigestBatchesResponse(_message.Message):
+    """DigestBatchesResponse is the digest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """BLAKE2b, 32 bytes, of all batches that hold the offsets asked for, back to back."""
+    def __init__(
+        self,
+        *,
+        digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DigestBatchesResponse: _TypeAlias = DigestBatchesResponse  # noqa: Y015

@@ -45,6 +45,11 @@ class ReplicaServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.DigestBatches = channel.unary_unary(
+                '/hightide.v1.ReplicaService/DigestBatches',
+                request_serializer=hightide_dot_v1_dot_replica__service__pb2.DigestBatchesRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_replica__service__pb2.DigestBatchesResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicaServiceServicer(object):
@@ -68,6 +73,14 @@ class ReplicaServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DigestBatches(self, request, context):
+        """DigestBatches gives a digest of committed batches as the leader has them. Followers compare it with
+        that of their own while they check what is at rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReplicaServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +93,11 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
                     servicer.EndOffsetForLeaderEpoch,
                     request_deserializer=hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochResponse.SerializeToString,
+            ),
+            'DigestBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.DigestBatches,
+                    request_deserializer=hightide_dot_v1_dot_replica__service__pb2.DigestBatchesRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_replica__service__pb2.DigestBatchesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -137,6 +155,33 @@ class ReplicaService(object):
             '/hightide.v1.ReplicaService/EndOffsetForLeaderEpoch',
             hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochRequest.SerializeToString,
             hightide_dot_v1_dot_replica__service__pb2.EndOffsetForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DigestBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ReplicaService/DigestBatches',
+            hightide_dot_v1_dot_replica__service__pb2.DigestBatchesRequest.SerializeToString,
+            hightide_dot_v1_dot_replica__service__pb2.DigestBatchesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,10 @@ class ReplicaServiceStub:
     """EndOffsetForLeaderEpoch tells where an epoch ended in the leader's log. Followers ask before
     they truncate (KIP-101, KIP-279).
     """
+    DigestBatches: _grpc.UnaryUnaryMultiCallable[_replica_service_pb2.DigestBatchesRequest, _replica_service_pb2.DigestBatchesResponse]
+    """DigestBatches gives a digest of committed batches as the leader has them. Followers compare it with
+    that of their own while they check what is at rest.
+    """
 
 @_typing.type_check_only
 class ReplicaServiceAsyncStub(ReplicaServiceStub):
@@ -56,6 +60,10 @@ class ReplicaServiceAsyncStub(ReplicaServiceStub):
     EndOffsetForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_replica_service_pb2.EndOffsetForLeaderEpochRequest, _replica_service_pb2.EndOffsetForLeaderEpochResponse]  # type: ignore[assignment]
     """EndOffsetForLeaderEpoch tells where an epoch ended in the leader's log. Followers ask before
     they truncate (KIP-101, KIP-279).
+    """
+    DigestBatches: _aio.UnaryUnaryMultiCallable[_replica_service_pb2.DigestBatchesRequest, _replica_service_pb2.DigestBatchesResponse]  # type: ignore[assignment]
+    """DigestBatches gives a digest of committed batches as the leader has them. Followers compare it with
+    that of their own while they check what is at rest.
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -80,6 +88,16 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_replica_service_pb2.EndOffsetForLeaderEpochResponse, _abc.Awaitable[_replica_service_pb2.EndOffsetForLeaderEpochResponse]]:
         """EndOffsetForLeaderEpoch tells where an epoch ended in the leader's log. Followers ask before
         they truncate (KIP-101, KIP-279).
+        """
+
+    @_abc_1.abstractmethod
+    def DigestBatches(
+        self,
+        request: _replica_service_pb2.DigestBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replica_service_pb2.DigestBatchesResponse, _abc.Awaitable[_replica_service_pb2.DigestBatchesResponse]]:
+        """DigestBatches gives a digest of committed batches as the leader has them. Followers compare it with
+        that of their own while they check what is at rest.
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
