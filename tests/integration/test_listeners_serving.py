@@ -46,6 +46,9 @@ class Replica:
     async def EndOffsetForLeaderEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
         return pb.EndOffsetForLeaderEpochResponse()
 
+    async def DigestBatches(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return pb.DigestBatchesResponse()
+
 
 @asynccontextmanager
 async def served(replica: Replica, **options: Any) -> Any:

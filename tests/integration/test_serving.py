@@ -54,6 +54,9 @@ class Replica(ReplicaServiceServicer):
     async def EndOffsetForLeaderEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
         raise AssertionError("not called")
 
+    async def DigestBatches(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise AssertionError("not called")
+
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
         yield pb.ReplicaFetchResponse(session_id=1)
         yield pb.ReplicaFetchResponse(session_id=2)

@@ -26,6 +26,9 @@ class Traced(ReplicaServiceServicer):
     ) -> pb.EndOffsetForLeaderEpochResponse:
         raise AssertionError("not called")
 
+    async def DigestBatches(self, request: Any, context: Any) -> pb.DigestBatchesResponse:  # noqa: N802
+        raise AssertionError("not called")
+
 
 async def service(stopping: asyncio.Event) -> None:
     traced = Traced(Telemetry.set_up("broker", "2"))

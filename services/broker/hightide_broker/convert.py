@@ -42,7 +42,13 @@ from hightide_broker.metadata import (
     MetadataCache,
     TopicView,
 )
-from hightide_broker.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_broker.replica_calls import (
+    DigestQuestion,
+    EpochAnswer,
+    EpochQuestion,
+    Follower,
+    ReplicaFetchCall,
+)
 
 _CODES: Final[dict[Refusal, ErrorCode.ValueType]] = {
     Refusal.NOT_LEADER: ErrorCode.ERROR_CODE_NOT_LEADER,
@@ -376,6 +382,31 @@ def epoch_questions_out(follower: Follower, questions: Sequence[EpochQuestion]) 
             epoch=each.epoch,
         )
     return request.SerializeToString()
+
+
+def digest_question_in(request: replica_pb2.DigestBatchesRequest) -> DigestQuestion:
+    """DigestBatches, as the leader reads it."""
+    return DigestQuestion(
+        Follower(request.cluster_id, request.replica_id, request.broker_epoch),
+        (request.topic_id, request.partition),
+        request.leader_epoch,
+        request.base_offset,
+        request.end_offset,
+    )
+
+
+def digest_question_out(question: DigestQuestion) -> replica_pb2.DigestBatchesRequest:
+    """DigestBatches, as the follower writes it."""
+    return replica_pb2.DigestBatchesRequest(
+        cluster_id=question.follower.cluster_id,
+        replica_id=question.follower.replica_id,
+        broker_epoch=question.follower.broker_epoch,
+        topic_id=question.key[0],
+        partition=question.key[1],
+        leader_epoch=question.leader_epoch,
+        base_offset=question.base_offset,
+        end_offset=question.end_offset,
+    )
 
 
 def epoch_answers_out(answers: Sequence[EpochAnswer]) -> replica_pb2.EndOffsetForLeaderEpochResponse:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ import grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.controller_service_pb2 import (
     REPLICA_CONDITION_DAMAGED,
+    REPLICA_CONDITION_DIFFERS,
     REPLICA_CONDITION_DIVERGED,
     REPLICA_CONDITION_HANGS,
     REPLICA_CONDITION_UNSPECIFIED,
@@ -72,6 +73,7 @@ class FailedReplicas:
         self._pending: dict[PartitionKey, _Report] = {}
         self._diverged: dict[PartitionKey, _Report] = {}
         self._hanging: set[PartitionKey] = set()
+        self._differences: dict[PartitionKey, _Report] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     def report(self, replicas: Iterable[PartitionKey]) -> None:
@@ -108,6 +110,13 @@ class FailedReplicas:
         if self._diverged.pop(key, None) is not None:
             self.report_whole(key)
 
+    def report_difference(self, key: PartitionKey, where: Divergence | None) -> None:
+        """Tell it that one has other batches than its leader, or with None that it has not; returns at once.
+        It is told beside all else: it says nothing about what else is the case with the replica."""
+        said = where if where is not None else Divergence(-1, -1, -1, -1)
+        self._differences[key] = _Report(REPLICA_CONDITION_DIFFERS, divergence=said)
+        self._begin()
+
     async def told(self, patience_s: float) -> None:
         """Wait until the controller knows all that was reported, or for so long."""
         if self._reporting is not None:
@@ -120,7 +129,7 @@ class FailedReplicas:
         self._begin()
 
     def _begin(self) -> None:
-        if self._pending and (self._reporting is None or self._reporting.done()):
+        if (self._pending or self._differences) and (self._reporting is None or self._reporting.done()):
             self._reporting = asyncio.get_running_loop().create_task(self._run(), name="failed-replicas")
 
     async def close(self) -> None:
@@ -132,12 +141,11 @@ class FailedReplicas:
     async def _run(self) -> None:
         pause_s = PAUSE_MIN_S
         try:
-            while self._pending:
-                reports = dict(self._pending)
-                if await self._tell(reports):
-                    for key, report in reports.items():
-                        if self._pending.get(key) is report:
-                            del self._pending[key]
+            while self._pending or self._differences:
+                pending, differences = dict(self._pending), dict(self._differences)
+                if await self._tell([*pending.items(), *differences.items()]):
+                    _forget(self._pending, pending)
+                    _forget(self._differences, differences)
                     pause_s = PAUSE_MIN_S
                     continue
                 await asyncio.sleep(pause_s)
@@ -146,7 +154,7 @@ class FailedReplicas:
             # The top of a task: what is pending is reported with the next failure.
             log.exception("reporting %d failed replicas ended", len(self._pending))
 
-    async def _tell(self, reports: Mapping[PartitionKey, _Report]) -> bool:
+    async def _tell(self, reports: Sequence[tuple[PartitionKey, _Report]]) -> bool:
         """Ask once; whether the controller knows."""
         broker_epoch = self._broker_epoch()
         if broker_epoch < 0:
@@ -163,7 +171,7 @@ class FailedReplicas:
             request = ReportFailedReplicasRequest(
                 broker_id=self._broker_id,
                 broker_epoch=broker_epoch,
-                replicas=[_told(key, report) for key, report in reports.items()],
+                replicas=[_told(key, report) for key, report in reports],
             )
             await stub.ReportFailedReplicas(request, timeout=CALL_TIMEOUT_S, metadata=traceparent_metadata())
         except grpc.aio.AioRpcError as error:
@@ -181,6 +189,13 @@ class FailedReplicas:
             len(reports),
         )
         return True
+
+
+def _forget(waiting: dict[PartitionKey, _Report], told: Mapping[PartitionKey, _Report]) -> None:
+    """What was told waits no more, unless there is other news of it."""
+    for key, report in told.items():
+        if waiting.get(key) is report:
+            del waiting[key]
 
 
 def _told(key: PartitionKey, report: _Report) -> FailedReplica:

@@ -18,6 +18,7 @@ from hightide_runtime.telemetry.metric_declarations import (
     histogram,
 )
 
+from hightide_broker.comparison import Comparison
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import UNKNOWN_OFFSET, Leading, Role
 from hightide_broker.decisions import PartitionKey
@@ -70,12 +71,17 @@ FIGURES = (
     gauge(f"{_P}.replicas_failed", "{replica}", "replicas in a data directory that failed"),
     gauge(f"{_P}.replicas_damaged", "{replica}", "replicas with batches that are not what was written"),
     gauge(
+        f"{_P}.replicas_differing", "{replica}",
+        "replicas with batches that are whole, and other ones than their leader has",
+    ),
+    gauge(
         f"{_P}.replicas_diverged", "{replica}",
         "replicas that keep committed records which their leader lacks, and follow nobody",
     ),
     counter(f"{_P}.damage_found", "{replica}", "how often a replica turned out to be damaged"),
     counter(f"{_P}.replicas_mended", "{replica}", "how often a damaged replica was made whole"),
     counter(f"{_P}.scrubbed", "By", "batches at rest that were read and checked"),
+    counter(f"{_P}.compared", "By", "batches at rest on followers that were compared with their leaders"),
     gauge(f"{_P}.replicas_not_copied", "{replica}", "replicas whose copying fails, and is tried again"),
     gauge(
         f"{_P}.replica_lag_max", "{record}",
@@ -114,6 +120,7 @@ class Measured:
     in_flight: Budget
     healing: Healing
     scrub: Scrub
+    comparison: Comparison
 
 
 @dataclass(slots=True)
@@ -209,10 +216,12 @@ def _replicated(found: Survey, tallies: Tallies, measured: Measured) -> Readings
         "replicas_without_leader": found.without_leader,
         "replicas_failed": found.failed,
         "replicas_damaged": measured.healing.damaged_count,
+        "replicas_differing": measured.comparison.differing_count,
         "replicas_diverged": found.diverged,
         "damage_found": measured.healing.found,
         "replicas_mended": measured.healing.healed,
         "scrubbed": measured.scrub.checked_bytes,
+        "compared": measured.comparison.compared_bytes,
         "replicas_not_copied": measured.fetchers.count_failed(),
         "replica_lag_max": found.lag_max,
         "isr_shrinks": measured.isr_store.shrinks,

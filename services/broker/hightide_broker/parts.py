@@ -14,6 +14,7 @@ from hightide_runtime.telemetry.metric_declarations import Measure
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode
 
+from hightide_broker.comparison import Comparison
 from hightide_broker.control import Control
 from hightide_broker.coordinators import Coordinators
 from hightide_broker.core.events import StorageFailed
@@ -21,6 +22,7 @@ from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.delete_records import RecordDeletion
 from hightide_broker.describe_producers import ProducerDescriptions
+from hightide_broker.digests import DigestServer
 from hightide_broker.disk_space import DiskSpace
 from hightide_broker.failed_replicas import FailedReplicas
 from hightide_broker.fetch import Fetching
@@ -141,14 +143,18 @@ class Parts:
             self._settings.broker_id, self._replicas, self._fetchers, self._failed_replicas,
             self._address_of, self._at_rest, ports.connect,
         )  # fmt: skip
+        self._comparison = Comparison(
+            self._follower, self._address_of, self._failed_replicas, self._at_rest, ports.connect
+        )
         self._directories.tell_of_damage(healing.met)
         self._control.elected = self._controller_elected
         settings = ScrubSettings(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_ms)
-        return healing, Scrub(self._replicas, self._at_rest, settings)
+        return healing, Scrub(self._replicas, self._at_rest, settings, self._comparison)
 
     def _controller_elected(self) -> None:
         """It knows of nothing that earlier ones were told."""
         self._healing.tell_again()
+        self._comparison.tell_again()
         self.hung_disks.tell_again()
 
     def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
@@ -185,7 +191,9 @@ class Parts:
             ),
             DiskSpace(self._directories),
         )  # fmt: skip
-        return client, ReplicaRpcs(self._replica_server), ControlRpcs(self._control)
+        digests = DigestServer(self._metadata.cluster_id, self._replicas, self._reads)
+        replica = ReplicaRpcs(self._replica_server, digests)
+        return client, replica, ControlRpcs(self._control)
 
     @property
     def measure(self) -> Measure:
@@ -193,7 +201,7 @@ class Parts:
         return broker_readings(
             Measured(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
-                self._fetching, self._sessions, self._in_flight, self._healing, self._scrub,
+                self._fetching, self._sessions, self._in_flight, self._healing, self._scrub, self._comparison,
             )
         )  # fmt: skip
 

@@ -42,6 +42,17 @@ class EpochQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class DigestQuestion:
+    """One DigestBatches."""
+
+    follower: Follower
+    key: PartitionKey
+    leader_epoch: int
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochAnswer:
     """The answer to it; `end` is only meant where `code` is ERROR_CODE_UNSPECIFIED."""
 

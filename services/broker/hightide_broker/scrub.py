@@ -3,7 +3,8 @@
 Theory of operation. Disks change bytes without saying so, and what nobody reads may be damaged on all
 replicas by the time that somebody does. So each batch is read and checked once in a while, at a bounded
 rate, in a thread of its own: produce and fetch wait for nothing but the disk. What is found goes the way of
-all damage (`healing`). A pass that does not come to its end in time is followed by the next at once.
+all damage (`healing`); what is whole on a follower is compared with its leader (`comparison`). A pass that
+does not come to its end in time is followed by the next at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from hightide_broker.hosted import HostedReplica, HostedReplicas
 from hightide_broker.storage import DamagedLog, Place, StorageError
@@ -34,11 +35,32 @@ class ScrubSettings:
     """From the beginning of one pass to that of the next, at least."""
 
 
+class Comparing(Protocol):
+    """Who compares with leaders (`comparison.Comparison`)."""
+
+    async def compare(
+        self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
+    ) -> None:
+        """Compare batches that are whole here."""
+        ...
+
+    async def rest(self) -> None:
+        """A pass is over."""
+        ...
+
+
 class Scrub:
     """One task for all replicas of a broker. Belongs to the event loop's thread."""
 
-    def __init__(self, replicas: HostedReplicas, disk: Executor, settings: ScrubSettings) -> None:
+    def __init__(
+        self,
+        replicas: HostedReplicas,
+        disk: Executor,
+        settings: ScrubSettings,
+        comparison: Comparing | None = None,
+    ) -> None:
         """`disk` runs the reads."""
+        self._comparison = comparison
         self._replicas = replicas
         self._disk = disk
         self._settings = settings
@@ -68,15 +90,20 @@ class Scrub:
     async def check_all(self) -> None:
         """One pass over all that is at rest now."""
         before = self.checked_bytes
-        for replica in self._replicas:
-            if replica.log.size_bytes:
-                await self._check(replica)
+        try:
+            for replica in self._replicas:
+                if replica.log.size_bytes:
+                    await self._check(replica)
+        finally:
+            if self._comparison is not None:
+                await self._comparison.rest()
         log.info("%d bytes at rest are checked", self.checked_bytes - before)
 
     async def _check(self, replica: HostedReplica) -> None:
         loop, at_rest = asyncio.get_running_loop(), replica.log.at_rest
         place: Place | None = None
         while True:
+            base_offset = replica.log.log_start_offset if place is None else place.offset
             try:
                 place, size_bytes = await loop.run_in_executor(self._disk, at_rest.check, place, PIECE_BYTES)
             except DamagedLog as damage:
@@ -86,6 +113,9 @@ class Scrub:
                 log.debug("%s is not checked: %s", replica, error)
                 return
             self.checked_bytes += size_bytes
+            if size_bytes and self._comparison is not None:
+                end_offset = replica.log.log_end_offset if place is None else place.offset
+                await self._comparison.compare(replica, base_offset, end_offset, size_bytes)
             if place is None:
                 return
             await asyncio.sleep(size_bytes / self._settings.bytes_per_s)

@@ -27,6 +27,7 @@ from hightide_broker.convert_producers import producers_in, producers_out
 from hightide_broker.decisions import PartitionKey
 from hightide_broker.delete_records import RecordDeletion
 from hightide_broker.describe_producers import ProducerDescriptions
+from hightide_broker.digests import DigestServer
 from hightide_broker.disk_space import DiskSpace
 from hightide_broker.fetch import Fetching
 from hightide_broker.hosted import HostedReplicas
@@ -173,8 +174,9 @@ class ClientRpcs(BrokerServiceServicer):
 class ReplicaRpcs(ReplicaServiceServicer):
     """ReplicaService."""
 
-    def __init__(self, server: ReplicaServer) -> None:
+    def __init__(self, server: ReplicaServer, digests: DigestServer) -> None:
         self._server = server
+        self._digests = digests
 
     async def ReplicaFetch(  # type: ignore[override]
         self, request: replica_pb2.ReplicaFetchRequest, context: Context
@@ -188,6 +190,13 @@ class ReplicaRpcs(ReplicaServiceServicer):
         """Tell where epochs ended."""
         follower, questions = convert.epoch_questions_in(request)
         return convert.epoch_answers_out(self._server.epoch_ends(follower, questions))
+
+    async def DigestBatches(
+        self, request: replica_pb2.DigestBatchesRequest, context: Context
+    ) -> replica_pb2.DigestBatchesResponse:
+        """Give a digest of committed batches."""
+        digest = await self._digests.answer(convert.digest_question_in(request))
+        return replica_pb2.DigestBatchesResponse(digest=digest)
 
 
 class ControlRpcs(BrokerControlServiceServicer):

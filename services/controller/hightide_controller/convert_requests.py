@@ -132,6 +132,7 @@ def failed_replicas_in(
     whole: list[tuple[str, int]] = []
     diverged: list[tuple[str, int, Divergence]] = []
     hanging: list[tuple[str, int]] = []
+    differing: list[tuple[str, int, Divergence]] = []
     for replica in request.replicas:
         name = replica.topic_id.hex(), replica.partition
         match replica.condition:
@@ -142,28 +143,32 @@ def failed_replicas_in(
             case controller_pb2.REPLICA_CONDITION_WHOLE:
                 whole.append(name)
             case controller_pb2.REPLICA_CONDITION_DIVERGED:
-                told = replica.divergence
-                divergence = Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
-                diverged.append((*name, divergence))
+                diverged.append((*name, _divergence_in(replica.divergence)))
+            case controller_pb2.REPLICA_CONDITION_DIFFERS:
+                differing.append((*name, _divergence_in(replica.divergence)))
             case controller_pb2.REPLICA_CONDITION_HANGS:
                 hanging.append(name)
             case unknown:
                 raise ServiceError(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
                     f"replica condition {unknown} is not known; it is 0 (its log directory failed), DAMAGED "
-                    "(1), WHOLE (2), DIVERGED (3) or HANGS (4)",
+                    "(1), WHOLE (2), DIVERGED (3), HANGS (4) or DIFFERS (5)",
                 )
     events: list[ReplicasFailed | ReplicasDamaged] = []
     if failed:
         events.append(ReplicasFailed(request.broker_id, request.broker_epoch, tuple(failed)))
-    if damaged or whole or diverged or hanging:
+    if damaged or whole or diverged or hanging or differing:
         events.append(
             ReplicasDamaged(
                 request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole), tuple(diverged),
-                tuple(hanging),
+                tuple(hanging), tuple(differing),
             )
         )  # fmt: skip
     return events
+
+
+def _divergence_in(told: controller_pb2.Divergence) -> Divergence:
+    return Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
 
 
 def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:

@@ -447,6 +447,11 @@ def _methods(parts: Parts) -> dict[str, _Method]:
             replica.EndOffsetForLeaderEpoch,
             replica_pb2.EndOffsetForLeaderEpochResponse.SerializeToString,
         ),
+        "DigestBatches": _Method(
+            replica_pb2.DigestBatchesRequest.FromString,
+            replica.DigestBatches,
+            replica_pb2.DigestBatchesResponse.SerializeToString,
+        ),
         "LeaderAndISR": _Method(
             control_pb2.LeaderAndISRRequest.FromString,
             control.LeaderAndISR,

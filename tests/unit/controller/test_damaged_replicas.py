@@ -195,6 +195,40 @@ def test_a_leader_whose_clients_wait_for_its_disk_hands_over_and_comes_back() ->
     assert world.state.complaints == {}
 
 
+def differ(world: World, broker_id: int, offset: int) -> None:
+    where = ev.Divergence(offset, offset + 4, 1, 0)
+    epoch = broker(broker_id).broker_epoch
+    world.send(ev.ReplicasDamaged(broker_id, epoch, (), differing=((TOPIC_ID, 0, where),)))
+    world.settle()
+
+
+def test_a_replica_that_differs_from_its_leader_is_complained_about_and_nobody_is_elected() -> None:
+    world = world_of((1, 2, 3))
+    differ(world, 2, 8)
+    assert world.zookeeper[FLIGHTS] == led(1, 1, 2, 3)
+    ((subject, message),) = world.state.complaints.items()
+    assert subject == "replica of flights-0 on broker 2, beside its leader"
+    assert "other batches than its leader, broker 1, somewhere in the offsets 8 to 11" in message
+    mend(world, 2, 0)
+    assert len(world.state.complaints) == 1, "it says nothing about damage"
+    differ(world, 2, -1)
+    assert world.state.complaints == {}
+
+
+def test_a_difference_is_forgotten_with_the_life_that_told_it_and_with_the_partition() -> None:
+    world = world_of((1, 2, 3))
+    differ(world, 2, 8)
+    world.registered(broker(1), broker(2, 2), broker(3))
+    world.settle()
+    assert world.state.complaints == {}
+    world = world_of((1, 2, 3))
+    differ(world, 2, 8)
+    world.zk.remove_by_hand("flights")
+    world.send(ev.TopicsChanged(removed=("flights",)))
+    world.settle()
+    assert world.state.complaints == {}
+
+
 def test_a_report_is_taken_apart_by_condition() -> None:
     def replica(number: int, condition: int, offset: int = 0) -> controller_pb2.FailedReplica:
         return controller_pb2.FailedReplica(
@@ -224,6 +258,14 @@ def test_a_report_is_taken_apart_by_condition() -> None:
     assert convert_requests.failed_replicas_in(request) == [
         ev.ReplicasDamaged(1, 9, (), (), ((TOPIC_ID, 4, ev.Divergence(5, 8, 2, 6)),), ((TOPIC_ID, 5),)),
     ]
+    differs = replica(6, 5)
+    differs.divergence.CopyFrom(
+        controller_pb2.Divergence(offset=5, high_watermark=8, leader=2, leader_epoch=6)
+    )
+    request.replicas.append(differs)
+    (event,) = convert_requests.failed_replicas_in(request)
+    assert isinstance(event, ev.ReplicasDamaged)
+    assert event.differing == ((TOPIC_ID, 6, ev.Divergence(5, 8, 2, 6)),)
     request.replicas.append(replica(3, 9))
     with pytest.raises(ServiceError, match="replica condition 9 is not known"):
         convert_requests.failed_replicas_in(request)

@@ -331,6 +331,8 @@ class ClusterState:
             self.failed_on[broker_id].discard(name)
         for broker_id in self.damaged_replicas.get(name, ()):
             self.forget_damage(name, broker_id)
+        for broker_id in partition.replicas:
+            self.complaints.pop(difference_subject(name, broker_id), None)
         return partition
 
     def forget_damage(self, name: TopicPartition, broker_id: int) -> None:
@@ -350,6 +352,8 @@ class ClusterState:
             self.replicas_on.setdefault(broker_id, set()).add(name)
         for broker_id in self.damaged_replicas.get(name, frozenset()) - set(replicas):
             self.forget_damage(name, broker_id)
+        for broker_id in set(partition.replicas) - set(replicas):
+            self.complaints.pop(difference_subject(name, broker_id), None)
         known = partition.leader_and_isr
         self._stop_awaiting(partition)
         self.partitions[name] = replace(partition, replicas=replicas)
@@ -427,6 +431,11 @@ class ClusterState:
         for broker_id in known.isr:
             self.in_sync_on[broker_id].discard(partition.name)
         self.under_replicated.pop(partition.name, None)
+
+
+def difference_subject(name: TopicPartition, broker_id: int) -> str:
+    """What a complaint about a replica that differs from its leader is about."""
+    return f"{damage_subject(name, broker_id)}, beside its leader"
 
 
 def damage_subject(name: TopicPartition, broker_id: int) -> str:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hightide_controller.core.cluster_state import ClusterState, damage_subject
-from hightide_controller.core.complaints import complain
+from hightide_controller.core.cluster_state import ClusterState, damage_subject, difference_subject
+from hightide_controller.core.complaints import complain, withdraw
 from hightide_controller.core.effects import Effect
 from hightide_controller.core.events import Divergence, ReplicasDamaged
 from hightide_controller.core.partition import TopicPartition
@@ -56,6 +56,7 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
                 unsure.append(name)  # Its leader may have let it in, and told nobody.
             state.damaged_replicas[name] = state.damaged_replicas.get(name, frozenset()) | {event.broker_id}
         effects += complain(state, damage_subject(name, event.broker_id), message)
+    effects += _differences(state, event)
     topics = _names_of(state, (topic_id for topic_id, _ in event.whole))
     for topic_id, number in event.whole:
         name = TopicPartition(topics.get(topic_id, ""), number)
@@ -67,8 +68,26 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
     return effects + reconsider(state, changed, event.cause) + read_again(unsure, event.cause)
 
 
+def _differences(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
+    """Replicas that are whole, and have other batches than their leaders: nobody can say which is right."""
+    effects: list[Effect] = []
+    topics = _names_of(state, (topic_id for topic_id, _, _ in event.differing))
+    for topic_id, number, where in event.differing:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        partition = state.partitions.get(name)
+        if partition is None or event.broker_id not in partition.replicas:
+            continue
+        if where.offset < 0:
+            withdraw(state, difference_subject(name, event.broker_id))
+        else:
+            effects += complain(state, difference_subject(name, event.broker_id), _difference(where))
+    return effects
+
+
 def forget_damage(state: ClusterState, broker_id: int) -> None:
     """That life of the broker is over; the next one tells anew what is damaged."""
+    for name in state.replicas_on.get(broker_id, ()):
+        withdraw(state, difference_subject(name, broker_id))
     for name in [name for name, ids in state.damaged_replicas.items() if broker_id in ids]:
         state.forget_damage(name, broker_id)
 
@@ -83,6 +102,14 @@ def _message(offset: int) -> str:
     return (
         f"is damaged{where}: it serves what is whole, and is being mended from the other replicas; if that "
         "lasts, see that they are up and reachable, and look into the broker's log and at its disk"
+    )
+
+
+def _difference(where: Divergence) -> str:
+    return (
+        f"has other batches than its leader, broker {where.leader}, somewhere in the offsets {where.offset} "
+        f"to {where.high_watermark - 1}, and both are whole: one of them has other records than were "
+        'acknowledged; see docs/operating.md, "When two replicas differ"'
     )
 
 

@@ -243,6 +243,9 @@ class ReplicasDamaged:
     """(topic id, partition, what it does not cut)."""
     hanging: tuple[tuple[str, int], ...] = ()
     """(topic id, partition)."""
+    differing: tuple[tuple[str, int, Divergence], ...] = ()
+    """(topic id, partition, where it has other batches than its leader; offset -1: nowhere any more). It is
+    complained about, and nothing else."""
     cause: str = ""
 
 
