@@ -143,6 +143,20 @@ def test_partitions_are_found_by_topic_id_and_nothing_else_is(tmp_path: Path) ->
     directory.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_behind_a_link_is_not_taken_for_one_that_is_not_there(tmp_path: Path, clean: bool) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.close(clean)
+    rig.log_directory.rename(tmp_path / "elsewhere")
+    rig.log_directory.symlink_to(tmp_path / "elsewhere")
+    rig.open()
+    assert offsets(rig.log) == [0, 1, 2]
+    rig.append(1)
+    assert offsets(rig.log) == [0, 1, 2, 3]
+    rig.close()
+
+
 def test_a_log_that_is_not_there_is_not_made_unless_asked(tmp_path: Path) -> None:
     directory = DataDirectory.open(tmp_path, "c", 1)
     with pytest.raises(UnknownLog, match="flights-0"):

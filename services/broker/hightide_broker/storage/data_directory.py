@@ -228,6 +228,7 @@ class DataDirectory:
                 self._write_checkpoints({}, clean=frozenset())
         # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
         name = directory_name(key)
+        mark = self._marks.of(key)
         made = open_log(
             self._volume,
             f"{self._path}/{name}",
@@ -236,10 +237,10 @@ class DataDirectory:
             topic_name,
             settings,
             self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
-            self._marks.of(key),
+            mark,
             lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
-            # What has no directory need not be looked for: of ten thousand empty logs none has.
-            has_directory=key in self._known,
+            # What never had a record need not be looked for: ten thousand empty logs have no directory.
+            may_have_directory=key in self._known or mark.promised is not None,
         )
         if self._is_settled:
             made.promises.settle()

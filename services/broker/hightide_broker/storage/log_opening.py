@@ -36,17 +36,17 @@ def open_log(
     checkpoint: PartitionCheckpoint,
     mark: Mark,
     kept_at: Callable[[], str],
-    has_directory: bool,
+    may_have_directory: bool,
 ) -> Log:
-    """The log in `directory`, which is not there yet where `has_directory` says so. Called by the data
-    directory, once a log.
+    """The log in `directory`, or a new one where that is not there, which may be known beforehand. Called by
+    the data directory, once a log.
 
     `checkpoint` and `mark` are what the last process left, `kept_at` tells where recovery puts what it cuts
     off. Where it has less than they say it has `lost_data`, and the mark stays as it is until that is
     settled. Raises StorageFailed, DiskFull, DamagedLog.
     """
     opening = _Opening(
-        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, has_directory
+        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, may_have_directory
     )
     limit = UNLIMITED if mark.promised is None else mark.promised.recovery_limit
     if checkpoint.recovery_point > limit:
@@ -71,7 +71,7 @@ class _Opening:
     settings: LogSettings
     kept_at: Callable[[], str]
     mark: Mark
-    has_directory: bool
+    may_have_directory: bool
 
     def open(self, checkpoint: PartitionCheckpoint) -> Log:
         """Raises StorageFailed, DiskFull, DamagedLog."""
@@ -81,7 +81,7 @@ class _Opening:
             volume.damage.ring,
         )  # fmt: skip
         with files:
-            has_directory = self.has_directory and volume.files.exists(self.directory)
+            has_directory = self.may_have_directory and volume.files.exists(self.directory)
             epochs = LeaderEpochs(volume.files, files, f"{self.directory}/{_EPOCHS_NAME}", has_directory)
             lost_data = is_recovered = False
             if has_directory:
