@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import hightide_broker.figures
-import hightide_controller.figures
+import hightide_controller.metrics
 import hightide_coordinator.metrics
 from hightide_runtime.process import process_metrics
 from hightide_runtime.serving import rpc_metrics
@@ -23,7 +23,7 @@ def text() -> str:
         make of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
         "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
-        "## Controllers\n\n" + _table(hightide_controller.figures.FIGURES),
+        "## Controllers\n\n" + _table(hightide_controller.metrics.FIGURES),
         "## Coordinators\n\n" + _table(hightide_coordinator.metrics.FIGURES),
         "## Calls, of each service\n\n" + _table(rpc_metrics.FIGURES),
         "## Processes, of each service\n\n" + _table(process_metrics.FIGURES),

@@ -2,7 +2,7 @@
 
 from hightide_broker.storage import LogSettings
 from hightide_broker.topic_settings import _LOG_FIELDS, TopicSettings
-from hightide_controller.core.topic_configs import _RULES
+from hightide_controller.core.values.topic_configs import _RULES
 
 from reference_pages.markdown import code, number, table
 

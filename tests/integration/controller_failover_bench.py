@@ -16,15 +16,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from hightide_controller import convert
-from hightide_controller.admin_reader import AdminReader
+from hightide_controller.contract import convert
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.assignment import assign
-from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.machine import step
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.store import ControllerStore
+from hightide_controller.zookeeper.admin_reader import AdminReader
+from hightide_controller.zookeeper.store import ControllerStore
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper.election import Holder

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import events as ev
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_runtime.zookeeper.session import TreeChanged, ZooKeeperSession
 
 FLIGHTS_0 = TopicPartition("flights", 0)

@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hightide_controller.admin_reader import AdminReader
-from hightide_controller.convert import Identity
+from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.topic_rules import (
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.topic_rules import (
     ASSIGNMENT_BYTES_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     partition_bytes,
     size_fault,
 )
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.writes import Change, MarkerCreated, StoreWrites, TopicWrite
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
-from hightide_controller.store import ControllerStore
-from hightide_controller.write_operations import topic_znode
+from hightide_controller.zookeeper.admin_reader import AdminReader
+from hightide_controller.zookeeper.store import ControllerStore
+from hightide_controller.zookeeper.write_operations import topic_znode
 from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 

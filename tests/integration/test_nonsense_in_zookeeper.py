@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hightide_controller.admin_reader import AdminReader
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.invariants import check
 from hightide_controller.core.machine import step
+from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.store import ControllerStore
+from hightide_controller.zookeeper.admin_reader import AdminReader
+from hightide_controller.zookeeper.store import ControllerStore
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 SEEDS = range(40)

@@ -15,7 +15,7 @@ import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.errors import TopicAlreadyExistsError
 from hightide_broker.figures import FIGURES as BROKER
-from hightide_controller.figures import FIGURES as CONTROLLER
+from hightide_controller.metrics import FIGURES as CONTROLLER
 from hightide_coordinator.metrics import FIGURES as COORDINATOR
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until

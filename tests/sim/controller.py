@@ -9,12 +9,12 @@ from hightide_broker.core.refusals import Refusal
 from hightide_controller.core import effects as fx
 from hightide_controller.core import events as ev
 from hightide_controller.core import invariants
-from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.brokers.outbox import Delivery, Outbox
 from hightide_controller.core.machine import step
-from hightide_controller.core.mends import Mends
-from hightide_controller.core.outbox import Delivery, Outbox
-from hightide_controller.core.partition import LeaderAndIsr, RecoveredLog, TopicPartition
-from hightide_controller.core.topic_configs import MIN_INSYNC_REPLICAS
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.values.mends import Mends
+from hightide_controller.core.values.partition import LeaderAndIsr, RecoveredLog, TopicPartition
+from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
 from sim.messages import (
     ZOOKEEPER,
     Body,

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from random import Random
 
 from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_controller.core.mends import Mends as ControllerMends
+from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers.healed import Healed
 from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Envelope, Write

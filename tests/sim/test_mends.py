@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 from hightide_broker.core.mends import V3_TO_THE_LETTER as V3_BROKER
 from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_controller.core.mends import V3_TO_THE_LETTER as V3_CONTROLLER
-from hightide_controller.core.mends import Mends as ControllerMends
+from hightide_controller.core.values.mends import V3_TO_THE_LETTER as V3_CONTROLLER
+from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.checkers import Violation
 from sim.messages import ZOOKEEPER
 from sim.random_walk import RandomWalk

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hightide_broker.core.isr import IsrState, PendingExpand
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_controller.core.mends import Mends as ControllerMends
+from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.controller import SimController

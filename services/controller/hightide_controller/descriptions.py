@@ -8,19 +8,19 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, COORDINATOR_CANDIDATES
 
-from hightide_controller.admin_reader import AdminReader
-from hightide_controller.convert import (
+from hightide_controller.contract.convert import (
     BrokerSummary,
     ClusterSummary,
     Identity,
     topic_metadata_out,
     unknown_topic_out,
 )
-from hightide_controller.convert_requests import name_out
-from hightide_controller.core.cluster_state import ClusterState
-from hightide_controller.core.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from hightide_controller.core.topic_configs import MIN_INSYNC_REPLICAS
-from hightide_controller.store import ControllerStore
+from hightide_controller.contract.convert_requests import name_out
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
+from hightide_controller.zookeeper.admin_reader import AdminReader
+from hightide_controller.zookeeper.store import ControllerStore
 
 __all__ = ["described_topics", "listed_reassignments", "summary_of"]
 

@@ -14,8 +14,8 @@ from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
 
-from hightide_controller.convert import Identity
-from hightide_controller.figures import FIGURES, controller_readings
+from hightide_controller.contract.convert import Identity
+from hightide_controller.metrics import FIGURES, controller_readings
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, Shell

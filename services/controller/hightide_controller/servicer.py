@@ -8,7 +8,7 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
-from hightide_controller import convert, convert_requests
+from hightide_controller.contract import convert, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.shell import Shell, zookeeper_unavailable

@@ -29,26 +29,26 @@ from hightide_runtime.zookeeper.candidates import Candidate
 from hightide_runtime.zookeeper.election import Holder
 from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
 
-from hightide_controller import convert
-from hightide_controller.admin_reader import AdminRead, AdminReader
-from hightide_controller.broker_link import LinkDuties
-from hightide_controller.convert import Identity
+from hightide_controller.brokers.broker_link import LinkDuties
+from hightide_controller.brokers.fleet import Fleet
+from hightide_controller.contract import convert
+from hightide_controller.contract.convert import Identity
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.brokers.outbox import Delivery
 from hightide_controller.core.machine import step
-from hightide_controller.core.outbox import Delivery
-from hightide_controller.core.partition import TopicPartition
-from hightide_controller.core.requests import DeleteTopicRequested, ReassignmentsRequested
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.requests import DeleteTopicRequested, ReassignmentsRequested
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.fleet import Fleet
+from hightide_controller.counters import Tallies
 from hightide_controller.inbox import Inbox
-from hightide_controller.requests import Answer, RequestEvent, Requests
+from hightide_controller.pending_requests import Answer, RequestEvent, Requests
 from hightide_controller.settings import ControllerSettings
-from hightide_controller.store import ActiveController, ControllerStore
-from hightide_controller.tallies import Tallies
-from hightide_controller.traces import ControllerTraces
-from hightide_controller.watches import ZooKeeperWatches
+from hightide_controller.tracing.traces import ControllerTraces
+from hightide_controller.zookeeper.admin_reader import AdminRead, AdminReader
+from hightide_controller.zookeeper.store import ActiveController, ControllerStore
+from hightide_controller.zookeeper.watches import ZooKeeperWatches
 
 __all__ = ["Shell"]
 

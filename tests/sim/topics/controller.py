@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
-from hightide_controller.broker_link import BrokerLink
-from hightide_controller.convert import Identity
+from hightide_controller.brokers.broker_link import BrokerLink
+from hightide_controller.brokers.fleet import Fleet
+from hightide_controller.brokers.knock import Knock
+from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState, Role
-from hightide_controller.core.mends import Mends
-from hightide_controller.fleet import Fleet
-from hightide_controller.knock import Knock
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.values.mends import Mends
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
-from hightide_controller.store import ActiveController
+from hightide_controller.zookeeper.store import ActiveController
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.telemetry.tracing import Telemetry

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core import requests as rq
-from hightide_controller.core.mends import Mends as ControllerMends
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.values import requests as rq
+from hightide_controller.core.values.mends import Mends as ControllerMends
+from hightide_controller.core.values.partition import TopicPartition
 from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,

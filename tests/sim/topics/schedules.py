@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core import requests as rq
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.values import requests as rq
+from hightide_controller.core.values.partition import TopicPartition
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from sim.messages import ZOOKEEPER, Envelope
 from sim.topics.broker import LAG_TIME_MAX_MS

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from hightide_controller.core import effects as ef
-from hightide_controller.core import requests as rq
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.values import requests as rq
+from hightide_controller.core.values.partition import TopicPartition
 from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode, PartitionAddZnode, ReassignmentZnode
 from sim.messages import Envelope
 from sim.topics.messages import Asked, Rpc

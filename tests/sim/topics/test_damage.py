@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 from hightide_controller.core import effects as ef
-from hightide_controller.core import requests as rq
+from hightide_controller.core.values import requests as rq
 from sim.topics.damage import DAMAGES, Damage
 from sim.topics.schedules import FIRST_ID, TOPIC, begin, heal
 from sim.topics.world import BROKERS, CONTROLLERS, Cluster

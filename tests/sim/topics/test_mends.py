@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from hightide_controller.core.mends import Mends as ControllerMends
+from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.checkers import Violation
 from sim.topics.schedules import DEPARTURES, HOST_MENDS, Schedule, begin
 from sim.topics.weakened import WITHOUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hightide_controller.core import effects as ef
-from hightide_controller.core import requests as rq
+from hightide_controller.core.values import requests as rq
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.zookeeper.session import SetData
 from sim.messages import ZOOKEEPER

@@ -8,12 +8,12 @@ from typing import Any
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState
 from hightide_controller.core.invariants import check
 from hightide_controller.core.machine import step
-from hightide_controller.core.mends import ALL_MENDS, Mends
-from hightide_controller.core.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
+from hightide_controller.core.values.mends import ALL_MENDS, Mends
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from unit.controller.zookeeper_of_dictionaries import ZooKeeper
 
 TOPIC_ID = "0" * 31 + "1"

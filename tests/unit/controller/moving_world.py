@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core import requests as rq
-from hightide_controller.core.partition import TopicPartition
+from hightide_controller.core.values import requests as rq
+from hightide_controller.core.values.partition import TopicPartition
 from unit.controller.controller_world import FLIGHTS, World, topic
 
 BROKERS = (1, 2, 3, 4, 5)

@@ -6,9 +6,9 @@ import random
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState, damage_subject
 from hightide_controller.core.invariants import check
-from hightide_controller.core.partition import NO_LEADER
+from hightide_controller.core.state.cluster_state import ClusterState, damage_subject
+from hightide_controller.core.values.partition import NO_LEADER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.controller.controller_world import TOPIC_ID, World, broker, topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import Role
+from hightide_controller.core.state.cluster_state import Role
 from unit.controller.controller_world import World, broker, led, topic
 
 

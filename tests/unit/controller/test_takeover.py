@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.cluster_state import ClusterState, Role
 from hightide_controller.core.machine import step
-from hightide_controller.core.mends import ALL_MENDS, V3_TO_THE_LETTER
-from hightide_controller.core.partition import NO_LEADER, TopicPartition
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.values.mends import ALL_MENDS, V3_TO_THE_LETTER
+from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
 from unit.controller.controller_world import FLIGHTS, World, broker, led, topic
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from hightide_controller.core import events as ev
 from hightide_controller.core import writes as wr
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 
 
 class Refused(Exception):

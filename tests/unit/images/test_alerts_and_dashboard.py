@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hightide_broker.figures
-import hightide_controller.figures
+import hightide_controller.metrics
 import hightide_coordinator.metrics
 import pytest
 import yaml
@@ -21,7 +21,7 @@ OBSERVABILITY = REPOSITORY / "docker" / "observability"
 OPERATING = REPOSITORY / "docs" / "operating.md"
 FIGURES: tuple[Figure, ...] = (
     *hightide_broker.figures.FIGURES,
-    *hightide_controller.figures.FIGURES,
+    *hightide_controller.metrics.FIGURES,
     *hightide_coordinator.metrics.FIGURES,
     *process_metrics.FIGURES,
     *rpc_metrics.FIGURES,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from hightide_controller.core.cluster_state import ClusterState
-from hightide_controller.core.complaints import complain, withdraw
-from hightide_controller.core.deletion import heed_intent
 from hightide_controller.core.effects import Effect
 from hightide_controller.core.events import Admin, AdminChanged
-from hightide_controller.core.throttle import take_throttle
+from hightide_controller.core.moves.throttle import take_throttle
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.complaints import complain, withdraw
+from hightide_controller.core.topics.deletion import heed_intent
 
 __all__ = ["clear_admin", "on_admin_changed", "take_admin"]
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hightide_controller.core.events import Topic
-from hightide_controller.core.partition import RecoveredLog, TopicPartition
+from hightide_controller.core.values.partition import RecoveredLog, TopicPartition
 from hightide_controller.core.writes import Change, StoreWrites
 
 __all__ = [

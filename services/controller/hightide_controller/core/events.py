@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.requests import (
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.values.requests import (
     AddPartitionsRequested,
     AlterTopicConfigRequested,
     CancelReassignmentsRequested,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from hightide_controller.core.cluster_state import (
+from hightide_controller.core.partition_election import waited_for
+from hightide_controller.core.state.cluster_state import (
     ClusterState,
     Role,
     StoreInFlight,
     TopicStoreInFlight,
     Waiter,
 )
-from hightide_controller.core.elections import waited_for
-from hightide_controller.core.partition import NO_LEADER, PartitionState, TopicPartition
-from hightide_controller.core.purposes import (
+from hightide_controller.core.state.request_purposes import (
     AltersTopic,
     CreatesTopic,
     DeletesTopic,
     ElectsLeaders,
     MovesPartitions,
 )
-from hightide_controller.core.wishes import MovesWish
+from hightide_controller.core.values.partition import NO_LEADER, PartitionState, TopicPartition
+from hightide_controller.core.values.requested_changes import MovesWish
 
 __all__ = ["check"]
 

@@ -10,35 +10,45 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from hightide_controller.core import events as ev
-from hightide_controller.core import requests as rq
 from hightide_controller.core.admin import on_admin_changed
-from hightide_controller.core.cluster_state import (
+from hightide_controller.core.brokers.awaited_brokers import complain_of_waits
+from hightide_controller.core.brokers.damaged_replicas import on_replicas_damaged
+from hightide_controller.core.brokers.failed_replicas import on_replicas_failed
+from hightide_controller.core.brokers.membership import (
+    on_broker_process_alive,
+    on_broker_process_died,
+    on_brokers_changed,
+    on_leadership_declined,
+)
+from hightide_controller.core.brokers.silence import on_broker_answers, on_broker_silent
+from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
+from hightide_controller.core.elections.preferred_leaders import on_balance_due, on_elect_leaders
+from hightide_controller.core.elections.refresh import on_ticked
+from hightide_controller.core.elections.stores import on_committed, on_failed, on_states_read
+from hightide_controller.core.elections.waiting_requests import (
+    answer_settled,
+    on_broker_acknowledged,
+    on_controlled_shutdown,
+    on_wait_expired,
+)
+from hightide_controller.core.moves.move_requests import (
+    on_cancel_requested,
+    on_reassignments_requested,
+    release_held_moves,
+)
+from hightide_controller.core.moves.reassignment import look_at_moves_again
+from hightide_controller.core.moves.throttle import (
+    decide_throttle,
+    on_throttle_answered,
+    on_throttle_requested,
+)
+from hightide_controller.core.state.cluster_state import (
     ClusterState,
     Role,
     StoreInFlight,
     ThrottleStoreInFlight,
     TopicStoreInFlight,
 )
-from hightide_controller.core.damaged_replicas import on_replicas_damaged
-from hightide_controller.core.deletion import on_delete_topic
-from hightide_controller.core.effects import Effect, Refusal, RefuseRequest
-from hightide_controller.core.failed_replicas import on_replicas_failed
-from hightide_controller.core.leader_elections import on_balance_due, on_elect_leaders
-from hightide_controller.core.membership import (
-    on_broker_process_alive,
-    on_broker_process_died,
-    on_brokers_changed,
-    on_leadership_declined,
-)
-from hightide_controller.core.move_requests import (
-    on_cancel_requested,
-    on_reassignments_requested,
-    release_held_moves,
-)
-from hightide_controller.core.reassignment import look_at_moves_again
-from hightide_controller.core.refresh import on_ticked
-from hightide_controller.core.silence import on_broker_answers, on_broker_silent
-from hightide_controller.core.stores import on_committed, on_failed, on_states_read
 from hightide_controller.core.takeover import (
     on_campaign_lost,
     on_controller_seen,
@@ -48,28 +58,22 @@ from hightide_controller.core.takeover import (
     on_stepped_down,
     resign,
 )
-from hightide_controller.core.throttle import decide_throttle, on_throttle_answered, on_throttle_requested
 from hightide_controller.core.topic_news import on_topic_committed, on_topics_read
-from hightide_controller.core.topic_requests import (
+from hightide_controller.core.topic_writes import decide_due, on_topic_failed, wake_resting
+from hightide_controller.core.topics.deletion import on_delete_topic
+from hightide_controller.core.topics.topic_requests import (
     on_add_partitions,
     on_alter_topic_config,
     on_remove_partitions,
 )
-from hightide_controller.core.topic_settings import on_configs_changed
-from hightide_controller.core.topic_writes import decide_due, on_topic_failed, wake_resting
-from hightide_controller.core.topics import (
+from hightide_controller.core.topics.topic_settings import on_configs_changed
+from hightide_controller.core.topics.topics import (
     on_create_topic,
     on_topic_store_refused,
     on_topic_stored,
     on_topics_changed,
 )
-from hightide_controller.core.waiters import (
-    answer_settled,
-    on_broker_acknowledged,
-    on_controlled_shutdown,
-    on_wait_expired,
-)
-from hightide_controller.core.waits import complain_of_waits
+from hightide_controller.core.values import requests as rq
 
 __all__ = ["step"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hightide_controller.core.admin import take_admin
-from hightide_controller.core.cluster_state import ClusterState, Role
+from hightide_controller.core.brokers.membership import tell_everything
 from hightide_controller.core.effects import (
     AnswerResigned,
     Campaign,
@@ -16,6 +16,7 @@ from hightide_controller.core.effects import (
     Resign,
     StepDown,
 )
+from hightide_controller.core.elections.stores import reconsider, send_decisions
 from hightide_controller.core.events import (
     ControllerSeen,
     Elected,
@@ -23,10 +24,9 @@ from hightide_controller.core.events import (
     Snapshot,
     SteppedDown,
 )
-from hightide_controller.core.membership import tell_everything
-from hightide_controller.core.partition import TopicPartition
-from hightide_controller.core.stores import reconsider, send_decisions
-from hightide_controller.core.topics import add_topics
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.topics.topics import add_topics
+from hightide_controller.core.values.partition import TopicPartition
 
 __all__ = [
     "on_campaign_lost",

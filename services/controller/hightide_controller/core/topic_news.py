@@ -10,10 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from hightide_controller.core.admin import clear_admin, take_admin
-from hightide_controller.core.cluster_state import Alteration, ClusterState, TopicStoreInFlight
-from hightide_controller.core.complaints import withdraw
-from hightide_controller.core.deletion import tell_deleted
+from hightide_controller.core.brokers.stops import send_stops
 from hightide_controller.core.effects import Effect, Refusal, Stop
+from hightide_controller.core.elections.stores import (
+    decide_again,
+    on_states_read,
+    reconsider,
+    send_decisions,
+    send_metadata,
+)
+from hightide_controller.core.elections.waiting_requests import turn_away, wait_for_acknowledgement
 from hightide_controller.core.events import (
     DeletionZnode,
     ReassignmentZnode,
@@ -21,19 +27,13 @@ from hightide_controller.core.events import (
     Topic,
     TopicsRead,
 )
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.stops import send_stops
-from hightide_controller.core.stores import (
-    decide_again,
-    on_states_read,
-    reconsider,
-    send_decisions,
-    send_metadata,
-)
-from hightide_controller.core.topic_settings import take_settings
-from hightide_controller.core.topic_work import TopicWork
-from hightide_controller.core.topics import add_topics
-from hightide_controller.core.waiters import turn_away, wait_for_acknowledgement
+from hightide_controller.core.state.cluster_state import Alteration, ClusterState, TopicStoreInFlight
+from hightide_controller.core.state.complaints import withdraw
+from hightide_controller.core.state.topic_work import TopicWork
+from hightide_controller.core.topics.deletion import tell_deleted
+from hightide_controller.core.topics.topic_settings import take_settings
+from hightide_controller.core.topics.topics import add_topics
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.writes import (
     AdditionDone,
     Change,

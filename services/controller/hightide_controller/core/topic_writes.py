@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from hightide_controller.core.adoption import plan_absent, plan_marker
-from hightide_controller.core.cluster_state import ClusterState, TopicStoreInFlight
-from hightide_controller.core.complaints import complain, complain_about_topic
-from hightide_controller.core.deletion import heed_intent, intent_complaint, plan_deletion
 from hightide_controller.core.effects import Effect, ReadTopics, StoreWrites
-from hightide_controller.core.partition_changes import plan_additions, plan_removals
-from hightide_controller.core.reassignment import heed_moves, plan_moves
-from hightide_controller.core.topic_plan import TopicPlan
-from hightide_controller.core.topic_settings import plan_settings
-from hightide_controller.core.topic_work import TopicWork
+from hightide_controller.core.moves.reassignment import heed_moves, plan_moves
+from hightide_controller.core.state.cluster_state import ClusterState, TopicStoreInFlight
+from hightide_controller.core.state.complaints import complain, complain_about_topic
+from hightide_controller.core.state.topic_plan import TopicPlan
+from hightide_controller.core.state.topic_work import TopicWork
+from hightide_controller.core.topics.adoption import plan_absent, plan_marker
+from hightide_controller.core.topics.deletion import heed_intent, intent_complaint, plan_deletion
+from hightide_controller.core.topics.partition_changes import plan_additions, plan_removals
+from hightide_controller.core.topics.topic_settings import plan_settings
 from hightide_controller.core.writes import (
     Change,
     MarkerCreated,

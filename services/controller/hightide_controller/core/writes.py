@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hightide_controller.core.events import Topic
-from hightide_controller.core.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 
 __all__ = [
     "AdditionDone",

@@ -1,0 +1,338 @@
+"""Telling one life of one broker what was decided: one RPC in flight, the latest decision wins.
+
+Each attempt is bounded by a deadline, and repeated until it succeeds or the link is closed, which happens
+when that life of the broker ends or the controller resigns. Nothing is ever told that is not in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import grpc
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import reason_of
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import traceparent_metadata
+from hightide_runtime.telemetry.tracing import Telemetry
+
+from hightide_controller.contract.convert import reason_of_failure
+from hightide_controller.core.brokers.outbox import Delivery, Outbox
+from hightide_controller.core.effects import (
+    Decision,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    Stop,
+)
+from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.tracing.control_trace import sample_of
+
+if TYPE_CHECKING:
+    from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
+
+__all__ = ["BrokerLink", "LinkDuties"]
+
+Leads: TypeAlias = tuple[tuple[TopicPartition, int], ...]
+"""Partitions that a broker is told to lead, and in which leader epoch."""
+
+_log = logging.getLogger(__name__)
+
+_LIST_PATIENCE_S: Final = 0.03
+"""How long a bare list of brokers waits for decisions to go first. It is sent the moment a broker is lost;
+the first decisions, which have it in their metadata, would find the link busy with it."""
+_PAUSE_MIN_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+_WORTH_REPEATING: Final = frozenset(
+    {
+        ErrorCode.ERROR_CODE_INTERNAL,
+        ErrorCode.ERROR_CODE_OVERLOADED,
+        ErrorCode.ERROR_CODE_TIMED_OUT,
+        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+        # It passes; until then the broker cannot write down the epoch that it is to lead in.
+        ErrorCode.ERROR_CODE_DISK_FULL,
+    }
+)
+# Done, or the broker is on its way out.
+_HARMLESS: Final = frozenset({ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_CODE_SHUTTING_DOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDuties:
+    """What a link asks of its shell; all are called on the loop."""
+
+    leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
+    """From the broker epoch and a delivery."""
+    stop_replica: Callable[[int, Delivery], control_pb2.StopReplicaRequest]
+    update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
+    obeyed: Callable[[int, Iterable[Decision]], None]
+    """The broker with this id has acted on a LeaderAndISR with these decisions."""
+    acknowledged: Callable[[Broker, int], None]
+    """The broker has everything up to this sequence."""
+    fenced: Callable[[], None]
+    """The broker has heard of a newer controller."""
+    declined: Callable[[Broker, Decision], None]
+    """The broker cannot lead in the epoch of this decision."""
+    failed: Callable[[Broker, tuple[Decision, ...]], None]
+    """The broker cannot hold the replicas of these decisions: their log directory failed."""
+    traceparent_of: Callable[[str], str]
+    """Of a cause; empty where it is not traced."""
+
+
+class BrokerLink:
+    """One for each live broker of the active controller."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        duties: LinkDuties,
+        telemetry_: Telemetry,
+        clock: Clock,
+        timeout_ms: int,
+        channel: grpc.aio.Channel | None = None,
+    ) -> None:
+        """`channel`: to the broker; opened where it is not given."""
+        self.broker = broker
+        self._duties = duties
+        self._telemetry = telemetry_
+        self._timeout_s = timeout_ms / 1000
+        self._clock = clock
+        self._outbox = Outbox()
+        self._under_way: Delivery | None = None
+        self._owed_since_ms: int | None = None
+        """Since when the broker owes an acknowledgement, or when it gave the last; None: it owes none."""
+        self._told_silent: Leads | None = None
+        """What the core was told of its silence; None: nothing."""
+        self._filled = asyncio.Event()
+        self._pressing = asyncio.Event()
+        """Set while more waits than a bare list."""
+        self._channel = channel or open_channel(HostPort(broker.host, broker.port))
+        self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
+        self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
+
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
+        """Take an effect in; it goes out with whatever else waits then."""
+        self._outbox.put(effect)
+        if self._owed_since_ms is None:
+            self._owed_since_ms = self._clock.monotonic_ms()
+        self._filled.set()
+        if not self._outbox.is_bare_list:
+            self._pressing.set()
+
+    def owes_for_ms(self) -> int:
+        """How long the broker has acknowledged nothing of what it owes; 0: it owes nothing. Any thread."""
+        since_ms = self._owed_since_ms
+        return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+
+    def silence(self, limit_ms: int) -> BrokerSilent | BrokerAnswers | None:
+        """News of whether the broker answers, for the core, or None. Asked for with each tick."""
+        life = (self.broker.broker_id, self.broker.broker_epoch)
+        if self._owed_since_ms is None:
+            was_silent, self._told_silent = self._told_silent is not None, None
+            return BrokerAnswers(*life) if was_silent else None
+        if self.owes_for_ms() < limit_ms and self._told_silent is None:
+            return None
+        leads = tuple(self._unacknowledged_leads())
+        if leads == self._told_silent:
+            return None
+        self._told_silent = leads
+        return BrokerSilent(*life, leads)
+
+    def _unacknowledged_leads(self) -> Iterator[tuple[TopicPartition, int]]:
+        waiting = {**(self._under_way.decisions if self._under_way else {}), **self._outbox.decisions}
+        for name, decision in waiting.items():
+            if decision.leader == self.broker.broker_id:
+                yield name, decision.leader_epoch
+
+    def _has_progressed(self) -> None:
+        """Something was acknowledged, though perhaps not all."""
+        self._owed_since_ms = self._clock.monotonic_ms()
+
+    def close(self) -> None:
+        """Stop telling; what waits is dropped."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until it has ended."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            await self._tell()
+        except asyncio.CancelledError:
+            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: a call
+            # that was under way would hold the connection until the garbage collector came by.
+            return
+        finally:
+            await self._channel.close()
+
+    async def _tell(self) -> None:
+        pause_s = _PAUSE_MIN_S
+        while True:
+            await self._filled.wait()
+            # A failover's multis that commit together go out together.
+            await asyncio.sleep(0)
+            if self._outbox.is_bare_list:
+                self._pressing.clear()
+                with contextlib.suppress(TimeoutError):
+                    # Not wait_for: that of Python 3.11 forgets a cancellation that comes just then.
+                    async with asyncio.timeout(_LIST_PATIENCE_S):
+                        await self._pressing.wait()
+            delivery = self._under_way = self._outbox.take()
+            self._filled.clear()
+            is_delivered = await self._attempt(delivery)
+            self._under_way = None
+            if is_delivered:
+                pause_s = _PAUSE_MIN_S
+                self._owed_since_ms = None if self._outbox.is_empty else self._clock.monotonic_ms()
+                if delivery.sequence:
+                    self._duties.acknowledged(self.broker, delivery.sequence)
+                if not self._outbox.is_empty:
+                    self._filled.set()
+                continue
+            self._filled.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+
+    async def _attempt(self, delivery: Delivery) -> bool:
+        """Deliver once; False where some of it waits again."""
+        parent = self._duties.traceparent_of(delivery.cause)
+        span = self._telemetry.span(span_kinds.INFORM_BROKER, parent=parent) if parent else None
+        try:
+            with span if span is not None else contextlib.nullcontext():
+                if span is not None:
+                    span.set("broker_id", self.broker.broker_id)
+                    span.set("broker_epoch", self.broker.broker_epoch)
+                    span.set("partition_count", len(delivery.decisions) or len(delivery.stops))
+                    if sample := sample_of(_partitions_of(delivery)):
+                        span.set("partition_sample", sample)
+                return await self._deliver(delivery)
+        except grpc.aio.AioRpcError as error:
+            self._explain(error)
+        except Exception:  # noqa: BLE001 - the top of a task: one message that cannot be built stops no other
+            _log.exception("broker %d could not be told, it is tried again", self.broker.broker_id)
+        self._outbox.put_back(delivery)
+        return False
+
+    async def _deliver(self, delivery: Delivery) -> bool:
+        epoch = self.broker.broker_epoch
+        repeated: dict[TopicPartition, None] = {}
+        unstopped: dict[tuple[str, int], Stop] = {}
+        if delivery.decisions:
+            request = self._duties.leader_and_isr(epoch, delivery)
+            response = await self._stub.LeaderAndISR(
+                request, timeout=self._timeout_s, metadata=traceparent_metadata()
+            )
+            self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
+            repeated = self._refused(delivery, response)
+            if len(repeated) < len(delivery.decisions):
+                self._has_progressed()
+        if delivery.stops:
+            stop = self._duties.stop_replica(epoch, delivery)
+            unstopped = self._not_stopped(
+                delivery,
+                await self._stub.StopReplica(stop, timeout=self._timeout_s, metadata=traceparent_metadata()),
+            )
+        if delivery.has_metadata:
+            update = self._duties.update_metadata(epoch, delivery)
+            await self._stub.UpdateMetadata(update, timeout=self._timeout_s, metadata=traceparent_metadata())
+        if not repeated and not unstopped:
+            return True
+        self._outbox.put_back(
+            Delivery(
+                decisions={name: delivery.decisions[name] for name in repeated},
+                stops=unstopped,
+                metadata={},
+                deleted_topic_ids=(),
+                has_metadata=False,
+                full=False,
+                sequence=delivery.sequence,
+                cause=delivery.cause,
+            )
+        )
+        return False
+
+    def _refused(
+        self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
+    ) -> dict[TopicPartition, None]:
+        """The decisions to repeat; what a broker cannot do because its disk failed is decided anew."""
+        refused = [result for result in response.partitions if result.error_code not in _HARMLESS]
+        if not refused:
+            return {}
+        names = {
+            (bytes.fromhex(decision.topic_id), decision.partition): name
+            for name, decision in delivery.decisions.items()
+        }
+        repeated: dict[TopicPartition, None] = {}
+        failed: list[Decision] = []
+        for result in refused:
+            name = names.get((result.topic_id, result.partition))
+            if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
+                self._duties.fenced()
+            elif result.error_code == ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH:
+                # Else the broker knows a newer decision already: nothing to do.
+                if name is not None and delivery.decisions[name].leader == self.broker.broker_id:
+                    self._duties.declined(self.broker, delivery.decisions[name])
+            elif name is not None:
+                _log.error(
+                    "broker %d cannot act on the decision about %s-%d: %s",
+                    *(self.broker.broker_id, name.topic, name.partition, reason_of(result.error_code)),
+                )
+                if result.error_code in _WORTH_REPEATING:
+                    repeated[name] = None
+                elif result.error_code == ErrorCode.ERROR_CODE_STORAGE_FAILED:
+                    failed.append(delivery.decisions[name])
+        if failed:
+            self._duties.failed(self.broker, tuple(failed))
+        return repeated
+
+    def _not_stopped(
+        self, delivery: Delivery, response: control_pb2.StopReplicaResponse
+    ) -> dict[tuple[str, int], Stop]:
+        """The stops to repeat. What was assigned again since, or lies on a failed disk, is let be."""
+        unstopped: dict[tuple[str, int], Stop] = {}
+        for result in response.partitions:
+            if result.error_code in _HARMLESS:
+                continue
+            if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
+                self._duties.fenced()
+                continue
+            stop = delivery.stops.get((result.topic_id.hex(), result.partition))
+            if stop is None:
+                continue
+            _log.warning(
+                "broker %d does not stop %s-%d: %s",
+                *(self.broker.broker_id, stop.topic, stop.partition, reason_of(result.error_code)),
+            )
+            if result.error_code in _WORTH_REPEATING:
+                unstopped[stop.topic_id, stop.partition] = stop
+        return unstopped
+
+    def _explain(self, error: grpc.aio.AioRpcError) -> None:
+        reason = reason_of_failure(error)
+        if reason == reason_of(ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH):
+            self._duties.fenced()
+            return
+        _log.warning(
+            "broker %d at %s:%d could not be told, it is tried again: %s %s",
+            *(self.broker.broker_id, self.broker.host, self.broker.port),
+            *(reason or error.code().name, error.details()),
+        )
+
+
+def _partitions_of(delivery: Delivery) -> Iterable[TopicPartition]:
+    """What a broker is told of; where that is to stop replicas, these."""
+    if delivery.decisions:
+        return delivery.decisions
+    return (TopicPartition(stop.topic, stop.partition) for stop in delivery.stops.values())

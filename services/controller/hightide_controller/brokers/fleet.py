@@ -1,0 +1,131 @@
+"""The brokers as the active controller holds on to them: a link to tell each live one and a watcher of its
+life, and a knock at each that was declared dead while its registration stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.telemetry.tracing import Telemetry
+
+from hightide_controller.brokers.broker_link import BrokerLink, LinkDuties
+from hightide_controller.brokers.knock import Knock, pause_after
+from hightide_controller.core.brokers.outbox import Delivery
+from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
+
+__all__ = ["Fleet"]
+
+BROKER_SERVICE = "hightide.v1.BrokerControlService"
+
+
+class Fleet:
+    """Kept equal to the brokers of the core after each event; empty while standing by."""
+
+    def __init__(
+        self,
+        duties: LinkDuties,
+        on_death: Callable[[Broker, int], None],
+        on_revival: Callable[[Broker], None],
+        telemetry: Telemetry,
+        clock: Clock,
+        rpc_timeout_ms: int,
+    ) -> None:
+        """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
+        broker that was declared dead answers as the same life."""
+        self._duties = duties
+        self._on_death = on_death
+        self._on_revival = on_revival
+        self._telemetry = telemetry
+        self._clock = clock
+        self._rpc_timeout_ms = rpc_timeout_ms
+        self._links: dict[int, BrokerLink] = {}
+        self._watchers: dict[int, ProcessWatcher] = {}
+        self._knocks: dict[int, Knock] = {}
+        self._revivals: dict[int, tuple[int, int]] = {}
+        """By id: a broker epoch, and how often that life was dead and alive again."""
+
+    def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> list[int]:
+        """Open and close links, watchers and knocks; the ids of brokers whose link was closed."""
+        self._knock_at(dead)
+        wanted = {broker.broker_id: broker for broker in live}
+        gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
+        for broker_id in gone:
+            self._links.pop(broker_id).close()
+            self._watchers.pop(broker_id).close()
+        for broker_id, broker in wanted.items():
+            if broker_id not in self._links:
+                self._open(broker)
+        return gone
+
+    def _open(self, broker: Broker) -> None:
+        self._links[broker.broker_id] = BrokerLink(
+            broker, self._duties, self._telemetry, self._clock, self._rpc_timeout_ms
+        )
+        self._watchers[broker.broker_id] = ProcessWatcher(
+            HostPort(broker.host, broker.port),
+            BROKER_SERVICE,
+            self._clock,
+            lambda broke_at_us: self._on_death(broker, broke_at_us),
+        )
+
+    def _knock_at(self, dead: tuple[Broker, ...]) -> None:
+        wanted = {broker.broker_id: broker for broker in dead}
+        for broker_id, knock in tuple(self._knocks.items()):
+            if wanted.get(broker_id) != knock.broker:
+                self._knocks.pop(broker_id).close()
+        for broker_id, broker in wanted.items():
+            if broker_id not in self._knocks:
+                self._knocks[broker_id] = self._knock(broker)
+
+    def _knock(self, broker: Broker) -> Knock:
+        epoch, revivals = self._revivals.get(broker.broker_id, (broker.broker_epoch, 0))
+        if epoch != broker.broker_epoch:
+            revivals = 0
+
+        def answered() -> None:
+            self._revivals[broker.broker_id] = (broker.broker_epoch, revivals + 1)
+            self._on_revival(broker)
+
+        return Knock(
+            broker,
+            lambda: self._duties.update_metadata(broker.broker_epoch, Delivery.bare_list()),
+            answered,
+            pause_after(revivals),
+            self._rpc_timeout_ms,
+        )
+
+    def silences(self, limit_ms: int) -> list[BrokerSilent | BrokerAnswers]:
+        """News of who acknowledges nothing for so long, or answers again. Asked for with each tick."""
+        found = (link.silence(limit_ms) for link in self._links.values())
+        return [news for news in found if news is not None]
+
+    def longest_owed_ms(self) -> int:
+        """How long at most any broker has acknowledged nothing of what it owes. Any thread; for metrics."""
+        return max((link.owes_for_ms() for link in tuple(self._links.values())), default=0)
+
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
+        """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
+        receivers = (
+            effect.brokers
+            if isinstance(effect, SendUpdateMetadata)
+            else ((effect.broker_id, effect.broker_epoch),)
+        )
+        for broker_id, broker_epoch in receivers:
+            link = self._links.get(broker_id)
+            if link is not None and link.broker.broker_epoch == broker_epoch:
+                link.put(effect)
+
+    async def close(self) -> None:
+        """Let go of all of them."""
+        links, watchers = list(self._links.values()), list(self._watchers.values())
+        knocks = list(self._knocks.values())
+        self.reconcile((), ())
+        for link in links:
+            await link.closed()
+        for watcher in watchers:
+            await watcher.closed()
+        for knock in knocks:
+            await knock.closed()

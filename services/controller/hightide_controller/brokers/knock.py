@@ -1,0 +1,101 @@
+"""Knocking at a broker that was declared dead: whether that very life of it answers after all.
+
+A port that refuses for a while (a firewall that is loaded anew, a proxy that is started again) looks like a
+process that is gone, and its registration stands as long as its session does. So it is asked again and again
+by an UpdateMetadata that is addressed to its broker epoch: another process at the port, or a later life, has
+another one and refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import grpc
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.process.process_watcher import is_refused
+from hightide_runtime.serving.channels import open_channel
+
+from hightide_controller.contract.convert import reason_of_failure
+from hightide_controller.core.events import Broker
+
+if TYPE_CHECKING:
+    from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
+
+__all__ = ["Knock", "pause_after"]
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_MIN_S: Final = 0.25
+_PAUSE_MAX_S: Final = 16.0
+
+
+def pause_after(revivals: int) -> float:
+    """Seconds between two knocks at a life that was dead and alive again so often before: whoever comes and
+    goes is believed less and less soon, since each time costs elections."""
+    return min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2.0 ** min(revivals, 16))
+
+
+class Knock:
+    """One for each broker that is registered and was declared dead; tells at most once, then ends."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        message: Callable[[], control_pb2.UpdateMetadataRequest],
+        on_answer: Callable[[], None],
+        pause_s: float,
+        timeout_ms: int,
+    ) -> None:
+        """`message`: addressed to this life. `on_answer` is called on the loop when it was accepted."""
+        self.broker = broker
+        self._address = HostPort(broker.host, broker.port)
+        self._message = message
+        self._on_answer = on_answer
+        self._pause_s = pause_s
+        self._timeout_s = timeout_ms / 1000
+        self._task = asyncio.create_task(self._run(), name=f"knock-{broker.broker_id}")
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until it has ended."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self._pause_s)
+                if await self._is_answered():
+                    break
+        except asyncio.CancelledError:
+            return  # Closed; see BrokerLink on why it ends by itself.
+        except Exception:  # noqa: BLE001 - the top of a task; the end of the registration still tells
+            _log.exception("broker %d is not asked any more whether it lives", self.broker.broker_id)
+            return
+        _log.warning(
+            "broker %d at %s was declared dead since its port refused, and answers again: it lives",
+            *(self.broker.broker_id, self._address),
+        )
+        self._on_answer()
+
+    async def _is_answered(self) -> bool:
+        if await is_refused(self._address):
+            return False
+        async with open_channel(self._address) as channel:
+            stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(channel)
+            try:
+                await stub.UpdateMetadata(self._message(), timeout=self._timeout_s)
+            except grpc.aio.AioRpcError as error:
+                reason = reason_of_failure(error) or error.code().name
+                _log.debug("broker %d does not answer for this life: %s", self.broker.broker_id, reason)
+                return False
+        return True

@@ -1,0 +1,1 @@
+"""Where protobuf messages and the controller's own dataclasses meet."""

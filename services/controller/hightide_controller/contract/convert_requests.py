@@ -1,0 +1,234 @@
+"""Between the messages of ControllerService and the core: requests in, answers out (with convert.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide.v1 import metadata_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+
+from hightide_controller.contract.convert import ERROR_CODES, topic_metadata_out
+from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
+from hightide_controller.core.events import Divergence, ReplicasDamaged, ReplicasFailed, Topic
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.requests import (
+    AddPartitionsRequested,
+    AlterTopicConfigRequested,
+    CancelReassignmentsRequested,
+    DeleteTopicRequested,
+    ElectionKind,
+    ElectLeadersRequested,
+    Move,
+    ReassignmentsRequested,
+    ReassignmentThrottleRequested,
+    RemovePartitionsRequested,
+)
+
+__all__ = [
+    "add_partitions_in",
+    "alter_config_in",
+    "cancel_in",
+    "delete_topic_in",
+    "elect_in",
+    "election_out",
+    "failed_replicas_in",
+    "name_in",
+    "name_out",
+    "names_in",
+    "reassign_in",
+    "remove_partitions_in",
+    "result_out",
+    "throttle_in",
+    "topic_out",
+]
+
+_TOPIC_ID_BYTES = 16
+_KINDS = {
+    controller_pb2.ELECTION_KIND_PREFERRED: ElectionKind.PREFERRED,
+    controller_pb2.ELECTION_KIND_UNCLEAN: ElectionKind.UNCLEAN,
+}
+
+
+def delete_topic_in(request: controller_pb2.DeleteTopicRequest, request_id: int) -> DeleteTopicRequested:
+    """DeleteTopic. Raises ServiceError where the topic id is none."""
+    return DeleteTopicRequested(
+        request_id, request.topic, request.validate_only, _topic_id_in(request.topic_id)
+    )
+
+
+def add_partitions_in(
+    request: controller_pb2.AddPartitionsRequest, request_id: int
+) -> AddPartitionsRequested:
+    """AddPartitions."""
+    assignment = tuple(tuple(assigned.replicas) for assigned in request.assignment)
+    return AddPartitionsRequested(
+        request_id, request.topic, request.partition_count, assignment, request.validate_only
+    )
+
+
+def remove_partitions_in(
+    request: controller_pb2.RemovePartitionsRequest, request_id: int
+) -> RemovePartitionsRequested:
+    """RemovePartitions. Raises ServiceError where the topic id is none."""
+    return RemovePartitionsRequested(
+        request_id,
+        request.topic,
+        request.partition_count,
+        request.validate_only,
+        _topic_id_in(request.topic_id),
+    )
+
+
+def alter_config_in(
+    request: controller_pb2.AlterTopicConfigRequest, request_id: int
+) -> AlterTopicConfigRequested:
+    """AlterTopicConfig."""
+    return AlterTopicConfigRequested(
+        request_id, request.topic, dict(request.set), tuple(request.reset), request.validate_only
+    )
+
+
+def reassign_in(request: controller_pb2.ReassignPartitionsRequest, request_id: int) -> ReassignmentsRequested:
+    """ReassignPartitions; a throttle of 0 leaves it as it is. Raises ServiceError."""
+    moves = tuple(Move(name_in(move.partition), tuple(move.replicas)) for move in request.moves)
+    throttle = _rate_in(request.throttle_bytes_per_s) or None
+    return ReassignmentsRequested(request_id, moves, throttle, request.validate_only)
+
+
+def cancel_in(
+    request: controller_pb2.CancelReassignmentsRequest, request_id: int
+) -> CancelReassignmentsRequested:
+    """CancelReassignments."""
+    return CancelReassignmentsRequested(request_id, names_in(request.partitions), request.validate_only)
+
+
+def throttle_in(
+    request: controller_pb2.AlterReassignmentThrottleRequest, request_id: int
+) -> ReassignmentThrottleRequested:
+    """AlterReassignmentThrottle. Raises ServiceError."""
+    return ReassignmentThrottleRequested(request_id, _rate_in(request.throttle_bytes_per_s))
+
+
+def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> ElectLeadersRequested:
+    """ElectLeaders. Raises ServiceError where it does not say which kind."""
+    kind = _KINDS.get(request.kind)
+    if kind is None:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"election kind {request.kind} is not known; it is PREFERRED (1) or UNCLEAN (2)",
+        )
+    return ElectLeadersRequested(request_id, kind, names_in(request.partitions), request.validate_only)
+
+
+def failed_replicas_in(
+    request: controller_pb2.ReportFailedReplicasRequest,
+) -> list[ReplicasFailed | ReplicasDamaged]:
+    """ReportFailedReplicas. Raises ServiceError where it says something that this version does not know."""
+    failed: list[tuple[str, int]] = []
+    damaged: list[tuple[str, int, int]] = []
+    whole: list[tuple[str, int]] = []
+    diverged: list[tuple[str, int, Divergence]] = []
+    hanging: list[tuple[str, int]] = []
+    differing: list[tuple[str, int, Divergence]] = []
+    for replica in request.replicas:
+        name = replica.topic_id.hex(), replica.partition
+        match replica.condition:
+            case controller_pb2.REPLICA_CONDITION_UNSPECIFIED:
+                failed.append(name)
+            case controller_pb2.REPLICA_CONDITION_DAMAGED:
+                damaged.append((*name, max(-1, replica.damaged_offset)))
+            case controller_pb2.REPLICA_CONDITION_WHOLE:
+                whole.append(name)
+            case controller_pb2.REPLICA_CONDITION_DIVERGED:
+                diverged.append((*name, _divergence_in(replica.divergence)))
+            case controller_pb2.REPLICA_CONDITION_DIFFERS:
+                differing.append((*name, _divergence_in(replica.divergence)))
+            case controller_pb2.REPLICA_CONDITION_HANGS:
+                hanging.append(name)
+            case unknown:
+                raise ServiceError(
+                    ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                    f"replica condition {unknown} is not known; it is 0 (its log directory failed), DAMAGED "
+                    "(1), WHOLE (2), DIVERGED (3), HANGS (4) or DIFFERS (5)",
+                )
+    events: list[ReplicasFailed | ReplicasDamaged] = []
+    if failed:
+        events.append(ReplicasFailed(request.broker_id, request.broker_epoch, tuple(failed)))
+    if damaged or whole or diverged or hanging or differing:
+        events.append(
+            ReplicasDamaged(
+                request.broker_id, request.broker_epoch, tuple(damaged), tuple(whole), tuple(diverged),
+                tuple(hanging), tuple(differing),
+            )
+        )  # fmt: skip
+    return events
+
+
+def _divergence_in(told: controller_pb2.Divergence) -> Divergence:
+    return Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
+
+
+def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:
+    """A topic, as it is or (with validate_only) as it would be, with what is known of its partitions."""
+    known = {
+        number: state.partitions.get(TopicPartition(topic.name, number))
+        for number in range(len(topic.assignment))
+    }
+    states = {number: None if p is None else p.leader_and_isr for number, p in known.items()}
+    return topic_metadata_out(topic, states)
+
+
+def result_out(outcome: PartitionOutcome) -> controller_pb2.PartitionResult:
+    """What became of one partition."""
+    code = ErrorCode.ERROR_CODE_UNSPECIFIED if outcome.refusal is None else ERROR_CODES[outcome.refusal]
+    return controller_pb2.PartitionResult(
+        partition=name_out(outcome.name), error_code=code, message=outcome.message
+    )
+
+
+def election_out(election: ElectionOutcome) -> controller_pb2.Election:
+    """What became of one election."""
+    return controller_pb2.Election(
+        result=result_out(election.outcome),
+        leader=election.leader,
+        leader_epoch=election.leader_epoch,
+        previous_leader=election.previous_leader,
+        previous_isr=election.previous_isr,
+    )
+
+
+def name_out(name: TopicPartition) -> controller_pb2.PartitionName:
+    """A partition's name."""
+    return controller_pb2.PartitionName(topic=name.topic, partition=name.partition)
+
+
+def name_in(name: controller_pb2.PartitionName) -> TopicPartition:
+    """A partition's name."""
+    return TopicPartition(name.topic, name.partition)
+
+
+def names_in(names: Iterable[controller_pb2.PartitionName]) -> tuple[TopicPartition, ...]:
+    """Partitions' names, in order."""
+    return tuple(name_in(name) for name in names)
+
+
+def _rate_in(throttle_bytes_per_s: int) -> int:
+    if throttle_bytes_per_s < 0:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"throttle_bytes_per_s is {throttle_bytes_per_s}; it is a number of bytes, or 0 for no limit",
+        )
+    return throttle_bytes_per_s
+
+
+def _topic_id_in(topic_id: bytes) -> str:
+    if len(topic_id) not in (0, _TOPIC_ID_BYTES):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"a topic id is {_TOPIC_ID_BYTES} bytes, or left out where any topic of the name is meant, and "
+            f"not {len(topic_id):,} bytes",
+        )
+    return topic_id.hex()

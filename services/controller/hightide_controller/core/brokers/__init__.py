@@ -1,0 +1,1 @@
+"""Brokers come, go, die, are silent, and report replicas that failed or are damaged."""

@@ -1,0 +1,60 @@
+"""Partitions that nobody may lead before a certain broker is back, since logs may have lost their ends.
+
+After a loss of power each broker tells what it still has, and whoever has most leads; as long as one that had
+everything has not told, it may be the one (elections.py, `waited_for`). Nobody sees that from a list of
+partitions that are offline: all the others may be up. So the controller complains, once for each broker that
+is waited for, until it is back or somebody else has been elected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hightide_controller.core.effects import Effect
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.complaints import complain, withdraw
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = ["complain_of_waits"]
+
+
+def complain_of_waits(state: ClusterState) -> list[Effect]:
+    """Bring the complaints up to date. Called at the end of each step; costs what there is to complain of."""
+    waits: dict[int, list[TopicPartition]] = {}
+    for broker_ids, names in state.awaited.items():
+        waiting = _waiting(state, broker_ids, names)
+        for broker_id in broker_ids if waiting else ():
+            waits.setdefault(broker_id, []).extend(waiting)
+    for broker_id in state.awaited_complaints - waits.keys():
+        withdraw(state, _subject(broker_id))
+    state.awaited_complaints = set(waits)
+    effects: list[Effect] = []
+    for broker_id in sorted(waits):
+        effects += complain(state, _subject(broker_id), _message(waits[broker_id]))
+    return effects
+
+
+def _waiting(
+    state: ClusterState, broker_ids: tuple[int, ...], names: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that none of the brokers is there to lead: it is not alive, or cannot use its replica."""
+    waiting = list(names)
+    for broker_id in broker_ids:
+        if state.is_live(broker_id):
+            failed = state.failed_on.get(broker_id, ())
+            waiting = [name for name in waiting if name in failed] if failed else []
+    return waiting
+
+
+def _message(names: list[TopicPartition]) -> str:
+    example = f"{names[0].topic}-{names[0].partition}"
+    who = f"{example} waits" if len(names) == 1 else f"{len(names)} partitions, {example} among them, wait"
+    return (
+        f"{who} for it, without a leader: others may have lost the ends of their logs with the power of "
+        "their machines, and it may have more; start it. If it, or its disk, is gone for good, see "
+        'docs/operating.md, "When partitions wait for a broker"'
+    )
+
+
+def _subject(broker_id: int) -> str:
+    return f"broker {broker_id}, partitions that wait for it"

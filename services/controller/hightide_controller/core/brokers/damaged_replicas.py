@@ -1,0 +1,122 @@
+"""Replicas with batches at rest that are not what was written: they serve the rest, and are being mended.
+
+Such a replica leaves the ISR where one that is whole is in it, and leads no more; where there is none it
+stays, since it may be the last copy of all the rest. It is mended in place, from its peers, and says so: then
+it may join again as any other. So does one that keeps committed records which its leader lacks: its log may
+be the last copy, and it is for an operator to say which of the two goes on. And so does one whose clients
+wait for a call to its disk that does not return: it may return yet, and has all that it had then.
+
+Meanwhile the controller complains. It is kept in memory alone: brokers tell a new controller what is damaged,
+and tell again while it lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hightide_controller.core.effects import Effect
+from hightide_controller.core.elections.stores import read_again, reconsider
+from hightide_controller.core.events import Divergence, ReplicasDamaged
+from hightide_controller.core.state.cluster_state import ClusterState, damage_subject, difference_subject
+from hightide_controller.core.state.complaints import complain, withdraw
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = ["forget_damage", "on_replicas_damaged"]
+
+_HANGS: Final = (
+    "waits for its disk, which does not answer: others lead what they can until it does. Look at the disk; "
+    "where it does not come back the broker takes it offline by itself (--disk-timeout-ms)"
+)
+
+
+def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
+    """A broker tells which of its replicas are damaged, and which are whole again; of an earlier life it is
+    an echo."""
+    broker = state.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return []
+    effects: list[Effect] = []
+    changed: dict[TopicPartition, None] = {}
+    unsure: list[TopicPartition] = []
+    messages = [
+        *((topic_id, number, _message(offset)) for topic_id, number, offset in event.damaged),
+        *((topic_id, number, _divergence(each)) for topic_id, number, each in event.diverged),
+        *((topic_id, number, _HANGS) for topic_id, number in event.hanging),
+    ]
+    topics = _names_of(state, (topic_id for topic_id, _, _ in messages))
+    for topic_id, number, message in messages:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        partition = state.partitions.get(name)
+        if partition is None or event.broker_id not in partition.replicas:
+            continue
+        if event.broker_id not in state.damaged_replicas.get(name, ()):
+            changed[name] = None
+            if name not in state.in_sync_on.get(event.broker_id, ()):
+                unsure.append(name)  # Its leader may have let it in, and told nobody.
+            state.damaged_replicas[name] = state.damaged_replicas.get(name, frozenset()) | {event.broker_id}
+        effects += complain(state, damage_subject(name, event.broker_id), message)
+    effects += _differences(state, event)
+    topics = _names_of(state, (topic_id for topic_id, _ in event.whole))
+    for topic_id, number in event.whole:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        if event.broker_id in state.damaged_replicas.get(name, ()):
+            state.forget_damage(name, event.broker_id)
+            changed[name] = None
+    for name in changed:
+        state.note_progress(name)
+    return effects + reconsider(state, changed, event.cause) + read_again(unsure, event.cause)
+
+
+def _differences(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
+    """Replicas that are whole, and have other batches than their leaders: nobody can say which is right."""
+    effects: list[Effect] = []
+    topics = _names_of(state, (topic_id for topic_id, _, _ in event.differing))
+    for topic_id, number, where in event.differing:
+        name = TopicPartition(topics.get(topic_id, ""), number)
+        partition = state.partitions.get(name)
+        if partition is None or event.broker_id not in partition.replicas:
+            continue
+        if where.offset < 0:
+            withdraw(state, difference_subject(name, event.broker_id))
+        else:
+            effects += complain(state, difference_subject(name, event.broker_id), _difference(where))
+    return effects
+
+
+def forget_damage(state: ClusterState, broker_id: int) -> None:
+    """That life of the broker is over; the next one tells anew what is damaged."""
+    for name in state.replicas_on.get(broker_id, ()):
+        withdraw(state, difference_subject(name, broker_id))
+    for name in [name for name, ids in state.damaged_replicas.items() if broker_id in ids]:
+        state.forget_damage(name, broker_id)
+
+
+def _names_of(state: ClusterState, topic_ids: Iterable[str]) -> dict[str, str]:
+    wanted = set(topic_ids)
+    return {topic.topic_id: topic.name for topic in state.topics.values() if topic.topic_id in wanted}
+
+
+def _message(offset: int) -> str:
+    where = f" at offset {offset}" if offset >= 0 else ""
+    return (
+        f"is damaged{where}: it serves what is whole, and is being mended from the other replicas; if that "
+        "lasts, see that they are up and reachable, and look into the broker's log and at its disk"
+    )
+
+
+def _difference(where: Divergence) -> str:
+    return (
+        f"has other batches than its leader, broker {where.leader}, somewhere in the offsets {where.offset} "
+        f"to {where.high_watermark - 1}, and both are whole: one of them has other records than were "
+        'acknowledged; see docs/operating.md, "When two replicas differ"'
+    )
+
+
+def _divergence(divergence: Divergence) -> str:
+    return (
+        f"keeps records that its leader has lost: it knows all below {divergence.high_watermark} to be "
+        f"committed, and leader {divergence.leader} in epoch {divergence.leader_epoch} has its log end at "
+        f"{divergence.offset}, without an unclean election; it follows nobody until you say which of the two "
+        'logs goes on, see docs/operating.md, "When a follower keeps what its leader lacks"'
+    )

@@ -1,0 +1,156 @@
+"""What one broker has still to be told: the latest decision about each partition wins.
+
+Pure; the shell holds one for each broker and has at most one RPC of it in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from hightide_controller.core.effects import (
+    Decision,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    Stop,
+)
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = ["DECISIONS_MAX", "STOPS_MAX", "Delivery", "Outbox"]
+
+
+DECISIONS_MAX: Final = 2_000
+"""Of one LeaderAndISR. A broker takes some 0.1 s for them, far less than a call may take."""
+STOPS_MAX: Final = 200
+"""Of one StopReplica. Each waits for a disk, and whatever is decided meanwhile waits for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What goes out next: LeaderAndISR, since clients wait for leaders, then StopReplica, UpdateMetadata."""
+
+    decisions: dict[TopicPartition, Decision]
+    stops: dict[tuple[str, int], Stop]
+    """By topic id and partition: a namesake may follow at once on what is stopped."""
+    metadata: dict[TopicPartition, None]
+    """Partitions to tell about; what is told is read from the state when it is sent."""
+    deleted_topic_ids: tuple[str, ...]
+    has_metadata: bool
+    full: bool
+    sequence: int
+    """Up to where the broker knows everything when it has this; 0 where more waits that is older."""
+    cause: str
+
+    @classmethod
+    def bare_list(cls) -> Delivery:
+        """One that tells nothing but which brokers live, as every UpdateMetadata does."""
+        return cls({}, {}, {}, (), has_metadata=True, full=False, sequence=0, cause="")
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Bounded by the number of partitions, however long the broker does not answer."""
+
+    decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
+    stops: dict[tuple[str, int], Stop] = field(default_factory=dict)
+    metadata: dict[TopicPartition, None] = field(default_factory=dict)
+    deleted_topic_ids: dict[str, None] = field(default_factory=dict)
+    has_metadata: bool = False
+    full: bool = False
+    sequence: int = 0
+    cause: str = ""
+
+    def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
+        """Take an effect in; what it says replaces what waits about the same partitions."""
+        assert effect.sequence > self.sequence, "send effects come in order"
+        self.sequence = effect.sequence
+        self.cause = effect.cause or self.cause
+        if isinstance(effect, SendLeaderAndIsr):
+            for decision in effect.decisions:
+                self.stops.pop((decision.topic_id, decision.partition), None)
+                self.decisions[TopicPartition(decision.topic, decision.partition)] = decision
+            return
+        if isinstance(effect, SendStopReplica):
+            for stop in effect.stops:
+                name = TopicPartition(stop.topic, stop.partition)
+                waiting = self.decisions.get(name)
+                if waiting is not None and waiting.topic_id == stop.topic_id:
+                    del self.decisions[name]
+                self.stops[stop.topic_id, stop.partition] = stop
+            return
+        self.has_metadata = True
+        self.full = self.full or effect.full
+        self.metadata.update(dict.fromkeys(effect.names))
+        self.deleted_topic_ids.update(dict.fromkeys(effect.deleted_topic_ids))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the broker has everything."""
+        return not self.decisions and not self.stops and not self.has_metadata
+
+    @property
+    def is_bare_list(self) -> bool:
+        """Whether nothing waits but the list of live brokers, which every UpdateMetadata has."""
+        has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
+        return self.has_metadata and not has_names and not self.decisions and not self.stops
+
+    def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> Delivery:
+        """What goes out in one attempt; it must be put back where the attempt fails.
+
+        Where not all decisions fit, the oldest go and all else waits: what metadata says a broker knows of
+        its own partitions by the decisions, and told once at the end it costs once. Brokers hear of them all
+        in the same order, so that leader and followers of each know of each other at about the same time;
+        leaderships first would let clients that produce with acks=all wait for the last of them.
+
+        Where not all stops fit, the others wait, but nothing waits for them.
+        """
+        if len(self.decisions) > decisions_max:
+            return self._take_some(decisions_max)
+        stops = {key: self.stops[key] for key in islice(self.stops, stops_max)}
+        for key in stops:
+            del self.stops[key]
+        delivery = Delivery(
+            self.decisions,
+            stops,
+            self.metadata,
+            tuple(self.deleted_topic_ids),
+            self.has_metadata,
+            self.full,
+            0 if self.stops else self.sequence,
+            self.cause,
+        )
+        self.decisions, self.metadata, self.deleted_topic_ids = {}, {}, {}
+        self.has_metadata = self.full = False
+        self.cause = ""
+        return delivery
+
+    def _take_some(self, decisions_max: int) -> Delivery:
+        taken = {name: self.decisions[name] for name in islice(self.decisions, decisions_max)}
+        for name in taken:
+            del self.decisions[name]
+        return Delivery(taken, {}, {}, (), has_metadata=False, full=False, sequence=0, cause=self.cause)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """An attempt failed: what it carried waits again, except where something newer came meanwhile."""
+        newer_stops, newer = self.stops, self.decisions
+        stopped = {
+            name
+            for name, decision in delivery.decisions.items()
+            if (decision.topic_id, decision.partition) in newer_stops
+        }
+        decided = {(decision.topic_id, decision.partition) for decision in newer.values()}
+        self.decisions = {
+            **{name: decision for name, decision in delivery.decisions.items() if name not in stopped},
+            **newer,
+        }
+        self.stops = {
+            **{key: stop for key, stop in delivery.stops.items() if key not in decided},
+            **newer_stops,
+        }
+        self.metadata = {**delivery.metadata, **self.metadata}
+        self.deleted_topic_ids = {**dict.fromkeys(delivery.deleted_topic_ids), **self.deleted_topic_ids}
+        self.has_metadata = self.has_metadata or delivery.has_metadata
+        self.full = self.full or delivery.full
+        self.cause = self.cause or delivery.cause

@@ -1,0 +1,420 @@
+"""From a set of partitions to multis, and from what became of the multis to what brokers are told.
+
+Each partition has at most one write under way. What happens to it meanwhile is remembered in
+`state.again` and decided when the write is answered, on what ZooKeeper then holds.
+
+One stale version rolls back its whole multi, and ZooKeeper names only the first culprit: so the multi
+that was refused, and nothing else, is read again in one multiRead and decided anew. Two rounds mend
+any number of stale versions in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from hightide_controller.core.effects import (
+    Change,
+    Decision,
+    Effect,
+    PartitionOutcome,
+    ReadStates,
+    Refusal,
+    Report,
+    SendLeaderAndIsr,
+    SendUpdateMetadata,
+    StoreLeaderAndIsr,
+)
+from hightide_controller.core.elections.requested_election import elect, settle, settle_carried
+from hightide_controller.core.events import StatesRead
+from hightide_controller.core.partition_election import Candidates, decide
+from hightide_controller.core.state.cluster_state import ClusterState, StoreInFlight
+from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
+from hightide_controller.core.state.request_purposes import ShutsDown
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
+from hightide_controller.core.values.topic_configs import allows_unclean, min_insync_replicas
+
+__all__ = [
+    "READS_MAX",
+    "candidates_for",
+    "candidates_of",
+    "decide_again",
+    "decision_of",
+    "on_committed",
+    "on_failed",
+    "on_states_read",
+    "read_again",
+    "reconsider",
+    "send_decisions",
+    "send_metadata",
+]
+
+READS_MAX: Final = 1_000
+
+
+def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) -> Candidates:
+    """The brokers that can lead now."""
+    return Candidates(
+        live=frozenset(broker.broker_id for broker in state.live_brokers()),
+        leaving=frozenset(state.shutting_down),
+        bounced=bounced,
+    )
+
+
+def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
+    """Without those who cannot use their replica of this partition (failed_replicas.py), with those whose
+    replica is damaged (damaged_replicas.py), and with what the topic asks of its ISR."""
+    return _of_partition(state, name, _of_topic(state, name.topic, candidates))
+
+
+def _of_topic(state: ClusterState, topic: str, candidates: Candidates) -> Candidates:
+    minimum = min_insync_replicas(state.topics[topic].configs)
+    if minimum == candidates.min_insync_replicas:
+        return candidates
+    return replace(candidates, min_insync_replicas=minimum)
+
+
+def _of_partition(state: ClusterState, name: TopicPartition, of_topic: Candidates) -> Candidates:
+    failed, damaged = state.failed_replicas.get(name), state.damaged_replicas.get(name)
+    if not (failed or damaged or state.silent):
+        return of_topic
+    return replace(
+        of_topic,
+        live=of_topic.live - (failed or frozenset()),
+        failed=failed or frozenset(),
+        damaged=damaged or frozenset(),
+        silent=_silent_for(state, name) if state.silent else frozenset(),
+    )
+
+
+def _silent_for(state: ClusterState, name: TopicPartition) -> frozenset[int]:
+    """Who does not answer; not a leader that has acknowledged that it leads this partition (silence.py)."""
+    known = state.partitions[name].leader_and_isr
+    leader, epoch = (NO_LEADER, 0) if known is None else (known.leader, known.leader_epoch)
+    return frozenset(
+        broker_id
+        for broker_id, leads in state.silent.items()
+        if broker_id != leader or leads.get(name) == epoch
+    )
+
+
+def reconsider(
+    state: ClusterState,
+    names: Collection[TopicPartition],
+    cause: str,
+    bounced: frozenset[int] = frozenset(),
+    *,
+    is_news: bool = False,
+) -> list[Effect]:
+    """Decide about each partition and store what changes; the busy ones are decided later.
+
+    Elections come before mere shrinks, because clients wait for the former. Nobody is elected for a topic
+    that is being deleted. `is_news`: a leader has changed the ISR, and that is all that has happened.
+    """
+    candidates = replace(candidates_of(state, bounced), leaving_may_follow=is_news)
+    elections: list[Change] = []
+    shrinks: list[Change] = []
+    effects: list[Effect] = []
+    of_topics: dict[str, Candidates] = {}  # A topic has many partitions.
+    for name in sorted(names):
+        if name in state.storing or name in state.rereading:
+            state.again[name] = state.again.get(name, frozenset()) | bounced
+            continue
+        if state.is_being_deleted(name.topic):
+            if name in state.elections:
+                message = f"topic {name.topic!r} is being deleted"
+                settle(state, name, PartitionOutcome(name, Refusal.TOPIC_BEING_DELETED, message))
+            continue
+        of_topic = of_topics.get(name.topic)
+        if of_topic is None:
+            of_topic = of_topics[name.topic] = _of_topic(state, name.topic, candidates)
+        decided = _decided(state, name, _of_partition(state, name, of_topic))
+        if decided is None:
+            continue
+        known = state.partitions[name].leader_and_isr
+        change = Change(name, None if known is None else known.partition_epoch, decided)
+        if known is None or decided.leader_epoch != known.leader_epoch:
+            elections.append(change)
+        else:
+            shrinks.append(change)
+        if known is not None and decided.is_unclean:
+            effects.append(Report(_unclean_message(name, known, decided)))
+    for changes in (elections, shrinks):
+        effects.extend(_store(state, changes, cause, bounced))
+    return effects
+
+
+def _decided(state: ClusterState, name: TopicPartition, candidates: Candidates) -> LeaderAndIsr | None:
+    """What to write for a partition that is free, or None."""
+    partition = state.partitions[name]
+    topic = state.topics[name.topic]
+    election = state.elections.get(name)
+    if election is not None:
+        found = elect(election.kind, partition, candidates, state.controller_epoch)
+        if isinstance(found, LeaderAndIsr):
+            election.before = partition.leader_and_isr
+            return found
+        settle(state, name, found)
+    return decide(
+        partition,
+        candidates,
+        state.controller_epoch,
+        state.mends,
+        unclean=allows_unclean(topic.configs),
+        first_leader_epoch=state.first_leader_epoch_of(name),
+    )
+
+
+def _unclean_message(name: TopicPartition, known: LeaderAndIsr, decided: LeaderAndIsr) -> str:
+    return (
+        f"unclean election of {name.topic}-{name.partition}: broker {decided.leader} leads in epoch "
+        f"{decided.leader_epoch} though it was not in the ISR {list(known.isr)}; committed records that only "
+        "those held are lost"
+    )
+
+
+def _store(
+    state: ClusterState, changes: list[Change], cause: str, bounced: frozenset[int]
+) -> Iterable[StoreLeaderAndIsr]:
+    """Cut the changes into multis within ZooKeeper's limits."""
+    chunk: list[Change] = []
+    operations = 1
+    size_bytes = 0
+    for change in changes:
+        cost, weight = cost_of(change)
+        if chunk and (operations + cost > OPERATIONS_MAX or size_bytes + weight > BYTES_MAX):
+            yield _multi(state, chunk, cause, bounced)
+            chunk, operations, size_bytes = [], 1, 0
+        chunk.append(change)
+        operations += cost
+        size_bytes += weight
+    if chunk:
+        yield _multi(state, chunk, cause, bounced)
+
+
+def _multi(
+    state: ClusterState, chunk: list[Change], cause: str, bounced: frozenset[int]
+) -> StoreLeaderAndIsr:
+    store_id = state.next_store_id
+    state.next_store_id += 1
+    changes = tuple(chunk)
+    topic_ids = {change.name.topic: state.topics[change.name.topic].topic_id for change in changes}
+    state.stores[store_id] = StoreInFlight(changes, cause, bounced, topic_ids)
+    for change in changes:
+        assert change.name not in state.storing
+        state.storing.add(change.name)
+    version = state.controller_epoch_version if state.mends.fenced_writes else None
+    return StoreLeaderAndIsr(store_id, version, changes, cause)
+
+
+def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
+    """The decisions are the truth now: brokers hear of them at once, without waiting for other multis."""
+    names = []
+    replaced = []
+    for change in store.changes:
+        state.storing.discard(change.name)
+        if change.name not in state.partitions:
+            continue
+        if state.topics[change.name.topic].topic_id == store.topic_ids[change.name.topic]:
+            state.record(change.name, change.decided)
+            names.append(change.name)
+        else:
+            # It was about an earlier topic of this name, which a hand has taken away meanwhile.
+            replaced.append(change.name)
+    settle_carried(state, names)
+    effects = send_decisions(state, names, store.cause)
+    effects += send_metadata(state, names, store.cause)
+    effects += decide_again(state, names, store.cause)
+    return effects + _reread(state, replaced, store)
+
+
+def on_failed(state: ClusterState, store: StoreInFlight, *, is_unknown: bool) -> list[Effect]:
+    """Nothing of the multi holds, or nobody knows: read what ZooKeeper holds before anything is decided."""
+    names = []
+    for change in store.changes:
+        state.storing.discard(change.name)
+        if change.name in state.partitions:
+            if not is_unknown and change.expected_partition_epoch is None:
+                # Perhaps there is no topic any more that a partition could be created below.
+                state.want_read(change.name.topic, store.cause)
+            if is_unknown and change.expected_partition_epoch is not None:
+                state.doubtful[change.name] = change.expected_partition_epoch
+            names.append(change.name)
+    return _reread(state, names, store)
+
+
+def _reread(state: ClusterState, names: list[TopicPartition], store: StoreInFlight) -> list[Effect]:
+    for name in names:
+        state.rereading.add(name)
+        state.again[name] = state.again.get(name, frozenset()) | store.bounced
+    return read_again(names, store.cause)
+
+
+def read_again(names: list[TopicPartition], cause: str) -> list[Effect]:
+    """ReadStates for these partitions, in bounded pieces."""
+    return [
+        ReadStates(tuple(names[start : start + READS_MAX]), cause)
+        for start in range(0, len(names), READS_MAX)
+    ]
+
+
+def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: bool = False) -> list[Effect]:
+    """Take over what ZooKeeper holds, tell brokers of what is new to them, and decide again.
+
+    A decision of this controller whose outcome was unknown shows here as a difference too, so it is
+    told like any other. A partition that is being written is left alone, and so is news that is older than
+    what is known, unless it was asked for because a write failed: then it is the truth.
+
+    `is_topic_read`: the topic itself was read with it. Otherwise, where a leaderAndISR is gone, its topic may
+    be gone too, or be another one by now: that is read before anything is created there.
+    """
+    changed: list[TopicPartition] = []
+    decidable: list[TopicPartition] = []
+    news: set[TopicPartition] = set()
+    for name, read in event.states.items():
+        partition = state.partitions.get(name)
+        if partition is None or name in state.storing:
+            state.rereading.discard(name)
+            state.doubtful.pop(name, None)
+            continue
+        known = partition.leader_and_isr
+        if name not in state.rereading and not _is_newer(read, known):
+            if known is None and read is not None:
+                # Nonsense that kept it from being known was corrected; or it was an earlier topic's.
+                state.want_read(name.topic, event.cause)
+            continue
+        work = state.work.get(name.topic)
+        if work is not None and name in work.unsure:
+            # A multi about its topic failed, so all of the topic is being read.
+            continue
+        if read is None and known is not None and not is_topic_read:
+            state.want_read(name.topic, event.cause)
+            state.work[name.topic].unsure.add(name)
+            continue
+        if name not in state.rereading:
+            news.add(name)
+        state.rereading.discard(name)
+        state.note_progress(name)
+        decidable.append(name)
+        if read != known:
+            state.record(name, read)
+            if read is not None:
+                changed.append(name)
+    effects = send_decisions(state, changed, event.cause)
+    effects += send_metadata(state, changed, event.cause)
+    effects += decide_again(state, decidable, event.cause)
+    free = [name for name in decidable if name not in state.storing]
+    effects += reconsider(state, [name for name in free if name not in news], event.cause)
+    effects += reconsider(state, [name for name in free if name in news], event.cause, is_news=True)
+    return effects + _settle_doubts(state, decidable, event.cause)
+
+
+def _settle_doubts(state: ClusterState, names: list[TopicPartition], cause: str) -> list[Effect]:
+    """See to it that a write of unknown outcome has happened or never will.
+
+    Where the znode has still the version that the write builds on, it may be stored after the read, and
+    nobody would be told of it. Only a later version proves that it is void, so where there is nothing to
+    decide, what the znode holds is written once more.
+    """
+    changes: list[Change] = []
+    for name in names:
+        expected = state.doubtful.pop(name, None)
+        known = state.partitions[name].leader_and_isr
+        if expected is None or known is None or known.partition_epoch != expected or name in state.storing:
+            continue
+        again = replace(
+            known, controller_epoch=state.controller_epoch, partition_epoch=known.partition_epoch + 1
+        )
+        changes.append(Change(name, known.partition_epoch, again))
+    return list(_store(state, changes, cause, frozenset()))
+
+
+def _is_newer(read: LeaderAndIsr | None, known: LeaderAndIsr | None) -> bool:
+    if read is None or known is None:
+        return False
+    return read.partition_epoch > known.partition_epoch
+
+
+def decide_again(state: ClusterState, names: Iterable[TopicPartition], cause: str) -> list[Effect]:
+    """Decide what waited for these partitions to become free."""
+    waiting: dict[frozenset[int], list[TopicPartition]] = {}
+    for name in names:
+        bounced = state.again.pop(name, None)
+        if bounced is not None:
+            waiting.setdefault(bounced, []).append(name)
+    effects: list[Effect] = []
+    for bounced, group in waiting.items():
+        effects += reconsider(state, group, cause, bounced & frozenset(state.brokers))
+    return effects
+
+
+def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
+    """What a broker is told about a partition that has a znode."""
+    partition = state.partitions[name]
+    known = partition.leader_and_isr
+    assert known is not None, name
+    topic = state.topics[name.topic]
+    work = state.work.get(name.topic)
+    move = None if work is None else work.moves.get(name.partition)
+    adding = () if move is None or not move.original else move.target
+    return Decision(
+        topic=name.topic,
+        topic_id=topic.topic_id,
+        partition=name.partition,
+        leader=known.leader,
+        leader_epoch=known.leader_epoch,
+        isr=known.isr,
+        replicas=partition.replicas,
+        partition_epoch=known.partition_epoch,
+        controller_epoch=known.controller_epoch,
+        first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
+        adding_replicas=tuple(r for r in adding if move is not None and r not in move.original),
+        eligible=known.eligible,
+        recovered=known.recovered,
+        unclean_epoch=known.unclean_epoch,
+    )
+
+
+def send_decisions(
+    state: ClusterState, names: Collection[TopicPartition], cause: str, only_to: int | None = None
+) -> list[Effect]:
+    """One SendLeaderAndIsr for each live broker that holds a replica of any of them."""
+    by_broker: dict[int, list[Decision]] = {}
+    live = candidates_of(state).live
+    if only_to is not None:
+        live &= {only_to}
+    for name in names:
+        if state.is_being_deleted(name.topic):
+            # Its znodes may be gone by now; all that its brokers hear is to stop.
+            continue
+        decision = decision_of(state, name)
+        for broker_id in decision.replicas:
+            if broker_id in live:
+                by_broker.setdefault(broker_id, []).append(decision)
+    # New leaders first: writes wait for them, while followers only follow.
+    leaders = {decision.leader for decisions in by_broker.values() for decision in decisions}
+    effects: list[Effect] = []
+    for broker_id in sorted(by_broker, key=lambda candidate: (candidate not in leaders, candidate)):
+        sequence = state.take_sequence()
+        decisions = tuple(by_broker[broker_id])
+        epoch = state.brokers[broker_id].broker_epoch
+        effects.append(SendLeaderAndIsr(broker_id, epoch, sequence, decisions, cause))
+        for waiter in state.waiters.values():
+            if any(TopicPartition(d.topic, d.partition) in waiter.undecided for d in decisions):
+                waiter.unacknowledged[broker_id] = sequence
+    return effects
+
+
+def send_metadata(state: ClusterState, names: Collection[TopicPartition], cause: str) -> list[Effect]:
+    """Tell every live broker about these partitions; nothing where there are none."""
+    receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
+    if not names or not receivers:
+        return []
+    sequence = state.take_sequence()
+    for waiter in state.waiters.values():
+        if not isinstance(waiter.purpose, ShutsDown) and not waiter.undecided.isdisjoint(names):
+            # Whoever creates or grows a topic asks any broker for it next, and its leaders first of all.
+            for broker_id in waiter.unacknowledged:
+                waiter.unacknowledged[broker_id] = sequence
+    return [SendUpdateMetadata(receivers, sequence, tuple(names), cause=cause)]

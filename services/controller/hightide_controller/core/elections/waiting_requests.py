@@ -1,0 +1,266 @@
+"""Requests that wait until partitions are decided, stored and acknowledged; and controlled shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from hightide_controller.core.effects import (
+    AnswerControlledShutdown,
+    AnswerCreateTopic,
+    AnswerDone,
+    AnswerElections,
+    AnswerPartitions,
+    AnswerTopic,
+    Effect,
+    ElectionOutcome,
+    PartitionOutcome,
+    Refusal,
+    RefuseRequest,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from hightide_controller.core.elections.stores import reconsider
+from hightide_controller.core.events import BrokerAcknowledged, ControlledShutdownRequested, WaitExpired
+from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.request_purposes import (
+    AltersTopic,
+    CreatesTopic,
+    DeletesTopic,
+    ElectsLeaders,
+    MovesPartitions,
+    SetsThrottle,
+    ShutsDown,
+)
+from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
+from hightide_controller.core.values.requested_changes import MovesWish, Wish
+
+__all__ = [
+    "REQUESTS_MAX",
+    "answer_settled",
+    "on_broker_acknowledged",
+    "on_controlled_shutdown",
+    "on_wait_expired",
+    "overloaded",
+    "refuse",
+    "satisfy",
+    "settle_move",
+    "turn_away",
+    "wait_for_acknowledgement",
+]
+
+REQUESTS_MAX: Final = 100
+"""Requests that may wait at the same time; more are refused as OVERLOADED."""
+
+
+def overloaded(state: ClusterState, request_id: int) -> list[Effect]:
+    """The refusal of one request too many; nothing where there is room for it."""
+    if len(state.waiters) < REQUESTS_MAX:
+        return []
+    message = f"{REQUESTS_MAX} requests are waiting already; try again after a pause"
+    return [RefuseRequest(request_id, Refusal.OVERLOADED, message)]
+
+
+def refuse(state: ClusterState, request_id: int, refusal: Refusal, message: str) -> list[Effect]:
+    """End a request that waits; nothing where its time has run out already."""
+    if state.waiters.pop(request_id, None) is None:
+        return []
+    return [RefuseRequest(request_id, refusal, message)]
+
+
+def satisfy(state: ClusterState, request_id: int) -> None:
+    """ZooKeeper holds what a request asks for; only brokers have to be heard yet."""
+    waiter = state.waiters.get(request_id)
+    if waiter is not None:
+        waiter.is_unwritten = False
+
+
+def settle_move(
+    waiter: Waiter | None, name: TopicPartition, refusal: Refusal | None = None, message: str = ""
+) -> None:
+    """What became of one partition of a request that moves many, or takes moves back."""
+    if waiter is not None and isinstance(waiter.purpose, MovesPartitions):
+        purpose = waiter.purpose
+        purpose.outcomes[name] = PartitionOutcome(name, refusal, message)
+        waiter.is_unwritten = len(purpose.outcomes) < len(purpose.names)
+
+
+def turn_away(
+    state: ClusterState, wish: Wish, topic_name: str, refusal: Refusal, message: str
+) -> list[Effect]:
+    """Nothing can come of a wish any more."""
+    if not isinstance(wish, MovesWish):
+        return refuse(state, wish.request_id, refusal, message)
+    for number in wish.targets:
+        name = TopicPartition(topic_name, number)
+        settle_move(state.waiters.get(wish.request_id), name, refusal, message)
+    return []
+
+
+def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
+    """The request is answered when the brokers that are told of it by these effects have acknowledged.
+
+    Of those that only get metadata nobody is waited for.
+    """
+    for effect in effects:
+        if isinstance(effect, SendLeaderAndIsr | SendStopReplica):
+            waiter.unacknowledged[effect.broker_id] = effect.sequence
+    for effect in effects:
+        if isinstance(effect, SendUpdateMetadata):
+            for broker_id, _ in effect.brokers:
+                if broker_id in waiter.unacknowledged:
+                    sequence = max(waiter.unacknowledged[broker_id], effect.sequence)
+                    waiter.unacknowledged[broker_id] = sequence
+
+
+def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequested) -> list[Effect]:
+    """Move leadership away from a broker that is about to stop, and take it out of the ISRs.
+
+    It is not assigned or elected anything from here on, until it registers again.
+    """
+    broker = state.brokers.get(event.broker_id)
+    if broker is None:
+        message = f"broker {event.broker_id} is not registered"
+        return [RefuseRequest(event.request_id, Refusal.UNKNOWN_BROKER, message)]
+    if broker.broker_epoch != event.broker_epoch:
+        message = (
+            f"broker {event.broker_id} is registered with broker epoch {broker.broker_epoch}, "
+            f"not {event.broker_epoch}"
+        )
+        return [RefuseRequest(event.request_id, Refusal.STALE_BROKER_EPOCH, message)]
+    if refused := overloaded(state, event.request_id):
+        return refused
+    state.shutting_down[event.broker_id] = event.broker_epoch
+    touched = state.led_by.get(event.broker_id, set()) | state.in_sync_on.get(event.broker_id, set())
+    touched |= state.replicas_on.get(event.broker_id, set()) & (state.storing | state.rereading)
+    waiter = Waiter(event.request_id, event.cause, ShutsDown(event.broker_id), set(touched))
+    state.waiters[event.request_id] = waiter
+    return reconsider(state, touched, event.cause)
+
+
+def on_broker_acknowledged(state: ClusterState, event: BrokerAcknowledged) -> list[Effect]:
+    """A broker has everything up to a sequence; whoever waited for that waits no longer."""
+    broker = state.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return []
+    for waiter in state.waiters.values():
+        if waiter.unacknowledged.get(event.broker_id, event.sequence + 1) <= event.sequence:
+            del waiter.unacknowledged[event.broker_id]
+    return []
+
+
+def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
+    """The shell's patience is at its end: answer with what there is."""
+    waiter = state.waiters.get(event.request_id)
+    if waiter is None:
+        return []
+    _drop_settled(state, waiter)
+    del state.waiters[event.request_id]
+    purpose = waiter.purpose
+    if isinstance(purpose, ElectsLeaders):
+        _give_up_elections(state, purpose, event.request_id)
+    if isinstance(purpose, ShutsDown | MovesPartitions | ElectsLeaders) or not (
+        waiter.undecided or waiter.is_unwritten
+    ):
+        # A broker that does not acknowledge is retried; the decisions themselves stand.
+        return [_answer(state, waiter)]
+    if isinstance(purpose, CreatesTopic):
+        message = (
+            f"topic {purpose.topic.name!r}: {len(waiter.undecided)} of {len(purpose.topic.assignment)} "
+            "partitions have no leader yet; it may still be created, describe it to see"
+        )
+    elif isinstance(purpose, SetsThrottle):
+        message = "the speed limit is not written yet, but may still be; describe the cluster to see"
+    else:
+        message = f"topic {purpose.topic.name!r}: this is not done yet, but may still be; describe it to see"
+    return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
+
+
+def answer_settled(state: ClusterState) -> list[Effect]:
+    """Answer every request that waits for nothing any more. Runs after each event; the waiters are few."""
+    answered: list[Waiter] = []
+    for waiter in state.waiters.values():
+        if isinstance(waiter.purpose, ElectsLeaders) and waiter.is_unwritten:
+            _drop_forgotten(state, waiter, waiter.purpose)
+        _drop_settled(state, waiter)
+        if not (waiter.undecided or waiter.unacknowledged or waiter.is_unwritten):
+            answered.append(waiter)
+    for waiter in answered:
+        del state.waiters[waiter.request_id]
+    return [_answer(state, waiter) for waiter in answered]
+
+
+def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
+    # A partition that is not known is settled for a shutdown (its topic is gone), but not for a creation.
+    creating = isinstance(waiter.purpose, CreatesTopic)
+    waiter.undecided = {
+        name
+        for name in waiter.undecided
+        if name in state.storing or name in state.rereading or (creating and name not in state.partitions)
+    }
+    waiter.unacknowledged = {
+        broker_id: sequence
+        for broker_id, sequence in waiter.unacknowledged.items()
+        if state.is_live(broker_id) and broker_id not in state.silent
+    }
+
+
+def _drop_forgotten(state: ClusterState, waiter: Waiter, purpose: ElectsLeaders) -> None:
+    """Partitions that are gone are not elected for any more."""
+    for name in purpose.names:
+        if name not in purpose.outcomes and name not in state.elections:
+            message = f"{name.topic}-{name.partition} is gone"
+            outcome = PartitionOutcome(name, Refusal.UNKNOWN_PARTITION, message)
+            purpose.outcomes[name] = ElectionOutcome(outcome, NO_LEADER, 0, NO_LEADER)
+    waiter.is_unwritten = len(purpose.outcomes) < len(purpose.names)
+
+
+def _give_up_elections(state: ClusterState, purpose: ElectsLeaders, request_id: int) -> None:
+    """Nobody wants to know any more; what has not been handed to ZooKeeper is not done either."""
+    for name in purpose.names:
+        election = state.elections.get(name)
+        if election is None or request_id not in election.request_ids:
+            continue
+        election.request_ids.remove(request_id)
+        if not election.request_ids and election.before is None:
+            del state.elections[name]
+
+
+def _elections(purpose: ElectsLeaders) -> tuple[ElectionOutcome, ...]:
+    message = "this is not stored yet, but may still be; describe the topic to see"
+    return tuple(
+        purpose.outcomes.get(name)
+        or ElectionOutcome(
+            PartitionOutcome(name, Refusal.TIMED_OUT, message), NO_LEADER, 0, previous_leader=NO_LEADER
+        )
+        for name in purpose.names
+    )
+
+
+def _moves(purpose: MovesPartitions) -> tuple[PartitionOutcome, ...]:
+    message = "this has not begun yet, but may still; list the moves to see"
+    return tuple(
+        purpose.outcomes.get(name) or PartitionOutcome(name, Refusal.TIMED_OUT, message)
+        for name in purpose.names
+    )
+
+
+def _answer(state: ClusterState, waiter: Waiter) -> Effect:
+    match waiter.purpose:
+        case CreatesTopic(topic):
+            return AnswerCreateTopic(waiter.request_id, topic)
+        case AltersTopic(topic):
+            return AnswerTopic(waiter.request_id, state.topics.get(topic.name, topic))
+        case DeletesTopic(topic, absent_brokers):
+            return AnswerTopic(waiter.request_id, topic, absent_brokers)
+        case MovesPartitions() as purpose:
+            return AnswerPartitions(waiter.request_id, _moves(purpose))
+        case ElectsLeaders() as purpose:
+            return AnswerElections(waiter.request_id, _elections(purpose))
+        case SetsThrottle():
+            return AnswerDone(waiter.request_id)
+        case ShutsDown(broker_id):
+            return AnswerControlledShutdown(waiter.request_id, len(state.led_by.get(broker_id, ())))
+        case _:
+            assert_never(waiter.purpose)

@@ -1,0 +1,1 @@
+"""Partitions move to other brokers, and how fast."""

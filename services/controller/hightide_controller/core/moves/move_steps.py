@@ -1,0 +1,204 @@
+"""What is next for one partition that shall move, as a pure function of what ZooKeeper holds (V3 F).
+
+    AR = original        the znode holds RAR alone: begin   AR := original ∪ RAR, original is written down
+    AR = original ∪ RAR  not all of RAR in the ISR: wait    leaders let the new replicas in by themselves
+    AR = original ∪ RAR  RAR ⊆ ISR: complete                AR, ISR := RAR, leader in RAR, znode deleted
+
+It is asked again after whatever happens to the partition, so that a move goes on from wherever a crash, a
+refused write, another controller or a hand has left it. Completion asks of RAR alone to be in sync: a dead
+original replica holds up nothing. A leader changes only where it must, and the leader epoch with it; but that
+grows also when a replica leaves AR, so that what it goes on fetching is of an epoch that is over. Otherwise
+one that is moved back at once could join the ISR before it hears the StopReplica of its departure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from hightide_controller.core.effects import Refusal
+from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.partition_election import Candidates, decide
+from hightide_controller.core.state.topic_rules import Fault
+from hightide_controller.core.values.mends import Mends
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
+
+__all__ = ["Blocked", "Step", "Surroundings", "Waits", "step_back", "step_forward", "target_fault", "union"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a decision depends on besides the partition."""
+
+    candidates: Candidates
+    """Who can lead it."""
+    eligible: frozenset[int]
+    """Brokers that may be given new replicas."""
+    registered: frozenset[int]
+    controller_epoch: int
+    mends: Mends
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to write next, in one multi."""
+
+    replicas: tuple[int, ...]
+    """AR from then on."""
+    decided: LeaderAndIsr | None
+    """Its leaderAndISR; None: it has none, or there is nothing to change."""
+    original: tuple[int, ...] = ()
+    """What the znode of the move shall name as the original AR; empty: the znode goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """It is under way. Brokers that it waits for and that are not alive."""
+
+    absent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """It cannot be done, and nothing is lost by leaving all as it is."""
+
+    refusal: Refusal
+    message: str
+
+
+def union(original: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """AR while a move is under way: the original replicas first, so that the preferred one stays so."""
+    return (*original, *(broker_id for broker_id in target if broker_id not in original))
+
+
+def step_forward(
+    partition: Partition, znode: ReassignmentZnode | None, target: tuple[int, ...], around: Surroundings
+) -> Step | Waits | Blocked:
+    """The next step of the move of a partition to `target`.
+
+    `znode`: what stands below /admin about it, perhaps about another target.
+    """
+    replicas = partition.replicas
+    begun = znode is not None and bool(znode.original) and znode.target == target
+    if begun and znode is not None and union(znode.original, target) == replicas:
+        return _progress(partition, target, around)
+    original = znode.original if znode is not None and set(znode.original) <= set(replicas) else ()
+    if target == replicas and original in ((), target):
+        return Step(target, None)
+    if (fault := target_fault(partition, target, around)) is not None:
+        return Blocked(*fault)
+    known = partition.leader_and_isr
+    if known is None and not original:
+        # It never had a leader, so there is nothing to copy.
+        return Step(target, None)
+    if known is not None and set(target) <= set(known.isr):
+        shaped = _reshaped(partition, target, around)
+        if shaped is not None and shaped.leader != NO_LEADER:
+            return Step(target, shaped)
+    original = original or replicas
+    wide = union(original, target)
+    if known is None:
+        return Step(wide, None, original)
+    shaped = _reshaped(partition, wide, around)
+    if shaped is None:
+        return Blocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, _nobody_left(partition, wide))
+    return Step(wide, shaped, original)
+
+
+def step_back(partition: Partition, znode: ReassignmentZnode | None, around: Surroundings) -> Step | Blocked:
+    """The one step that takes a move back."""
+    if znode is None:
+        return Blocked(Refusal.NO_REASSIGNMENT, f"{_dashed(partition)} is not being moved")
+    if not znode.original or not set(znode.original) <= set(partition.replicas):
+        return Step(partition.replicas, None)
+    if partition.leader_and_isr is None:
+        return Step(znode.original, None)
+    shaped = _reshaped(partition, znode.original, around)
+    if shaped is None:
+        message = _nobody_left(partition, znode.original)
+        return Blocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{message}; the move goes on")
+    return Step(znode.original, shaped)
+
+
+def target_fault(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Fault | None:
+    """Why these brokers cannot be RAR of a partition; None where they can."""
+    dashed = _dashed(partition)
+    if not target:
+        return Refusal.INVALID_ASSIGNMENT, f"{dashed} would be on no broker"
+    if len(set(target)) != len(target):
+        return Refusal.INVALID_ASSIGNMENT, f"{dashed}: a broker is named twice: {list(target)}"
+    if len(target) > len(around.registered | set(partition.replicas)):
+        message = (
+            f"{dashed}: {len(target)} replicas are more than there are brokers, {len(around.registered)}"
+        )
+        return Refusal.INVALID_ASSIGNMENT, message
+    for broker_id in target:
+        if broker_id in partition.replicas or broker_id in around.eligible:
+            continue
+        if broker_id in around.candidates.leaving:
+            reason = "is shutting down"
+        elif broker_id in around.registered:
+            reason = "is not alive, or its data directory failed"
+        else:
+            reason = "is not registered"
+        return Refusal.INVALID_ASSIGNMENT, (
+            f"{dashed}: broker {broker_id} {reason}, so it cannot be given a replica; can be given one: "
+            f"{_listed(around.eligible)}"
+        )
+    return None
+
+
+def _progress(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Step | Waits:
+    known = partition.leader_and_isr
+    live = around.candidates.live
+    if known is None:
+        return Waits(tuple(broker_id for broker_id in partition.replicas if broker_id not in live))
+    missing = [broker_id for broker_id in target if broker_id not in known.isr]
+    if not missing:
+        shaped = _reshaped(partition, target, around)
+        if shaped is not None and shaped.leader != NO_LEADER:
+            return Step(target, shaped)
+        missing = list(target)
+    return Waits(tuple(broker_id for broker_id in missing if broker_id not in live))
+
+
+def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundings) -> LeaderAndIsr | None:
+    """The leaderAndISR of the partition if these were its replicas.
+
+    None where nobody of the ISR is among them, or it would lose its leader by it.
+    """
+    known = partition.leader_and_isr
+    assert known is not None, partition.name
+    isr = tuple(broker_id for broker_id in known.isr if broker_id in replicas)
+    if not isr:
+        return None
+    eligible = tuple(broker_id for broker_id in known.eligible if broker_id in replicas)
+    kept = replace(known, isr=isr, eligible=eligible)
+    shaped = replace(partition, replicas=replicas, leader_and_isr=kept)
+    decided = decide(shaped, around.candidates, around.controller_epoch, around.mends, unclean=False)
+    if decided is None:
+        epoch = known.partition_epoch + 1
+        decided = replace(kept, controller_epoch=around.controller_epoch, partition_epoch=epoch)
+    departs = not set(partition.replicas) <= set(replicas)
+    if departs and decided.leader_epoch == known.leader_epoch and around.mends.departures_end_epochs:
+        decided = replace(decided, leader_epoch=known.leader_epoch + 1)
+    if decided.leader == NO_LEADER and known.leader != NO_LEADER:
+        return None
+    return decided
+
+
+def _nobody_left(partition: Partition, replicas: tuple[int, ...]) -> str:
+    known = partition.leader_and_isr
+    assert known is not None
+    return (
+        f"{_dashed(partition)}: none of {list(replicas)} is alive and in the ISR {list(known.isr)}, so that "
+        "nobody who has all records could lead; try again when one is"
+    )
+
+
+def _dashed(partition: Partition) -> str:
+    return f"{partition.name.topic}-{partition.name.partition}"
+
+
+def _listed(broker_ids: Collection[int]) -> str:
+    return ", ".join(str(broker_id) for broker_id in sorted(broker_ids)) or "none"

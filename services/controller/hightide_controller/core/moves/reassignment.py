@@ -1,0 +1,393 @@
+"""Partitions move to other brokers: by request, or as /admin/partitions_reassigned says (V3 F, mended).
+
+What is next for one partition says move_steps.py; here steps of one topic are put into one multi, as many
+as fit: the topic znode, the leaderAndISR of each partition, and the znodes of the moves (DESIGN §6.7). Moves
+that can complete at the same time do so in one multi.
+
+A hand starts a move by writing RAR there, gives it another goal by writing another one, and takes it back by
+deleting the znode (or by writing the old replicas). What makes no sense is complained about and left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hightide_runtime.znodes.admin_znodes import ReassignmentZnode as ReassignmentPath
+
+from hightide_controller.core.effects import Refusal, Report
+from hightide_controller.core.elections.stores import candidates_for, candidates_of
+from hightide_controller.core.elections.waiting_requests import settle_move
+from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.moves.move_steps import (
+    Blocked,
+    Step,
+    Surroundings,
+    Waits,
+    step_back,
+    step_forward,
+    union,
+)
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.topic_plan import TopicPlan
+from hightide_controller.core.state.topic_rules import ASSIGNMENT_BYTES_MAX, Fault, partition_bytes
+from hightide_controller.core.state.topic_work import TopicWork
+from hightide_controller.core.values.partition import Partition, TopicPartition
+from hightide_controller.core.values.requested_changes import MovesWish
+from hightide_controller.core.values.topic_configs import config_fault
+from hightide_controller.core.writes import Change, ReassignmentDone, ReassignmentWrite, Write
+
+__all__ = ["cancel_fault", "heed_moves", "look_at_moves_again", "move_fault", "plan_moves", "surroundings_of"]
+
+
+def surroundings_of(state: ClusterState) -> Surroundings:
+    """What the next step of any move depends on."""
+    candidates = candidates_of(state)
+    return Surroundings(
+        candidates,
+        frozenset(broker_id for broker_id in candidates.live if broker_id not in candidates.leaving),
+        frozenset(state.brokers),
+        state.controller_epoch,
+        state.mends,
+    )
+
+
+def _topic_fault(state: ClusterState, topic_name: str) -> Fault | None:
+    if topic_name not in state.topics:
+        return Refusal.UNKNOWN_TOPIC, f"topic {topic_name[:260]!r} does not exist"
+    if state.is_being_deleted(topic_name):
+        return Refusal.TOPIC_BEING_DELETED, f"topic {topic_name!r} is being deleted"
+    return None
+
+
+def move_fault(
+    state: ClusterState, name: TopicPartition, target: tuple[int, ...], around: Surroundings
+) -> Fault | None:
+    """Why a request cannot have this partition moved there; None where it can."""
+    if (unusable := _topic_fault(state, name.topic)) is not None:
+        return unusable
+    topic = state.topics[name.topic]
+    partition = state.partitions.get(name)
+    if partition is None:
+        message = (
+            f"topic {name.topic!r} has {len(topic.assignment)} partitions and no partition {name.partition}"
+        )
+        return Refusal.UNKNOWN_PARTITION, message
+    work = state.work.get(name.topic)
+    znode = None if work is None else work.moves.get(name.partition)
+    path = ReassignmentPath.path(*name)
+    if znode is None and path in state.complaints:
+        # It could not be created, and what else is to be written about the topic would wait for it.
+        message = f"{path} holds what makes no sense: {state.complaints[path]}"
+        return Refusal.INVALID_REQUEST, message
+    step = step_forward(partition, znode, target, _around(state, name, around))
+    if isinstance(step, Blocked):
+        return step.refusal, step.message
+    if target == partition.replicas and znode is None:
+        message = f"{name.topic}-{name.partition} is on brokers {list(target)} already there"
+        return Refusal.INVALID_ASSIGNMENT, message
+    if (fault := config_fault(topic.configs, len(target))) is not None:
+        return Refusal.INVALID_ASSIGNMENT, f"{name.topic}-{name.partition}: {fault}"
+    return None
+
+
+def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings) -> Fault | None:
+    """Why a request cannot have the move of this partition taken back; None where it can."""
+    if (unusable := _topic_fault(state, name.topic)) is not None:
+        return unusable
+    topic = state.topics[name.topic]
+    partition = state.partitions.get(name)
+    work = state.work.get(name.topic)
+    znode = None if work is None else work.moves.get(name.partition)
+    if partition is None and znode is None:
+        message = (
+            f"topic {name.topic!r} has {len(topic.assignment)} partitions and no partition {name.partition}"
+        )
+        return Refusal.UNKNOWN_PARTITION, message
+    if partition is None:
+        return None
+    step = step_back(partition, znode, _around(state, name, around))
+    return (step.refusal, step.message) if isinstance(step, Blocked) else None
+
+
+def heed_moves(state: ClusterState, topic_name: str) -> None:
+    """What stands below /admin/partitions_reassigned about a topic may have changed: keep the books true."""
+    work = state.work[topic_name]
+    for number in work.due_moves:
+        znode = work.moves.get(number)
+        before = state.moving.note(TopicPartition(topic_name, number), znode)
+        if znode is not None:
+            work.abandoned.pop(number, None)
+        elif before is not None:
+            work.abandoned[number] = before
+
+
+def look_at_moves_again(state: ClusterState, cause: str) -> None:
+    """Brokers came or went: what moves wait for, or could not begin for, may be different now."""
+    for topic_name, work in state.work.items():
+        if work.moves:
+            work.due_moves.update(dict.fromkeys(work.moves))
+            state.mark_due(topic_name, cause)
+
+
+def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
+    """Put the next steps of moves into the topic's next multi: what requests wish, then what is due."""
+    work = state.work[plan.name]
+    if work.due_moves or work.abandoned or any(isinstance(wish, MovesWish) for wish in work.wishes):
+        _Planner(state, plan, work).run()
+    for number, fault in work.move_faults.items():
+        plan.complaints[ReassignmentPath.path(plan.name, number)] = (
+            f"{fault}; it is left alone until it can be"
+        )
+    for broker_id, numbers in work.awaited.items():
+        if numbers:
+            plan.complaints[f"broker {broker_id}, moves of topic {plan.name}"] = (
+                f"broker {broker_id} is not alive, or its data directory failed, and moves of partitions of "
+                f"{plan.name!r} wait for it: start it, cancel the moves, or move the partitions elsewhere"
+            )
+
+
+class _Planner:
+    """For the time of one decision about one topic."""
+
+    def __init__(self, state: ClusterState, plan: TopicPlan, work: TopicWork) -> None:
+        assert plan.topic is not None
+        self._state = state
+        self._plan = plan
+        self._work = work
+        self._around = surroundings_of(state)
+        self._count = len(plan.topic.assignment)
+        self._assignment: list[tuple[int, ...]] = []
+        """AR of all partitions as it shall be; empty until something moves."""
+        self._size_bytes = 0
+        self._added_bytes = 0
+        self._is_full = False
+
+    def run(self) -> None:
+        """All that fits."""
+        for wish in list(self._work.wishes):
+            if isinstance(wish, MovesWish):
+                self._carry_out(wish)
+        for number, znode in list(self._work.abandoned.items()):
+            self._take_back(number, znode)
+        for number in list(self._work.due_moves):
+            if self._is_full:
+                break
+            self._go_on(number)
+        if self._assignment:
+            assert self._plan.topic is not None
+            self._plan.alter(replace(self._plan.topic, assignment=tuple(self._assignment)))
+
+    # ---- by request
+
+    def _carry_out(self, wish: MovesWish) -> None:
+        is_awaited = wish.request_id in self._state.waiters
+        for number, target in list(wish.targets.items()):
+            if self._is_full:
+                return
+            if number in wish.begun and self._is_fulfilled(number, target):
+                self._settle(wish, number)
+            elif not is_awaited and number not in wish.begun:
+                # Its time ran out before it was begun.
+                del wish.targets[number]
+            elif not self._is_free(number):
+                continue
+            elif (fault := self._fault_of(number, target)) is not None:
+                self._settle(wish, number, *fault)
+            else:
+                self._begin(wish, number, target)
+        if not wish.targets:
+            self._work.wishes.remove(wish)
+
+    def _is_fulfilled(self, number: int, target: tuple[int, ...] | None) -> bool:
+        znode = self._work.moves.get(number)
+        partition = self._partition(number)
+        if target is None:
+            return znode is None
+        if znode is None:
+            return partition is not None and partition.replicas == target
+        return znode.target == target and bool(znode.original)
+
+    def _settle(
+        self, wish: MovesWish, number: int, refusal: Refusal | None = None, message: str = ""
+    ) -> None:
+        del wish.targets[number]
+        name = TopicPartition(self._plan.name, number)
+        settle_move(self._state.waiters.get(wish.request_id), name, refusal, message)
+
+    def _fault_of(self, number: int, target: tuple[int, ...] | None) -> Fault | None:
+        name = TopicPartition(self._plan.name, number)
+        if target is None:
+            return cancel_fault(self._state, name, self._around)
+        return move_fault(self._state, name, target, self._around)
+
+    def _begin(self, wish: MovesWish, number: int, target: tuple[int, ...] | None) -> None:
+        znode = self._work.moves.get(number)
+        partition = self._partition(number)
+        if partition is None:
+            # A hand asked for a move of what is not there, and it is taken back.
+            assert znode is not None
+            done = ReassignmentDone(TopicPartition(self._plan.name, number), znode.version)
+            if self._plan.has_room(done, extra_bytes=self._added_bytes):
+                self._plan.add(done)
+                wish.begun.add(number)
+            return
+        around = _around(self._state, partition.name, self._around)
+        step: Step | Waits | Blocked
+        if target is None:
+            step = step_back(partition, znode, around)
+        else:
+            step = step_forward(partition, znode, target, around)
+        assert not isinstance(step, Blocked), step
+        if isinstance(step, Waits):
+            # It is under way to there already.
+            self._settle(wish, number)
+        elif self._add(partition, step, target or ()):
+            wish.begun.add(number)
+
+    # ---- by hand, and going on
+
+    def _take_back(self, number: int, znode: ReassignmentZnode) -> None:
+        """A hand deleted the znode of a move that was under way."""
+        partition = self._partition(number)
+        replicas = () if partition is None else partition.replicas
+        is_wide = replicas == union(znode.original, znode.target) and replicas not in (
+            znode.original,
+            znode.target,
+        )
+        if partition is None or not is_wide:
+            # That was its end, or a hand has written the topic znode too.
+            del self._work.abandoned[number]
+            return
+        if self._is_full or not self._is_free(number):
+            return
+        step = step_back(partition, znode, _around(self._state, partition.name, self._around))
+        if isinstance(step, Step):
+            self._add(partition, step, ())
+            return
+        del self._work.abandoned[number]
+        path = ReassignmentPath.path(*partition.name)
+        message = (
+            f"{path} was taken away, but the move cannot be taken back, so AR stays as it is: {step.message}"
+        )
+        self._plan.effects.append(Report(message))
+
+    def _go_on(self, number: int) -> None:
+        work = self._work
+        znode = work.moves.get(number)
+        if znode is None:
+            self._note(number, "", ())
+            del work.due_moves[number]
+            return
+        partition = self._partition(number)
+        if partition is None:
+            self._note(number, f"topic {self._plan.name!r} has no partition {number}", ())
+            del work.due_moves[number]
+            return
+        if not self._is_free(number):
+            return
+        step = step_forward(
+            partition, znode, znode.target, _around(self._state, partition.name, self._around)
+        )
+        match step:
+            case Step():
+                self._note(number, self._hand_fault(number, znode), ())
+                if number not in work.move_faults and not self._add(partition, step, znode.target):
+                    return
+            case Waits(absent):
+                self._note(number, "", absent)
+            case Blocked(_, message):
+                self._note(number, message, ())
+        del work.due_moves[number]
+
+    def _hand_fault(self, number: int, znode: ReassignmentZnode) -> str:
+        """What a request would be refused for, of a move that has not begun."""
+        assert self._plan.topic is not None
+        if znode.original:
+            return ""
+        fault = config_fault(self._plan.topic.configs, len(znode.target))
+        return "" if fault is None else f"{self._plan.name}-{number}: {fault}"
+
+    def _note(self, number: int, fault: str, absent: tuple[int, ...]) -> None:
+        """Remember what is to be complained about."""
+        work = self._work
+        if fault:
+            work.move_faults[number] = fault
+        else:
+            work.move_faults.pop(number, None)
+        for broker_id in work.waits.pop(number, ()):
+            del work.awaited[broker_id][number]
+            if not work.awaited[broker_id]:
+                del work.awaited[broker_id]
+        if absent:
+            work.waits[number] = absent
+        for broker_id in absent:
+            work.awaited.setdefault(broker_id, {})[number] = None
+
+    # ---- the multi
+
+    def _partition(self, number: int) -> Partition | None:
+        if number >= self._count:
+            # It goes with this multi, or is not there at all.
+            return None
+        return self._state.partitions.get(TopicPartition(self._plan.name, number))
+
+    def _is_free(self, number: int) -> bool:
+        name = TopicPartition(self._plan.name, number)
+        busy = name in self._state.storing or name in self._state.rereading
+        return not busy and number not in self._plan.touched
+
+    def _add(self, partition: Partition, step: Step, target: tuple[int, ...]) -> bool:
+        """Let a step go with the multi; False where there is no room any more."""
+        name = partition.name
+        znode = self._work.moves.get(name.partition)
+        writes: list[Write] = []
+        if step.decided is not None:
+            assert partition.leader_and_isr is not None
+            writes.append(Change(name, partition.leader_and_isr.partition_epoch, step.decided))
+        if step.original:
+            version = None if znode is None else znode.version
+            writes.append(ReassignmentWrite(name, target, step.original, version))
+        elif znode is not None:
+            writes.append(ReassignmentDone(name, znode.version))
+        if step.decided is not None or step.replicas != partition.replicas:
+            if not self._make_room(partition, step, writes):
+                self._is_full = True
+                return False
+            self._assignment[name.partition] = step.replicas
+            # A partition without a leaderAndISR must not get one for its old replicas meanwhile.
+            self._plan.held.add(name)
+        elif not self._plan.has_room(*writes, extra_bytes=self._added_bytes):
+            self._is_full = True
+            return False
+        self._plan.add(*writes)
+        self._plan.touched.add(name.partition)
+        return True
+
+    def _make_room(self, partition: Partition, step: Step, writes: list[Write]) -> bool:
+        """Reckon with the topic znode, whose size changes with AR; False where it would be too large."""
+        if not self._assignment:
+            assert self._plan.topic is not None
+            self._plan.alter(self._plan.topic)
+            self._assignment = list(self._plan.topic.assignment)
+            self._size_bytes = self._plan.topic_size_bytes
+        number = partition.name.partition
+        grown_bytes = partition_bytes(number, step.replicas) - partition_bytes(
+            number, self._assignment[number]
+        )
+        added_bytes = self._added_bytes + grown_bytes
+        if grown_bytes > 0 and self._size_bytes + grown_bytes > ASSIGNMENT_BYTES_MAX:
+            return False
+        if not self._plan.has_room(*writes, extra_bytes=added_bytes):
+            return False
+        self._size_bytes += grown_bytes
+        self._added_bytes = added_bytes
+        return True
+
+
+def _around(state: ClusterState, name: TopicPartition, around: Surroundings) -> Surroundings:
+    """As this partition has it: a broker that has lost its replica of it is not alive for it, and what its
+    topic asks of an ISR says who stays eligible beside one."""
+    candidates = candidates_for(state, name, around.candidates)
+    if candidates is around.candidates:
+        return around
+    return replace(around, candidates=candidates, eligible=around.eligible - candidates.failed)

@@ -1,0 +1,112 @@
+"""The speed limit of moves (KIP-73): /config/reassignment, told to brokers with their metadata.
+
+One write at a time. What requests want is kept until ZooKeeper holds it; the last one counts.
+"""
+
+from __future__ import annotations
+
+from hightide_controller.core.effects import Effect, SendUpdateMetadata, StoreWrites
+from hightide_controller.core.elections.waiting_requests import overloaded
+from hightide_controller.core.events import ThrottleZnode
+from hightide_controller.core.state.cluster_state import ClusterState, ThrottleStoreInFlight, Waiter
+from hightide_controller.core.state.request_purposes import SetsThrottle
+from hightide_controller.core.values.requests import ReassignmentThrottleRequested
+from hightide_controller.core.writes import ThrottleWrite
+
+__all__ = [
+    "decide_throttle",
+    "on_throttle_answered",
+    "on_throttle_requested",
+    "take_throttle",
+    "wish_throttle",
+]
+
+
+def on_throttle_requested(state: ClusterState, event: ReassignmentThrottleRequested) -> list[Effect]:
+    """AlterReassignmentThrottle."""
+    if refused := overloaded(state, event.request_id):
+        return refused
+    waiter = Waiter(event.request_id, event.cause, SetsThrottle())
+    state.waiters[event.request_id] = waiter
+    wish_throttle(state, waiter, event.throttle_bytes_per_s)
+    return []
+
+
+def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int) -> None:
+    """A request that waits wants the speed limit to be this; `waiter` is told when ZooKeeper holds it."""
+    assert throttle_bytes_per_s >= 0
+    waiter.is_unwritten = True
+    state.throttle_work.wishes[waiter.request_id] = throttle_bytes_per_s
+
+
+def take_throttle(state: ClusterState, znode: ThrottleZnode | None, cause: str) -> list[Effect]:
+    """What /config/reassignment holds, where it was read: brokers hear of it if it is new."""
+    return [*_told(state, cause)] if znode is not None and _take_over(state, znode) else []
+
+
+def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
+    """Whether this is another limit than the one that brokers know."""
+    before_bytes_per_s = _bytes_per_s(state)
+    known = None if state.throttle is None else state.throttle.version
+    if znode.version is not None and known is not None and znode.version < known:
+        # Read before this controller's own write.
+        return False
+    state.throttle = znode
+    state.throttle_work.is_waiting = False
+    return znode.throttle_bytes_per_s != before_bytes_per_s
+
+
+def decide_throttle(state: ClusterState) -> list[Effect]:
+    """The next write, or the news that there is none to do. Called at the end of each step."""
+    work = state.throttle_work
+    for request_id in [request_id for request_id in work.wishes if request_id not in state.waiters]:
+        # Its time ran out.
+        del work.wishes[request_id]
+    if not work.wishes or any(isinstance(store, ThrottleStoreInFlight) for store in state.stores.values()):
+        return []
+    wanted = list(work.wishes.values())[-1]
+    cause = state.waiters[next(reversed(work.wishes))].cause
+    if _bytes_per_s(state) == wanted:
+        effects = _told(state, cause)
+        for request_id in work.wishes:
+            waiter = state.waiters[request_id]
+            waiter.is_unwritten = False
+            waiter.unacknowledged = {
+                broker_id: effect.sequence for effect in effects for broker_id, _ in effect.brokers
+            }
+        work.wishes.clear()
+        return [*effects]
+    if work.is_waiting:
+        return []
+    write = ThrottleWrite(wanted, None if state.throttle is None else state.throttle.version)
+    store_id = state.next_store_id
+    state.next_store_id += 1
+    state.stores[store_id] = ThrottleStoreInFlight(write)
+    version = state.controller_epoch_version if state.mends.fenced_writes else None
+    return [StoreWrites(store_id, version, (write,), cause)]
+
+
+def on_throttle_answered(
+    state: ClusterState, store: ThrottleStoreInFlight, *, is_stored: bool
+) -> list[Effect]:
+    """What became of the write. Where it is not known, ZooKeeper's watch tells, or the next try."""
+    if not is_stored:
+        state.throttle_work.is_waiting = True
+        return []
+    expected = store.write.expected_version
+    written = ThrottleZnode(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
+    is_new = _take_over(state, written)
+    if list(state.throttle_work.wishes.values())[-1:] == [written.throttle_bytes_per_s]:
+        # `decide_throttle` tells it, for whoever waits for that.
+        return []
+    return [*_told(state, "")] if is_new else []
+
+
+def _told(state: ClusterState, cause: str) -> list[SendUpdateMetadata]:
+    """Every UpdateMetadata carries the speed limit."""
+    receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
+    return [SendUpdateMetadata(receivers, state.take_sequence(), cause=cause)] if receivers else []
+
+
+def _bytes_per_s(state: ClusterState) -> int:
+    return 0 if state.throttle is None else state.throttle.throttle_bytes_per_s

@@ -1,0 +1,280 @@
+"""Who leads: the decision about one partition, as a pure function of what is known (V3 A.3.2, B.1, mended).
+
+`decide` compares what ZooKeeper holds with what should hold and says the difference; None means that all
+is as it should be. So it may be asked at any time, about any partition, any number of times: every event
+of the controller boils down to asking it again.
+
+The leader epoch grows whenever the leader changes (also to none, and also to a new life of the same
+broker), and only then: an ISR that merely shrinks keeps its leader and its epoch, so followers need not
+truncate or reconnect.
+
+Who may lead, in this order. A member of the ISR. One that is eligible (KIP-966): it left an ISR that fell
+below min.insync.replicas, which commits nothing, so it still has all that is committed. Where each of these
+has told that it may have lost the end of its log (`recovered`): the one that has most, by (leader epoch, log
+end). As long as one has not told, it is waited for. Then whom the topic, or an operator, prefers to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from hightide_controller.core.values.mends import Mends
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, RecoveredLog
+
+__all__ = [
+    "Candidates",
+    "best_recovered",
+    "decide",
+    "elected_uncleanly",
+    "eligible_with",
+    "isr_that_stays",
+    "live_eligible",
+    "recovered_with",
+    "trusted_isr",
+    "unclean_leader",
+    "waited_for",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Which brokers can lead: `leaving` shut down, `bounced` died and came back since the last decision,
+    `damaged` have batches of the partition at rest that are not what was written."""
+
+    live: frozenset[int]
+    leaving: frozenset[int] = frozenset()
+    bounced: frozenset[int] = frozenset()
+    leaving_may_follow: bool = False
+    """Those that leave stay in an ISR whose leader stays: it let them in again, and would do so for ever."""
+    damaged: frozenset[int] = frozenset()
+    silent: frozenset[int] = frozenset()
+    """They do not acknowledge what they are told: they lead where nobody else in sync can (silence.py)."""
+    failed: frozenset[int] = frozenset()
+    """Those that live and cannot use their replica: they leave the ISR, and are not eligible either."""
+    min_insync_replicas: int = 1
+    """Of the topic. An ISR that is smaller commits nothing, so whoever leaves it stays eligible."""
+
+
+def decide(
+    partition: Partition,
+    candidates: Candidates,
+    controller_epoch: int,
+    mends: Mends,
+    unclean: bool,
+    first_leader_epoch: int = 0,
+) -> LeaderAndIsr | None:
+    """What to write for this partition, or None. `unclean`: the topic allows an unclean election.
+
+    A NEW partition begins with `first_leader_epoch`: its number may have been in use before.
+    """
+    known = partition.leader_and_isr
+    if known is None:
+        return _initialise(partition, candidates, controller_epoch, first_leader_epoch, partition_epoch=0)
+    if known.leader == NO_LEADER and not mends.new_is_not_offline:
+        return _initialise(
+            partition, candidates, controller_epoch, known.leader_epoch + 1, known.partition_epoch + 1
+        )
+    trusted = trusted_isr(known)
+    isr = isr_that_stays(partition.replicas, trusted, candidates)
+    leader = known.leader
+    if candidates.leaving_may_follow and leader in isr and leader not in candidates.bounced:
+        isr = isr_that_stays(partition.replicas, trusted, replace(candidates, leaving=frozenset()))
+    if not isr:
+        return _without_isr(partition, known, candidates, controller_epoch, mends, unclean)
+    if leader not in isr or leader in candidates.silent:
+        leader = _elected(partition.replicas, isr, leader, candidates.silent)
+    reborn = leader in candidates.bounced and leader == known.leader
+    fails = not candidates.failed.isdisjoint(known.eligible)
+    if leader == known.leader and isr == known.isr and not (reborn or fails):
+        return None
+    changed = leader != known.leader or reborn
+    return LeaderAndIsr(
+        leader,
+        known.leader_epoch + changed,
+        isr,
+        controller_epoch,
+        known.partition_epoch + 1,
+        eligible_with(partition, known, isr, candidates) if mends.eligible_leaders else (),
+        recovered_with(partition, known, isr, candidates),
+        known.unclean_epoch,
+    )
+
+
+def _initialise(
+    partition: Partition,
+    candidates: Candidates,
+    controller_epoch: int,
+    leader_epoch: int,
+    partition_epoch: int,
+) -> LeaderAndIsr | None:
+    """V3 B.1, for a partition that never had a leader: its live replicas are its ISR, the first one leads."""
+    live = tuple(broker_id for broker_id in partition.replicas if broker_id in candidates.live)
+    isr = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving) or live
+    if not isr:
+        return None
+    leader = next((broker_id for broker_id in isr if broker_id not in candidates.silent), isr[0])
+    return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, partition_epoch)
+
+
+def trusted_isr(known: LeaderAndIsr) -> tuple[int, ...]:
+    """The ISR without who is in it in name only, since it may have lost the end of its log."""
+    if not known.recovered:
+        return known.isr
+    doubted = {log.broker_id for log in known.recovered}
+    return tuple(broker_id for broker_id in known.isr if broker_id not in doubted)
+
+
+def isr_that_stays(
+    replicas: tuple[int, ...], isr: tuple[int, ...], candidates: Candidates
+) -> tuple[int, ...]:
+    """The live part of the ISR, without those that leave, bounced or are damaged as long as anyone else is
+    left. One that is damaged has all but little, and will have that again: it is the last to leave.
+
+    Nobody stays who is not in AR any more, as after a hand has written the topic znode (KAFKA-9672).
+    """
+    live = tuple(broker_id for broker_id in isr if broker_id in candidates.live and broker_id in replicas)
+    staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
+    steady = tuple(broker_id for broker_id in staying if broker_id not in candidates.bounced)
+    left = steady or staying or live
+    if not candidates.damaged:
+        return left
+    whole = tuple(broker_id for broker_id in left if broker_id not in candidates.damaged)
+    return whole or left
+
+
+def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silent: frozenset[int]) -> int:
+    """The first replica in assignment order that is in the ISR and answers; where none does, the leader stays
+    if it can, else the first one."""
+    in_sync = [broker_id for broker_id in replicas if broker_id in isr] or list(isr)
+    answering = [broker_id for broker_id in in_sync if broker_id not in silent]
+    if not answering and leader in isr:
+        return leader
+    return (answering or in_sync)[0]
+
+
+def eligible_with(
+    partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
+) -> tuple[int, ...]:
+    """Who is eligible beside an ISR (KIP-966): nobody where it is large enough to commit, else whoever was so
+    or leaves the ISR, unless its log is in doubt or cannot be used."""
+    replicas = partition.replicas
+    if len(isr) >= min(candidates.min_insync_replicas, len(replicas)):
+        return ()
+    return tuple(sorted((_trusted(partition, known) - candidates.failed).difference(isr)))
+
+
+def recovered_with(
+    partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
+) -> tuple[RecoveredLog, ...]:
+    """What is remembered of logs that may have lost their ends: nothing beside an ISR that is large enough to
+    commit, else that of those out of it. It may be all that is left, where the few of this ISR lose
+    theirs."""
+    if not known.recovered or len(isr) >= min(candidates.min_insync_replicas, len(partition.replicas)):
+        return ()
+    return tuple(log for log in known.recovered if log.broker_id not in isr)
+
+
+def _trusted(partition: Partition, known: LeaderAndIsr) -> set[int]:
+    """Who has all that is committed, alive or not."""
+    doubted = (log.broker_id for log in known.recovered)
+    return {*known.isr, *known.eligible}.intersection(partition.replicas).difference(doubted)
+
+
+def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> tuple[int, ...]:
+    """Those of the eligible that can lead now."""
+    if not known.eligible:
+        return ()
+    trusted = _trusted(partition, known)
+    return isr_that_stays(
+        partition.replicas, tuple(each for each in known.eligible if each in trusted), candidates
+    )
+
+
+def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
+    """Whoever has most where all that had everything may have lost the ends of their logs; None where one is
+    waited for that has not told, or that has most and is not alive."""
+    if _trusted(partition, known):
+        return None
+    best = _best_told(partition, known) & candidates.live
+    return next((each for each in partition.replicas if each in best), None)
+
+
+def waited_for(partition: Partition) -> tuple[int, ...]:
+    """Whom a partition without a leader waits for where logs may have lost their ends: any that had all that
+    is committed and has not told what it has, or where all have told, any of those with most. Nobody where
+    no log is in doubt."""
+    known = partition.leader_and_isr
+    if known is None or known.leader != NO_LEADER or not known.recovered:
+        return ()
+    return tuple(sorted(_trusted(partition, known) or _best_told(partition, known)))
+
+
+def _best_told(partition: Partition, known: LeaderAndIsr) -> set[int]:
+    """Those with most, by leader epoch and log end, of whoever has told."""
+    logs = [log for log in known.recovered if log.broker_id in partition.replicas]
+    most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
+    return {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
+
+
+def unclean_leader(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
+    """The live replica with which least is lost, as far as is known; None where none is alive."""
+    ends = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in known.recovered}
+    live = [each for each in partition.replicas if each in candidates.live]
+    staying = [each for each in live if each not in candidates.leaving]
+    # The first of the best, in assignment order.
+    return max(staying or live, key=lambda each: ends.get(each, (-2, 0)), default=None)
+
+
+def _without_isr(
+    partition: Partition,
+    known: LeaderAndIsr,
+    candidates: Candidates,
+    controller_epoch: int,
+    mends: Mends,
+    unclean: bool,
+) -> LeaderAndIsr | None:
+    """No trusted ISR member is alive: an eligible one leads, or who has most where all may have lost the ends
+    of their logs; else the partition is offline with all of them remembered, unless the topic prefers an
+    unclean election."""
+    decided = replace(known, controller_epoch=controller_epoch, partition_epoch=known.partition_epoch + 1)
+    epoch = known.leader_epoch + 1
+    eligible = live_eligible(partition, known, candidates) if mends.eligible_leaders else ()
+    if eligible:
+        leader = _elected(partition.replicas, eligible, NO_LEADER, candidates.silent)
+        rest = eligible_with(partition, known, (leader,), candidates)
+        return replace(
+            decided,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=(leader,),
+            eligible=rest,
+            recovered=recovered_with(partition, known, (leader,), candidates),
+        )
+    chosen = best_recovered(partition, known, candidates)
+    if not mends.best_recovered_leads:
+        chosen = next((each for each in known.isr if each in candidates.live), None)
+    if chosen is None and (unclean or not mends.clean_elections):
+        chosen = unclean_leader(partition, known, candidates)
+    if chosen is not None:
+        return elected_uncleanly(partition, known, chosen, candidates, controller_epoch)
+    if known.leader == NO_LEADER:
+        return None
+    isr = known.isr if mends.last_isr_remembered else ()
+    return replace(decided, leader=NO_LEADER, leader_epoch=epoch, isr=isr)
+
+
+def elected_uncleanly(
+    partition: Partition, known: LeaderAndIsr, leader: int, candidates: Candidates, controller_epoch: int
+) -> LeaderAndIsr:
+    """A leader that may lack records: its followers may cut what was committed, and are told so by the
+    epoch."""
+    return LeaderAndIsr(
+        leader,
+        known.leader_epoch + 1,
+        (leader,),
+        controller_epoch,
+        known.partition_epoch + 1,
+        recovered=recovered_with(partition, known, (leader,), candidates),
+        unclean_epoch=known.leader_epoch + 1,
+    )

@@ -1,0 +1,1 @@
+"""What a controller remembers of the cluster, and of the work that is under way."""

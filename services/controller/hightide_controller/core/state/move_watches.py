@@ -1,0 +1,61 @@
+"""Which moves are under way in all topics, and which of their leaderAndISR znodes are watched (V3 F).
+
+The text's agent looks every 30 seconds; here ZooKeeper says when an ISR changes. A bounded number is watched,
+and each until its move ends, so that thousands of moves cost no more than what is done about them; the others
+are read by the tick like all that is under-replicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from hightide_controller.core.effects import WatchStates
+from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = ["WATCHED_MAX", "MoveWatches"]
+
+WATCHED_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class MoveWatches:
+    """Part of ClusterState; told of every move that begins, changes and ends."""
+
+    under_way: dict[TopicPartition, ReassignmentZnode] = field(default_factory=dict)
+    """Moves that have begun."""
+    _watched: set[TopicPartition] = field(default_factory=set)
+    _waiting: list[TopicPartition] = field(default_factory=list)
+    """A heap of those that are not watched, and of some that have ended since."""
+    _is_changed: bool = False
+
+    def note(self, name: TopicPartition, znode: ReassignmentZnode | None) -> ReassignmentZnode | None:
+        """Take over what stands below /admin about a partition. Hands back the move that was under way."""
+        before = self.under_way.get(name)
+        if znode is not None and znode.original:
+            self.under_way[name] = znode
+            if before is None:
+                heappush(self._waiting, name)
+        elif before is not None:
+            del self.under_way[name]
+            self._is_changed = self._is_changed or name in self._watched
+            self._watched.discard(name)
+        return before
+
+    def effects(self) -> Sequence[WatchStates]:
+        """What is to be watched now, where that has changed: in name order, as far as there is room."""
+        while self._waiting and len(self._watched) < WATCHED_MAX:
+            name = heappop(self._waiting)
+            if name in self.under_way and name not in self._watched:
+                self._watched.add(name)
+                self._is_changed = True
+        if len(self._waiting) > 2 * len(self.under_way) + WATCHED_MAX:
+            self._waiting = [name for name in self.under_way if name not in self._watched]
+            heapify(self._waiting)
+        if not self._is_changed:
+            return []
+        self._is_changed = False
+        return [WatchStates(frozenset(self._watched))]

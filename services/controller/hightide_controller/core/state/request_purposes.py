@@ -1,0 +1,80 @@
+"""What a request that waits is about: decides what it waits for, and how it is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
+from hightide_controller.core.events import Topic
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.requests import Move
+
+__all__ = [
+    "AltersTopic",
+    "CreatesTopic",
+    "DeletesTopic",
+    "ElectsLeaders",
+    "MovesPartitions",
+    "Purpose",
+    "SetsThrottle",
+    "ShutsDown",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatesTopic:
+    """CreateTopic, of this topic."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class AltersTopic:
+    """AddPartitions, RemovePartitions or AlterTopicConfig, of the topic as it was."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesTopic:
+    """DeleteTopic, of the topic as it was; brokers that are down and hold replicas of it."""
+
+    topic: Topic
+    absent_brokers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShutsDown:
+    """ControlledShutdown, of this broker."""
+
+    broker_id: int
+
+
+@dataclass(slots=True)
+class MovesPartitions:
+    """ReassignPartitions and CancelReassignments, of these partitions."""
+
+    names: tuple[TopicPartition, ...]
+    outcomes: dict[TopicPartition, PartitionOutcome] = field(default_factory=dict)
+    """Of those that are settled."""
+    held: tuple[Move, ...] = ()
+    """Moves that begin when brokers have acknowledged the speed limit of the request."""
+
+
+@dataclass(slots=True)
+class ElectsLeaders:
+    """ElectLeaders, of these partitions."""
+
+    names: tuple[TopicPartition, ...]
+    outcomes: dict[TopicPartition, ElectionOutcome] = field(default_factory=dict)
+    """Of those that are settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetsThrottle:
+    """AlterReassignmentThrottle."""
+
+
+Purpose = (
+    CreatesTopic | AltersTopic | DeletesTopic | ShutsDown | MovesPartitions | ElectsLeaders | SetsThrottle
+)

@@ -1,0 +1,91 @@
+"""One multi about a topic while it is put together, write by write, within ZooKeeper's limits.
+
+topic_writes.py makes one, hands it to each kind of work in turn (removals, additions, settings, moves), and
+stores what came together. Whatever does not fit any more goes with the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hightide_controller.core.effects import Effect
+from hightide_controller.core.events import Topic
+from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of, topic_bytes
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.requested_changes import Wish
+from hightide_controller.core.writes import Change, PartitionRemoved, TopicWrite, Write
+
+__all__ = ["TopicPlan"]
+
+_BYTES_BESIDE_TOPIC_MIN: Final = 50_000
+"""What a multi may weigh beside a topic znode that is as large as one can be."""
+
+
+@dataclass(slots=True)
+class TopicPlan:
+    """For the time of one decision."""
+
+    name: str
+    cause: str
+    topic: Topic | None
+    """As it shall be; None where there is no such topic."""
+    known_version: int = -1
+    """The version of the topic znode on which the plan builds."""
+    writes: list[Write] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)
+    """Partitions that the plan writes about already."""
+    held: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose AR the plan changes: nothing else may be written about them meanwhile."""
+    request_ids: list[int] = field(default_factory=list)
+    complaints: dict[str, str] = field(default_factory=dict)
+    effects: list[Effect] = field(default_factory=list)
+    """Refusals and reports that come of it at once."""
+    is_altered: bool = False
+    operations: int = 1
+    size_bytes: int = 0
+    topic_size_bytes: int = 0
+    """Of the topic znode as it was before the plan altered it."""
+    limit_bytes: int = BYTES_MAX
+
+    def has_room(self, *writes: Write, extra_bytes: int = 0) -> bool:
+        """Whether these fit as well; the first ones always do."""
+        if not self.writes:
+            return True
+        costs = [cost_of(write) for write in writes]
+        operations = self.operations + sum(cost[0] for cost in costs)
+        size_bytes = self.size_bytes + extra_bytes + sum(cost[1] for cost in costs)
+        return operations <= OPERATIONS_MAX and size_bytes <= self.limit_bytes
+
+    def add(self, *writes: Write) -> None:
+        """Let these go with the multi; a partition is written about at most once."""
+        for write in writes:
+            operations, size_bytes = cost_of(write)
+            self.operations += operations
+            self.size_bytes += size_bytes
+            self.writes.append(write)
+            if isinstance(write, Change | PartitionRemoved) and write.name.topic == self.name:
+                assert write.name.partition not in self.touched, write.name
+                self.touched.add(write.name.partition)
+
+    def alter(self, topic: Topic) -> None:
+        """The topic shall be so: its znode goes with the multi, whatever else alters it."""
+        if not self.is_altered:
+            self.is_altered = True
+            self.operations += 1
+            self.topic_size_bytes = size_bytes = topic_bytes(topic)
+            self.size_bytes += size_bytes
+            self.limit_bytes = max(BYTES_MAX, size_bytes + _BYTES_BESIDE_TOPIC_MIN)
+        self.topic = topic
+
+    def begin(self, wish: Wish) -> None:
+        """What the multi does is done for this wish."""
+        wish.is_begun = True
+        self.request_ids.append(wish.request_id)
+
+    def all_writes(self) -> tuple[Write, ...]:
+        """What goes into the multi, the topic znode first."""
+        if not self.is_altered:
+            return tuple(self.writes)
+        assert self.topic is not None
+        return (TopicWrite(self.topic, self.known_version), *self.writes)

@@ -1,0 +1,1 @@
+"""Topics come, go, grow, shrink and change their settings."""

@@ -1,0 +1,66 @@
+"""Topics that the controller may not act on yet, and names that no topic bears.
+
+A topic znode that a hand wrote as V3 describes it has no id, and one from before markers has none of those:
+both are written down before any broker hears of the topic, so that an id never changes (DESIGN §6.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hightide_runtime.znodes.admin_znodes import (
+    DeleteTopicZnode,
+    PartitionAddZnode,
+    PartitionRemoveZnode,
+    ReassignmentZnode,
+)
+
+from hightide_controller.core.effects import Refusal
+from hightide_controller.core.elections.waiting_requests import turn_away
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.topic_plan import TopicPlan
+from hightide_controller.core.writes import DeletionDone, MarkerCreated, TopicWrite
+
+__all__ = ["plan_absent", "plan_marker"]
+
+
+def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
+    """A name without a topic that is acted on: adopt a newcomer, clear up after one that went, complain."""
+    work = state.work[plan.name]
+    if work.newcomer is not None:
+        if work.newcomer.is_bare:
+            plan.add(TopicWrite(replace(work.newcomer, is_bare=False), work.newcomer.version))
+        if not work.newcomer.has_marker:
+            plan.add(MarkerCreated(plan.name, work.newcomer.topic_id))
+        assert plan.writes, f"{plan.name} needs no adoption"
+        return
+    message = f"topic {plan.name!r} does not exist"
+    for wish in work.wishes:
+        plan.effects += turn_away(state, wish, plan.name, Refusal.UNKNOWN_TOPIC, message)
+    work.wishes.clear()
+    work.deletion = None
+    if work.intent is not None and work.intent.topic_id:
+        # It was begun, so what it was about is gone, unless there is a topic that cannot be understood.
+        if work.is_gone:
+            plan.add(DeletionDone(plan.name, work.intent.version))
+        elif work.read_cause is None:
+            work.read_cause = plan.cause
+    elif work.intent is not None:
+        path = DeleteTopicZnode.path(plan.name)
+        plan.complaints[path] = (
+            f"{message}, or cannot be acted on, so there is nothing to delete; take it away"
+        )
+    sentence = f"{message}, or cannot be acted on; this znode is left alone until it can be: take it away"
+    for number in work.moves:
+        plan.complaints[ReassignmentZnode.path(plan.name, number)] = sentence
+    for number in work.additions:
+        plan.complaints[PartitionAddZnode.path(plan.name, number)] = sentence
+    for number in work.removals:
+        plan.complaints[PartitionRemoveZnode.path(plan.name, number)] = sentence
+
+
+def plan_marker(state: ClusterState, plan: TopicPlan) -> None:
+    """A hand took the marker of a topic away, without which its leaders cannot change their ISR."""
+    assert plan.topic is not None
+    if not plan.topic.has_marker:
+        plan.add(MarkerCreated(plan.name, plan.topic.topic_id))

@@ -1,0 +1,188 @@
+"""Topics go: by request, or because /admin/delete_topics/[topic] stands (V3 B.2, with topic ids).
+
+    intent written down with the topic's id → partitions' znodes deleted, in chunks → topic znode, marker,
+    settings and intent deleted in one multi → brokers stop their replicas
+
+From the first step on a deletion is never taken back: who carries it on, this controller or the next one,
+finds in ZooKeeper what is left to do. While it lasts nobody is elected. A broker that is down finds out when
+it starts (DESIGN §6.6). A topic znode that a hand takes away is the same, from the last step on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
+
+from hightide_controller.core.brokers.stops import send_stops
+from hightide_controller.core.effects import (
+    ANY_LEADER_EPOCH,
+    AnswerTopic,
+    Effect,
+    Refusal,
+    RefuseRequest,
+    SendUpdateMetadata,
+    Stop,
+)
+from hightide_controller.core.elections.waiting_requests import (
+    overloaded,
+    turn_away,
+    wait_for_acknowledgement,
+)
+from hightide_controller.core.events import Topic
+from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.request_purposes import DeletesTopic
+from hightide_controller.core.state.topic_plan import TopicPlan
+from hightide_controller.core.state.topic_rules import topic_id_fault
+from hightide_controller.core.state.topic_work import Deletion, TopicWork
+from hightide_controller.core.values.partition import Partition, TopicPartition
+from hightide_controller.core.values.requests import DeleteTopicRequested
+from hightide_controller.core.writes import (
+    AdditionDone,
+    DeletionAdopted,
+    DeletionDone,
+    PartitionRemoved,
+    ReassignmentDone,
+    RemovalDone,
+    TopicRemoved,
+    Write,
+)
+
+__all__ = ["heed_intent", "intent_complaint", "on_delete_topic", "plan_deletion", "tell_deleted"]
+
+
+def on_delete_topic(state: ClusterState, event: DeleteTopicRequested) -> list[Effect]:
+    """Begin, or join a deletion that is under way."""
+    topic = state.topics.get(event.name)
+    if topic is None:
+        message = f"topic {event.name[:260]!r} does not exist"
+        return [RefuseRequest(event.request_id, Refusal.UNKNOWN_TOPIC, message)]
+    if (fault := topic_id_fault(topic, event.topic_id)) is not None:
+        return [RefuseRequest(event.request_id, *fault)]
+    absent = _absent_brokers(state, topic)
+    if event.validate_only:
+        return [AnswerTopic(event.request_id, topic, absent)]
+    if refused := overloaded(state, event.request_id):
+        return refused
+    purpose = DeletesTopic(topic, absent)
+    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, purpose, is_unwritten=True)
+    work = state.work_of(topic.name)
+    work.deletion = work.deletion or Deletion()
+    state.mark_due(topic.name, event.cause)
+    return []
+
+
+def heed_intent(state: ClusterState, topic_name: str) -> None:
+    """An intent about a topic that is known begins its deletion, unless it is about another topic."""
+    work = state.work[topic_name]
+    topic = state.topics.get(topic_name)
+    if work.intent is None or topic is None or work.deletion is not None:
+        return
+    if work.intent.topic_id in ("", topic.topic_id):
+        work.deletion = Deletion()
+
+
+def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
+    """An intent that is about an earlier topic of the name."""
+    intent = work.intent
+    if intent is None or intent.topic_id in ("", topic.topic_id):
+        return {}
+    message = (
+        f"it is about the topic with id {intent.topic_id}, but {topic.name!r} has id {topic.topic_id} and "
+        "stays; take it away, and delete the topic again if that is meant"
+    )
+    return {DeleteTopicZnode.path(topic.name): message}
+
+
+def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
+    """The next step; everything that fits goes into one multi, of a small topic all."""
+    topic = plan.topic
+    work = state.work[plan.name]
+    assert topic is not None
+    assert work.deletion is not None
+    for wish in work.wishes:
+        message = f"topic {plan.name!r} is being deleted"
+        plan.effects += turn_away(state, wish, plan.name, Refusal.TOPIC_BEING_DELETED, message)
+    work.wishes.clear()
+    if work.intent is None or work.intent.topic_id != topic.topic_id:
+        version = None if work.intent is None else work.intent.version
+        plan.add(DeletionAdopted(plan.name, topic.topic_id, version))
+        return
+    if not work.deletion.is_read:
+        if work.read_cause is None:
+            work.read_cause = plan.cause
+        return
+    for group in _what_stands(state, work, topic):
+        names = [write.name for write in group if isinstance(write, PartitionRemoved)]
+        if any(name in state.storing or name in state.rereading for name in names):
+            # It is written or read right now: due again when that is answered.
+            return
+        if not plan.has_room(*group):
+            return
+        plan.add(*group)
+    partitions = (TopicPartition(plan.name, number) for number in range(len(topic.assignment)))
+    if any(name in state.storing or name in state.rereading for name in partitions):
+        # Something may be created below it yet.
+        return
+    last = (TopicRemoved(topic, topic.version), DeletionDone(plan.name, work.intent.version))
+    if plan.has_room(*last):
+        plan.add(*last)
+
+
+def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator[tuple[Write, ...]]:
+    """What must go before the topic znode can; a partition and what an operator wants of it go together."""
+    for number in range(len(topic.assignment)):
+        name = TopicPartition(topic.name, number)
+        known = state.partitions[name].leader_and_isr
+        removed = () if known is None else (PartitionRemoved(name, known.partition_epoch),)
+        if group := (*removed, *_wishes_by_hand(work, name)):
+            yield group
+    for name, partition_epoch in work.leftovers.items():
+        found = state.partitions.get(name)
+        if found is None or found.leader_and_isr is None:  # Else it got a leader since that was read.
+            yield (PartitionRemoved(name, partition_epoch),)
+    beyond = sorted({*work.moves, *work.additions, *work.removals})
+    for number in beyond:
+        if number >= len(topic.assignment):
+            yield _wishes_by_hand(work, TopicPartition(topic.name, number))
+
+
+def _wishes_by_hand(work: TopicWork, name: TopicPartition) -> tuple[Write, ...]:
+    number = name.partition
+    writes: list[Write] = []
+    if number in work.moves:
+        writes.append(ReassignmentDone(name, work.moves[number].version))
+    if number in work.additions:
+        writes.append(AdditionDone(name, work.additions[number].version))
+    if number in work.removals:
+        writes.append(RemovalDone(name, work.removals[number].version))
+    return tuple(writes)
+
+
+def tell_deleted(state: ClusterState, topic: Topic, partitions: list[Partition], cause: str) -> list[Effect]:
+    """The topic is gone from ZooKeeper and from memory: its live brokers stop, and whoever waited hears."""
+    stops: dict[int, list[Stop]] = {}
+    for partition in partitions:
+        for broker_id in partition.replicas:
+            stop = Stop(topic.name, topic.topic_id, partition.name.partition, ANY_LEADER_EPOCH, None)
+            stops.setdefault(broker_id, []).append(stop)
+    effects = send_stops(state, stops, cause)
+    receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
+    if receivers:
+        sequence = state.take_sequence()
+        effects.append(
+            SendUpdateMetadata(receivers, sequence, deleted_topic_ids=(topic.topic_id,), cause=cause)
+        )
+    for waiter in state.waiters.values():
+        purpose = waiter.purpose
+        if isinstance(purpose, DeletesTopic) and purpose.topic.topic_id == topic.topic_id:
+            waiter.purpose = replace(purpose, absent_brokers=_absent_brokers(state, topic))
+            waiter.is_unwritten = False
+            wait_for_acknowledgement(waiter, effects)
+    return effects
+
+
+def _absent_brokers(state: ClusterState, topic: Topic) -> tuple[int, ...]:
+    holders = {broker_id for replicas in topic.assignment for broker_id in replicas}
+    return tuple(sorted(broker_id for broker_id in holders if not state.is_live(broker_id)))

@@ -1,0 +1,134 @@
+"""Settings of a topic change while it lives: by request, or because a hand wrote /config/topics/[topic]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode
+
+from hightide_controller.core.effects import Effect, Refusal
+from hightide_controller.core.elections.stores import reconsider, send_decisions, send_metadata
+from hightide_controller.core.elections.waiting_requests import refuse, satisfy
+from hightide_controller.core.events import ConfigsChanged, Topic
+from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.complaints import complain, withdraw
+from hightide_controller.core.state.topic_plan import TopicPlan
+from hightide_controller.core.state.topic_rules import Fault
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.requested_changes import SettingsWish, Wish
+from hightide_controller.core.values.topic_configs import config_fault, sensible_part, unknown_setting
+from hightide_controller.core.writes import ConfigWrite
+
+__all__ = [
+    "altered_configs",
+    "on_configs_changed",
+    "plan_settings",
+    "sensible_settings",
+    "settings_fault",
+    "take_settings",
+]
+
+
+def altered_configs(topic: Topic, to_set: Mapping[str, str], to_reset: tuple[str, ...]) -> dict[str, str]:
+    """The settings as a request wants them."""
+    return {name: value for name, value in {**topic.configs, **to_set}.items() if name not in to_reset}
+
+
+def settings_fault(topic: Topic, to_set: Mapping[str, str], to_reset: tuple[str, ...]) -> Fault | None:
+    """Why the topic cannot have these settings; None where it can."""
+    both = sorted(set(to_set) & set(to_reset))
+    if both:
+        return Refusal.INVALID_CONFIG, f"{both[0]} is to be set and reset in one request; choose one"
+    fault = config_fault(altered_configs(topic, to_set, to_reset), _replicas_min(topic))
+    if fault is None:
+        fault = next((found for name in to_reset if (found := unknown_setting(name)) is not None), None)
+    return None if fault is None else (Refusal.INVALID_CONFIG, fault)
+
+
+def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
+    """All wishes about settings go with one write."""
+    topic = plan.topic
+    assert topic is not None
+    work = state.work[plan.name]
+    wanted = topic
+    for wish in list(work.wishes):
+        if not isinstance(wish, SettingsWish):
+            continue
+        configs = altered_configs(wanted, wish.to_set, wish.to_reset)
+        if wish.is_begun and _holds(wish, topic, work.wishes) and not _is_nonsense(state, topic):
+            work.wishes.remove(wish)
+            satisfy(state, wish.request_id)
+        elif not wish.is_begun and wish.request_id not in state.waiters:
+            # Its time ran out before it was begun.
+            work.wishes.remove(wish)
+        elif (fault := settings_fault(wanted, wish.to_set, wish.to_reset)) is not None:
+            work.wishes.remove(wish)
+            plan.effects += refuse(state, wish.request_id, *fault)
+        else:
+            wanted = replace(wanted, configs=configs)
+            plan.begin(wish)
+    if wanted is not topic:
+        plan.add(ConfigWrite(topic.name, wanted.configs, topic.config_version))
+
+
+def _holds(wish: SettingsWish, topic: Topic, wishes: Sequence[Wish]) -> bool:
+    """Whether the topic has these settings, but for those that a later wish changed in the same write."""
+    later = [other for other in wishes[wishes.index(wish) + 1 :] if isinstance(other, SettingsWish)]
+    changed = {name for other in later if other.is_begun for name in (*other.to_set, *other.to_reset)}
+    to_set = {name: value for name, value in wish.to_set.items() if name not in changed}
+    to_reset = tuple(name for name in wish.to_reset if name not in changed)
+    return altered_configs(topic, to_set, to_reset) == topic.configs
+
+
+def on_configs_changed(state: ClusterState, event: ConfigsChanged) -> list[Effect]:
+    """Settings that a hand wrote hold at once; nonsense is complained about, and the old ones stay."""
+    effects: list[Effect] = []
+    for topic_name, read in event.configs.items():
+        if topic_name in state.topics:
+            configs, version = ({}, None) if read is None else read
+            effects += take_settings(state, topic_name, configs, version, event.cause)
+            state.mark_due(topic_name, event.cause)
+    return effects
+
+
+def take_settings(
+    state: ClusterState, topic_name: str, configs: dict[str, str], version: int | None, cause: str
+) -> list[Effect]:
+    """Take over what /config/topics/[topic] holds, and tell the topic's brokers what is new to them."""
+    topic = state.topics[topic_name]
+    path = TopicConfigZnode.path(topic_name)
+    fault = config_fault(configs, _replicas_min(topic))
+    if fault is not None:
+        # The version is taken over, so that a request that mends it finds it as it is.
+        state.topics[topic_name] = replace(topic, config_version=version)
+        return complain(state, path, f"{fault}; the settings that the topic had hold on")
+    withdraw(state, path)
+    state.topics[topic_name] = replace(topic, configs=configs, config_version=version)
+    if configs == topic.configs:
+        return []
+    names = [TopicPartition(topic_name, number) for number in range(len(topic.assignment))]
+    told = [name for name in names if state.partitions[name].leader_and_isr is not None]
+    effects = send_decisions(state, told, cause)
+    effects += send_metadata(state, names, cause)
+    return effects + reconsider(state, [name for name in names if name in state.unled], cause)
+
+
+def sensible_settings(topic: Topic) -> tuple[Topic, str | None]:
+    """The topic without those of its settings that make no sense, and what is wrong with them.
+
+    A topic that is met with nonsense, at a takeover, has no old settings that could stay.
+    """
+    replicas_min = _replicas_min(topic)
+    fault = config_fault(topic.configs, replicas_min)
+    if fault is None:
+        return topic, None
+    return replace(topic, configs=sensible_part(topic.configs, replicas_min)), fault
+
+
+def _replicas_min(topic: Topic) -> int:
+    return min(len(replicas) for replicas in topic.assignment)
+
+
+def _is_nonsense(state: ClusterState, topic: Topic) -> bool:
+    return TopicConfigZnode.path(topic.name) in state.complaints

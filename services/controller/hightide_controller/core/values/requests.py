@@ -1,0 +1,147 @@
+"""What clients and brokers ask of the active controller, as events of the core.
+
+Each carries a `request_id` and is answered once: by an Answer effect of its kind or by RefuseRequest.
+`validate_only` checks everything and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = [
+    "AddPartitionsRequested",
+    "AlterTopicConfigRequested",
+    "CancelReassignmentsRequested",
+    "DeleteTopicRequested",
+    "ElectLeadersRequested",
+    "ElectionKind",
+    "Move",
+    "ReassignmentThrottleRequested",
+    "ReassignmentsRequested",
+    "RemovePartitionsRequested",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicRequested:
+    """Delete a topic. Answered by AnswerTopic when its name is free and the live brokers have stopped.
+
+    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    """
+
+    request_id: int
+    name: str
+    validate_only: bool = False
+    topic_id: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsRequested:
+    """Grow a topic to `partition_count`. An empty `assignment` lets the controller balance the new ones.
+
+    Answered by AnswerTopic when the new partitions have leaders.
+    """
+
+    request_id: int
+    name: str
+    partition_count: int
+    assignment: tuple[tuple[int, ...], ...] = ()
+    validate_only: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsRequested:
+    """Shrink a topic to `partition_count`: the highest numbers go. Answered by AnswerTopic.
+
+    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    """
+
+    request_id: int
+    name: str
+    partition_count: int
+    validate_only: bool = False
+    topic_id: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicConfigRequested:
+    """Change settings of a topic. Answered by AnswerTopic when the live brokers hold them."""
+
+    request_id: int
+    name: str
+    to_set: dict[str, str] = field(default_factory=dict)
+    to_reset: tuple[str, ...] = ()
+    validate_only: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition and its RAR, the first being the preferred replica."""
+
+    name: TopicPartition
+    target: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsRequested:
+    """Move partitions (V3 F). Answered by AnswerPartitions when all accepted moves have begun.
+
+    `throttle_bytes_per_s`: the speed limit from now on; None leaves it as it is.
+    """
+
+    request_id: int
+    moves: tuple[Move, ...]
+    throttle_bytes_per_s: int | None = None
+    validate_only: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReassignmentsRequested:
+    """Take moves back; no names means all. Answered by AnswerPartitions when it is stored."""
+
+    request_id: int
+    names: tuple[TopicPartition, ...] = ()
+    validate_only: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentThrottleRequested:
+    """Change the speed limit of moves; 0: none. Answered by AnswerDone when the live brokers hold it."""
+
+    request_id: int
+    throttle_bytes_per_s: int
+    cause: str = ""
+
+
+class ElectionKind(Enum):
+    """Who may become the leader.
+
+    PREFERRED: the first of AR, where it is alive and in sync.
+    UNCLEAN: any live replica, where no in-sync one is alive; what only the others hold is lost.
+    """
+
+    PREFERRED = auto()
+    UNCLEAN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequested:
+    """Elect leaders by hand. No names means all partitions, which only PREFERRED accepts.
+
+    Answered by AnswerElections when the decisions are stored and the live brokers hold them.
+    """
+
+    request_id: int
+    kind: ElectionKind
+    names: tuple[TopicPartition, ...] = ()
+    validate_only: bool = False
+    cause: str = ""

@@ -1,0 +1,280 @@
+"""When a trace of a failover begins: who is lost by an event, and what a takeover carries on.
+
+The shell says what it has noticed, and when it broke (`expect`), before it knows whether anybody is lost by
+it: that shows when the core is about to take the event, by what it knows of the brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hightide_runtime.clock import Clock
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.zookeeper.session import ZooKeeperError
+
+from hightide_controller.core import events as ev
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.tracing.causes import Causes
+from hightide_controller.tracing.control_trace import ControlTrace
+from hightide_controller.tracing.failover_trace import FailoverTrace, Loss, LossTrace, TakeoverTrace
+from hightide_controller.tracing.open_traces import OpenTraces
+from hightide_controller.tracing.topic_trace import TopicTrace
+from hightide_controller.zookeeper.store import ActiveController, ControllerStore
+from hightide_controller.zookeeper.unfinished_work import (
+    LEAVES,
+    LOST,
+    Unfinished,
+    broker_parts,
+    unfinished_work,
+)
+
+__all__ = ["FailoverTraces"]
+
+_log = logging.getLogger(__name__)
+
+_EXPECTED_MAX: Final = 1_000
+_DRAIN: Final = "controlled_shutdown"
+_LEAVES_WITHIN_MS: Final = 10_000
+"""So long after a broker has asked to be drained, its end is part of that: it is how a broker stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    """That a registration of a broker has asked to be drained, and when it last did, in monotonic ms."""
+
+    broker_epoch: int
+    asked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Election:
+    """One that this controller has won, and of which the core is about to be told."""
+
+    cause: str
+    elected_at_us: int
+    unfinished: tuple[Unfinished, ...]
+
+
+class FailoverTraces:
+    """One for each shell; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        controller_id: int,
+        telemetry: Telemetry,
+        clock: Clock,
+        causes: Causes,
+        open_traces: OpenTraces,
+        on_failed_over: Callable[[str, float], None],
+    ) -> None:
+        """`on_failed_over` is told of each failover that is over: why it was, and how long it took."""
+        self._cluster_id = cluster_id
+        self._controller_id = controller_id
+        self._telemetry = telemetry
+        self._clock = clock
+        self._causes = causes
+        self._open = open_traces
+        self._on_failed_over = on_failed_over
+        self._expected: OrderedDict[str, Loss] = OrderedDict()
+        """By cause, until the core is about to take the event."""
+        self._drains: dict[int, _Drain] = {}
+        self._won: _Election | None = None
+
+    # ---- what the shell notices
+
+    def expect(self, reason: str, broke_at_us: int, lost: tuple[tuple[int, int], ...] = ()) -> str:
+        """The cause for an event that may turn out to be a failover once the core looks at it."""
+        cause = self._causes.new(reason)
+        self._expected[cause] = Loss(reason, lost, broke_at_us, self._clock.wall_us())
+        if len(self._expected) > _EXPECTED_MAX:
+            self._expected.popitem(last=False)
+        return cause
+
+    def expect_takeover(self, before: ActiveController | None, broke_at_us: int) -> str:
+        """The cause of a campaign; the very first election of a cluster takes nothing over."""
+        if before is None:
+            return ""
+        znode = before.znode
+        return self.expect(
+            "controller_failover", broke_at_us, ((znode.controller_id, znode.controller_epoch),)
+        )
+
+    async def elected(
+        self, cause: str, elected_at_us: int, snapshot: ev.Snapshot, store: ControllerStore
+    ) -> None:
+        """This controller was elected, and has read everything; Elected follows. Finds what the one before
+        left undone, as far as ZooKeeper tells."""
+        self._won = _Election(cause, elected_at_us, await self._left_undone(cause, snapshot, store))
+
+    async def _left_undone(
+        self, cause: str, snapshot: ev.Snapshot, store: ControllerStore
+    ) -> tuple[Unfinished, ...]:
+        loss = self._expected.get(cause)
+        if loss is None or not self._telemetry.enabled:
+            return ()
+        try:
+            incarnations = await store.read_incarnations()
+        except ZooKeeperError as error:
+            _log.warning("traces of the controller before are not looked for: %s", error)
+            return ()
+        _, lost_epoch = loss.brokers[0]
+        return unfinished_work(
+            self._cluster_id,
+            snapshot,
+            incarnations,
+            store.last_writes.values(),
+            lost_epoch,
+            loss.broke_at_us // 1000,
+        )
+
+    # ---- what the core is about to take
+
+    def before(self, state: ClusterState, event: ev.Event) -> None:
+        """The core is about to take this event: open a trace if somebody is lost by it."""
+        match event:
+            case ev.BrokerProcessDied() | ev.ControlledShutdownRequested() | ev.BrokersChanged():
+                if isinstance(event, ev.ControlledShutdownRequested):
+                    self._note_drain(state, event)
+                loss = self._expected.pop(event.cause, None)
+                if loss is not None and state.role is Role.ACTIVE:
+                    self._fail_over(state, event.cause, loss, _lost_by(state, event))
+            case ev.Elected():
+                loss = self._expected.pop(event.cause, None)
+                if loss is not None and state.role is Role.CAMPAIGNING:
+                    self._take_over(event, loss)
+            case _:
+                pass
+
+    def over(self, ended: Iterable[ControlTrace]) -> None:
+        """Nothing is under way any more for these traces."""
+        for trace in ended:
+            if isinstance(trace, LossTrace):
+                took_us = self._clock.wall_us() - trace.loss.broke_at_us
+                self._on_failed_over(trace.loss.reason, took_us / 1e6)
+
+    # ---- brokers
+
+    def _note_drain(self, state: ClusterState, event: ev.ControlledShutdownRequested) -> None:
+        if _is_registered(state, event.broker_id, event.broker_epoch):
+            self._drains[event.broker_id] = _Drain(event.broker_epoch, self._clock.monotonic_ms())
+
+    def _leaves(self, broker: ev.Broker) -> bool:
+        drain = self._drains.get(broker.broker_id)
+        return (
+            drain is not None
+            and drain.broker_epoch == broker.broker_epoch
+            and self._clock.monotonic_ms() - drain.asked_ms <= _LEAVES_WITHIN_MS
+        )
+
+    def _fail_over(self, state: ClusterState, cause: str, loss: Loss, lost: list[int]) -> None:
+        # A broker that led nothing and was in sync nowhere (it moved out in time) is no failover.
+        lost = [each for each in lost if state.led_by.get(each) or state.in_sync_on.get(each)]
+        if not lost or self._open.is_full:
+            return
+        first = state.brokers[lost[0]]
+        # What is left of a drain when the broker's process ends is still the drain that began the trace.
+        how, reason = (LEAVES, _DRAIN) if self._leaves(first) else (LOST, loss.reason)
+        brokers = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
+        loss = Loss(reason, brokers, loss.broke_at_us, loss.noticed_at_us, first.incarnation)
+        leaderless = [name for broker_id in lost for name in state.led_by.get(broker_id, ())]
+        trace = self._still_electing(reason)
+        if trace is not None:
+            # What this one led is decided again when the multis of that one are stored, with their cause.
+            trace.join(loss, leaderless)
+        else:
+            trace = FailoverTrace.begin(
+                root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
+                loss,
+                state.controller_epoch,
+                self._telemetry,
+                self._clock,
+                leaderless,
+            )
+        self._open.add(cause, trace)
+
+    def _still_electing(self, reason: str) -> FailoverTrace | None:
+        """The failover that one more loss belongs to, since its leaders are not stored yet."""
+        if reason == _DRAIN:
+            return None
+        failovers = (trace for trace in self._open if isinstance(trace, FailoverTrace))
+        return next((each for each in failovers if each.is_electing and each.loss.reason != _DRAIN), None)
+
+    # ---- controllers
+
+    def _take_over(self, event: ev.Elected, loss: Loss) -> None:
+        """What is carried on comes first: its trace is what goes with the decisions that are made again."""
+        won, self._won = self._won, None
+        if won is None or won.cause != event.cause:
+            won = _Election(event.cause, 0, ())
+        _, lost_epoch = loss.brokers[0]
+        takeover = TakeoverTrace(
+            root_traceparent(span_kinds.CONTROLLER_FAILOVER, self._cluster_id, lost_epoch),
+            loss,
+            self._controller_id,
+            event.controller_epoch,
+            self._telemetry,
+            self._clock,
+            won.elected_at_us,
+        )
+        failovers_first = sorted(won.unfinished, key=lambda work: work.kind != span_kinds.FAILOVER)
+        carried_on = [self._carry_on(work, loss, event.controller_epoch) for work in failovers_first]
+        self._open.add(event.cause, *carried_on, takeover)
+
+    def _carry_on(self, work: Unfinished, loss: Loss, controller_epoch: int) -> ControlTrace:
+        if work.kind == span_kinds.FAILOVER:
+            lost = Loss(
+                "controller_replaced",
+                ((work.broker_id, -1),),
+                loss.broke_at_us,
+                loss.noticed_at_us,
+                work.incarnation,
+            )
+            return FailoverTrace.carry_on(
+                work.traceparent, lost, controller_epoch, self._telemetry, self._clock, work.led
+            )
+        return TopicTrace(
+            work.kind,
+            work.traceparent,
+            loss.broke_at_us,
+            self._telemetry,
+            self._clock,
+            topic=work.topic,
+            topic_id=work.topic_id,
+            partition_count=work.partition_count,
+            carried_on=True,
+        )
+
+
+def _lost_by(
+    state: ClusterState, event: ev.BrokerProcessDied | ev.ControlledShutdownRequested | ev.BrokersChanged
+) -> list[int]:
+    """The brokers that leave, or have left, by this event."""
+    match event:
+        case ev.BrokerProcessDied():
+            is_live = state.is_live(event.broker_id)
+            is_it = is_live and _is_registered(state, event.broker_id, event.broker_epoch)
+            return [event.broker_id] if is_it else []
+        case ev.ControlledShutdownRequested():
+            if event.broker_id in state.shutting_down and not state.led_by.get(event.broker_id):
+                return []  # It asks once more whether it still leads anything, and follows on.
+            is_it = _is_registered(state, event.broker_id, event.broker_epoch)
+            return [event.broker_id] if is_it else []
+        case ev.BrokersChanged():
+            standing = {broker.broker_id: broker.broker_epoch for broker in event.brokers}
+            return [
+                broker.broker_id
+                for broker in state.live_brokers()
+                if standing.get(broker.broker_id) != broker.broker_epoch
+            ]
+
+
+def _is_registered(state: ClusterState, broker_id: int, broker_epoch: int) -> bool:
+    known = state.brokers.get(broker_id)
+    return known is not None and known.broker_epoch == broker_epoch

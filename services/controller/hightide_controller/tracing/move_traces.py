@@ -1,0 +1,363 @@
+"""Moves of partitions as traces, one for all partitions of a request; they may take hours.
+
+    begin  the new replicas stand in ZooKeeper beside the old ones
+    catch_up  until they are in the ISR
+    switch  ZooKeeper names the new replicas alone
+    stop_old_replicas  every live broker knows, and the old replicas have stopped
+
+The core knows nothing of it: a move is followed by its writes, and by what is sent when they are done. Its
+traceparent stands in its znode, so that the next controller goes on with the trace. A move that a hand began
+has one that follows from the topic, the partition and the znode.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Final
+
+from hightide_runtime.clock import Clock
+from hightide_runtime.telemetry import span_kinds
+from hightide_runtime.telemetry.trace_context import is_root, new_root_traceparent, root_traceparent
+from hightide_runtime.telemetry.tracing import Span, Telemetry
+
+from hightide_controller.core import events as ev
+from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica
+from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite, StoreWrites, Write
+from hightide_controller.tracing.causes import cause_within, traceparent_within
+from hightide_controller.tracing.control_trace import SAMPLE, sample_of
+
+__all__ = ["MoveTraces"]
+
+_MOVES_MAX: Final = 2_000
+"""Moves that are followed at a time; of more, the traces tell nothing."""
+
+
+class _Stage(Enum):
+    BEGIN = auto()
+    CATCH_UP = auto()
+    SWITCH = auto()
+    STOP = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Trace:
+    """What all moves of one request share."""
+
+    root: Span
+    began_us: int
+    moves: int = 0
+    open: int = 0
+    sample: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    is_awaited: bool = False
+    """Whether the request waits for its answer: more of its moves may begin."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One that waits for its answer."""
+
+    began_us: int
+    trace: _Trace | None = None
+    """From its first move on."""
+
+
+@dataclass(slots=True, eq=False)
+class _Move:
+    """One partition on its way."""
+
+    name: TopicPartition
+    trace: _Trace
+    target: tuple[int, ...]
+    original: tuple[int, ...]
+    stage: _Stage
+    began_us: int
+    is_named: bool
+    """Whether it has spans of its own: the first few of a trace have."""
+    store_id: int = -1
+    awaited: dict[int, int] = field(default_factory=dict)
+    is_told: bool = False
+    """All that follows from its last write was handed over."""
+
+
+class MoveTraces:
+    """One for each shell; belongs to the event loop's thread."""
+
+    def __init__(self, cluster_id: str, telemetry: Telemetry, clock: Clock) -> None:
+        self._cluster_id = cluster_id
+        self._telemetry = telemetry
+        self._clock = clock
+        self._is_active = False
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._requests: dict[str, _Request] = {}
+        """By cause."""
+        self._by_hand: dict[TopicPartition, str] = {}
+        """The traceparents of moves that have not begun."""
+        self._stored: dict[int, list[_Move]] = {}
+        """Moves whose last write is done, by store id, until the core has taken that."""
+        self._collecting: list[_Move] = []
+        self._awaiting: dict[int, deque[tuple[int, _Move]]] = {}
+        """Which moves wait for each broker, and up to which sequence; sequences grow. There may be some that
+        do not any more."""
+        self._perhaps_done: list[_Move] = []
+
+    # ---- requests
+
+    def requested(self, cause: str) -> None:
+        """A request to move partitions goes to the core; its moves are one trace."""
+        if cause:
+            self._requests[cause] = _Request(self._clock.wall_us())
+
+    def answered(self, cause: str) -> None:
+        """It has its answer; the trace goes on until its moves are done."""
+        request = self._requests.pop(cause, None)
+        if request is not None and request.trace is not None:
+            request.trace.is_awaited = False
+            self._end_if_done(request.trace)
+
+    def traceparent_of(self, cause: str) -> str:
+        """Of the request with this cause, or of what follows from a move; empty where nothing has moved."""
+        request = self._requests.get(cause)
+        if request is None:
+            return traceparent_within(cause)
+        return "" if request.trace is None else request.trace.root.traceparent
+
+    # ---- what stands in ZooKeeper
+
+    def before(self, state: ClusterState, event: ev.Event) -> None:
+        """The core is about to take this event."""
+        if not self._telemetry.enabled:
+            return
+        match event:
+            case ev.Elected() if state.role is Role.CAMPAIGNING:
+                self._is_active = True
+                topics = {topic.name: topic for topic in event.snapshot.topics}
+                self._take_over(event.snapshot.admin.reassignments, topics)
+            case ev.AdminChanged() | ev.TopicsRead():
+                if moves := event.admin.reassignments:
+                    self._note(moves, state.topics)
+            case ev.StoreCommitted():
+                self._collecting = self._stored.pop(event.store_id, [])
+            case _:
+                pass
+
+    def _take_over(
+        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
+    ) -> None:
+        traces: dict[str, _Trace] = {}
+        self._note(moves, topics)
+        for name, znode in moves.items():
+            if znode is None or not znode.original or len(self._moves) >= _MOVES_MAX:
+                continue
+            traceparent = self._traceparent_of(name, znode, topics)
+            trace = traces.get(traceparent)
+            if trace is None:
+                trace = traces[traceparent] = self._new_trace(traceparent, self._clock.wall_us())
+                trace.root.set("carried_on", True)
+            self._add(name, trace, znode.target, znode.original, _Stage.CATCH_UP)
+
+    def _note(
+        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
+    ) -> None:
+        for name, znode in moves.items():
+            self._by_hand.pop(name, None)
+            if znode is not None and not znode.original and len(self._by_hand) < _MOVES_MAX:
+                self._by_hand[name] = self._traceparent_of(name, znode, topics)
+            move = self._moves.get(name)
+            if znode is None and move is not None and move.stage in (_Stage.BEGIN, _Stage.CATCH_UP):
+                # A hand has taken it back.
+                self._step(move, span_kinds.MOVE_CATCH_UP)
+                self._done(move)
+
+    def _traceparent_of(
+        self, name: TopicPartition, znode: ev.ReassignmentZnode, topics: Mapping[str, ev.Topic]
+    ) -> str:
+        if is_root(znode.traceparent):
+            return znode.traceparent
+        topic = topics.get(name.topic)
+        topic_id = "" if topic is None else topic.topic_id
+        return root_traceparent(
+            span_kinds.REASSIGNMENT, self._cluster_id, topic_id, name.partition, znode.czxid
+        )
+
+    # ---- what is written
+
+    def marked(self, effect: StoreWrites) -> StoreWrites:
+        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them. They
+        may go after a resignation: ZooKeeper refuses them then, and nobody would end what began here."""
+        if not self._is_active or not _is_about_moves(effect):
+            return effect
+        writes: list[Write] = []
+        for write in effect.writes:
+            if isinstance(write, ReassignmentWrite):
+                traceparent = self._beginning(effect, write)
+                writes.append(replace(write, traceparent=traceparent))
+            else:
+                if isinstance(write, ReassignmentDone):
+                    self._switching(effect, write)
+                writes.append(write)
+        return replace(effect, writes=tuple(writes))
+
+    def _beginning(self, effect: StoreWrites, write: ReassignmentWrite) -> str:
+        move = self._moves.get(write.name)
+        if move is None and len(self._moves) >= _MOVES_MAX:
+            return ""
+        if move is None or move.target != write.target:
+            if move is not None:
+                self._done(move)
+            trace = self._trace_for(effect.cause, self._by_hand.get(write.name, ""))
+            move = self._add(write.name, trace, write.target, write.original, _Stage.BEGIN)
+        move.store_id = effect.store_id
+        return move.trace.root.traceparent
+
+    def _trace_for(self, cause: str, by_hand: str) -> _Trace:
+        request = self._requests.get(cause)
+        if request is None:
+            return self._new_trace(by_hand or new_root_traceparent(), self._clock.wall_us())
+        if request.trace is None:
+            request.trace = self._new_trace(new_root_traceparent(), request.began_us)
+            request.trace.is_awaited = True
+        return request.trace
+
+    def _switching(self, effect: StoreWrites, write: ReassignmentDone) -> None:
+        move = self._moves.get(write.name)
+        if move is None:
+            return
+        if move.stage is _Stage.CATCH_UP:
+            self._step(move, span_kinds.MOVE_CATCH_UP)
+        move.stage, move.store_id = _Stage.SWITCH, effect.store_id
+
+    def stored(self, effect: StoreWrites, is_committed: bool) -> None:
+        """The fate of the writes; what came back is written again."""
+        if not self._moves or not is_committed:
+            return
+        for write in effect.writes:
+            if not isinstance(write, ReassignmentWrite | ReassignmentDone):
+                continue
+            move = self._moves.get(write.name)
+            if move is None or move.store_id != effect.store_id:
+                continue
+            if move.stage is _Stage.BEGIN:
+                self._step(move, span_kinds.MOVE_BEGIN)
+                move.stage = _Stage.CATCH_UP
+            elif move.stage is _Stage.SWITCH:
+                self._step(move, span_kinds.MOVE_SWITCH)
+                move.stage = _Stage.STOP
+                self._stored.setdefault(effect.store_id, []).append(move)
+
+    # ---- what is sent
+
+    def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> str:
+        """Something is about to be sent to a broker: by a move that has just been written, if it is one. The
+        cause with which it then joins the trace; empty where it is none."""
+        for move in self._collecting:
+            move.awaited[effect.broker_id] = effect.sequence
+            self._awaiting.setdefault(effect.broker_id, deque()).append((effect.sequence, move))
+        # A multi is about one topic, and its moves are one trace as a rule.
+        return cause_within(self._collecting[0].trace.root.traceparent) if self._collecting else ""
+
+    def acknowledged(self, broker_id: int, sequence: int) -> None:
+        """A broker has everything up to a sequence."""
+        waiting = self._awaiting.get(broker_id)
+        while waiting and waiting[0][0] <= sequence:
+            _, move = waiting.popleft()
+            if move.awaited.get(broker_id, sequence + 1) <= sequence:
+                del move.awaited[broker_id]
+                self._perhaps_done.append(move)
+
+    def broker_gone(self, broker_id: int) -> None:
+        """Nobody waits for this one any more."""
+        for _, move in self._awaiting.pop(broker_id, ()):
+            move.awaited.pop(broker_id, None)
+            self._perhaps_done.append(move)
+
+    def settle(self) -> None:
+        """The core has taken an event: end what is done, of the moves that it was about."""
+        for move in self._collecting:
+            move.is_told = True
+        looked_at, self._collecting, self._perhaps_done = [*self._collecting, *self._perhaps_done], [], []
+        for move in looked_at:
+            if move.is_told and not move.awaited and self._moves.get(move.name) is move:
+                self._step(move, span_kinds.MOVE_STOP)
+                self._done(move)
+
+    def finish_all(self) -> None:
+        """This controller is no longer active, or ends: the next one goes on from here."""
+        self._is_active = False
+        for move in list(self._moves.values()):
+            if move.stage is _Stage.CATCH_UP:
+                self._step(move, span_kinds.MOVE_CATCH_UP)
+            self._done(move)
+        for cause in [cause for cause, request in self._requests.items() if request.trace is not None]:
+            self.answered(cause)
+        self._by_hand.clear()
+        self._stored.clear()
+        self._awaiting.clear()
+        self._collecting, self._perhaps_done = [], []
+
+    # ---- the books
+
+    def _new_trace(self, traceparent: str, began_us: int) -> _Trace:
+        root = self._telemetry.root(span_kinds.REASSIGNMENT, traceparent, start_time_us=began_us)
+        return _Trace(root, began_us)
+
+    def _add(
+        self,
+        name: TopicPartition,
+        trace: _Trace,
+        target: tuple[int, ...],
+        original: tuple[int, ...],
+        stage: _Stage,
+    ) -> _Move:
+        is_named = trace.moves < SAMPLE
+        if is_named:
+            trace.sample[name] = target
+        trace.moves += 1
+        trace.open += 1
+        began_us = trace.began_us if stage is _Stage.BEGIN else self._clock.wall_us()
+        move = self._moves[name] = _Move(name, trace, target, original, stage, began_us, is_named)
+        return move
+
+    def _step(self, move: _Move, kind: str) -> None:
+        """A step of a move has ended now, and the next one begins."""
+        began_us, move.began_us = move.began_us, self._clock.wall_us()
+        if not move.is_named:
+            return
+        span = self._telemetry.span(
+            kind,
+            parent=move.trace.root.traceparent,
+            start_time_us=began_us,
+            attributes={
+                "partition": f"{move.name.topic}-{move.name.partition}",
+                "original": _listed(move.original),
+                "target": _listed(move.target),
+            },
+        )
+        span.end(move.began_us)
+
+    def _done(self, move: _Move) -> None:
+        del self._moves[move.name]
+        move.trace.open -= 1
+        self._end_if_done(move.trace)
+
+    def _end_if_done(self, trace: _Trace) -> None:
+        if trace.open or trace.is_awaited:
+            return
+        trace.root.set("partition_count", trace.moves)
+        if trace.sample:
+            trace.root.set("partition_sample", sample_of(trace.sample))
+            moves = (f"{sample_of([name])} to {_listed(to)}" for name, to in trace.sample.items())
+            trace.root.set("move_sample", "; ".join(moves))
+        trace.root.end()
+
+
+def _is_about_moves(effect: StoreWrites) -> bool:
+    return any(isinstance(write, ReassignmentWrite | ReassignmentDone) for write in effect.writes)
+
+
+def _listed(broker_ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, broker_ids))

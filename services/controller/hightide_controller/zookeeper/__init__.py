@@ -1,0 +1,1 @@
+"""What a controller reads from ZooKeeper, writes to it and watches."""

@@ -1,0 +1,201 @@
+"""What operators ask for below /admin, and the settings below /config, read from ZooKeeper (V3).
+
+All of it is read once, when a controller becomes active and whenever its connection comes back; from then on
+only the paths that a watch on the whole tree names. So a thousand moves under way cost nothing while one of
+them changes. What makes no sense is a complaint: it stays where it is until whoever wrote it takes it away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.admin_znodes import (
+    DeleteTopicZnode,
+    PartitionAddZnode,
+    ReassignmentThrottleZnode,
+    ReassignmentZnode,
+)
+from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, ZnodeGarbage
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import NoNode, Znode, ZooKeeperSession
+
+from hightide_controller.core import events as ev
+from hightide_controller.core.values.partition import TopicPartition
+
+__all__ = ["AdminRead", "AdminReader"]
+
+_BY_PARTITION: Final = (
+    cluster_znodes.REASSIGNMENTS,
+    cluster_znodes.PARTITIONS_ADD,
+    cluster_znodes.PARTITIONS_REMOVE,
+)
+_SILENT: Final = frozenset(
+    {
+        cluster_znodes.ADMIN,
+        cluster_znodes.CONFIG,
+        cluster_znodes.TOPIC_CONFIGS,
+        cluster_znodes.DELETE_TOPICS,
+        *_BY_PARTITION,
+    }
+)
+_NAME_CHARACTERS: Final = 260
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRead:
+    """What was read: the part about /admin, and settings of topics; None: they are gone."""
+
+    admin: ev.Admin = field(default_factory=ev.Admin)
+    configs: dict[str, tuple[dict[str, str], int] | None] = field(default_factory=dict)
+
+
+class AdminReader:
+    """One for each controller process. Methods raise ConnectionLost and SessionExpired."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._seen: set[str] = set()
+        """Paths that stood there when last read: what went unheard is missed in the next full read."""
+
+    def forget(self) -> None:
+        """This controller is not the active one any more."""
+        self._seen.clear()
+
+    async def watch(self) -> None:
+        """Have every change told from here on, until the connection ends."""
+        await asyncio.gather(
+            self._session.watch_tree(cluster_znodes.ADMIN), self._session.watch_tree(cluster_znodes.CONFIG)
+        )
+
+    async def read_all(self, topics_with_configs: Collection[str] = ()) -> AdminRead:
+        """Everything below /admin and right below /config, and the settings of the topics named."""
+        paths = await self._tree_below(cluster_znodes.ADMIN)
+        paths |= {f"{cluster_znodes.CONFIG}/{name}" for name in await self._children(cluster_znodes.CONFIG)}
+        paths |= {ReassignmentThrottleZnode.path()}
+        paths |= {f"{cluster_znodes.TOPIC_CONFIGS}/{name}" for name in topics_with_configs}
+        return await self.read(paths | self._seen)
+
+    async def read_moves(self) -> AdminRead:
+        """All reassignments, and the speed limit."""
+        paths = await self._tree_below(cluster_znodes.REASSIGNMENTS)
+        return await self.read(paths | {ReassignmentThrottleZnode.path()})
+
+    async def read_about(self, topics: Collection[str]) -> AdminRead:
+        """What is asked for about these topics."""
+        above = [f"{kind}/{topic}" for kind in _BY_PARTITION for topic in topics]
+        paths = {DeleteTopicZnode.path(topic) for topic in topics}
+        for parent, names in zip(above, await asyncio.gather(*map(self._children, above)), strict=True):
+            paths |= {f"{parent}/{name}" for name in names}
+        standing = {path for path in self._seen if path.rpartition("/")[0] in above}
+        return await self.read(paths | standing)
+
+    async def read(self, paths: Iterable[str]) -> AdminRead:
+        """These paths, as told by the watch: what stands there now, or that nothing does."""
+        wanted = [path for path in sorted(paths) if path not in _SILENT]
+        found = await self._session.multi_read(wanted)
+        read = AdminRead()
+        throttle: ev.ThrottleZnode | None = None
+        for path in wanted:
+            znode = found.get(path)
+            (self._seen.discard if znode is None else self._seen.add)(path)
+            try:
+                if path == ReassignmentThrottleZnode.path():
+                    throttle = _throttle(znode)
+                else:
+                    _take_in(read, path, znode)
+            except ZnodeGarbage as error:
+                read.admin.complaints[path] = f"{error.reason}; correct it or take it away" if znode else None
+            else:
+                read.admin.complaints[path] = None
+        admin = read.admin
+        return AdminRead(
+            ev.Admin(
+                admin.reassignments,
+                admin.additions,
+                admin.removals,
+                admin.deletions,
+                throttle,
+                admin.complaints,
+            ),
+            read.configs,
+        )
+
+    async def _tree_below(self, path: str) -> set[str]:
+        """All paths below this one, level by level: twice as many round trips as it is deep.
+
+        Only of those that have children the names are asked for: thousands of moves have none.
+        """
+        found: set[str] = set()
+        level = [path]
+        while level:
+            standing = await self._session.multi_read(level)
+            parents = [each for each, znode in standing.items() if znode.children_count]
+            names = await asyncio.gather(*(self._children(each) for each in parents))
+            level = [f"{each}/{name}" for each, below in zip(parents, names, strict=True) for name in below]
+            found.update(level)
+        return found
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return await self._session.children(path)
+        except NoNode:
+            return []
+
+
+def _throttle(znode: Znode | None) -> ev.ThrottleZnode:
+    if znode is None:
+        return ev.ThrottleZnode(0, None)
+    return ev.ThrottleZnode(ReassignmentThrottleZnode.decode(znode.data).throttle_bytes_per_s, znode.version)
+
+
+def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
+    """Put what stands at a path where it belongs; raises ZnodeGarbage where nothing can belong there."""
+    parent, _, name = path.rpartition("/")
+    if parent == cluster_znodes.DELETE_TOPICS:
+        read.admin.deletions[_topic(path, name)] = _deletion(znode)
+        return
+    if parent == cluster_znodes.TOPIC_CONFIGS:
+        configs = None if znode is None else dict(TopicConfigZnode.decode(znode.data).configs)
+        read.configs[_topic(path, name)] = (
+            None if znode is None or configs is None else (configs, znode.version)
+        )
+        return
+    if parent in _BY_PARTITION:
+        _topic(path, name)  # the znode of a topic, which holds nothing: its children tell
+        return
+    kind, _, topic = parent.rpartition("/")
+    if kind not in _BY_PARTITION:
+        raise ZnodeGarbage(path, "nothing that Hightide knows of stands at this path")
+    key = TopicPartition(_topic(path, topic), cluster_znodes.partition_of(name))
+    if kind == cluster_znodes.REASSIGNMENTS:
+        read.admin.reassignments[key] = None if znode is None else _reassignment(znode)
+    elif kind == cluster_znodes.PARTITIONS_ADD:
+        added = None if znode is None else PartitionAddZnode.decode(znode.data)
+        read.admin.additions[key] = (
+            None if znode is None or added is None else ev.AdditionZnode(added.replicas, znode.version)
+        )
+    else:
+        read.admin.removals[key] = None if znode is None else ev.RemovalZnode(znode.version)
+
+
+def _topic(path: str, name: str) -> str:
+    if not is_legal_topic_name(name):
+        raise ZnodeGarbage(path[:_NAME_CHARACTERS], f"{name[:_NAME_CHARACTERS]!r} is no topic name")
+    return name
+
+
+def _reassignment(znode: Znode) -> ev.ReassignmentZnode:
+    content = ReassignmentZnode.decode(znode.data)
+    return ev.ReassignmentZnode(
+        content.replicas, content.original, znode.version, content.traceparent, znode.czxid
+    )
+
+
+def _deletion(znode: Znode | None) -> ev.DeletionZnode | None:
+    if znode is None:
+        return None
+    return ev.DeletionZnode(DeleteTopicZnode.decode(znode.data).topic_id.hex(), znode.version)

@@ -1,0 +1,155 @@
+"""What the root of a failover's trace says about where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hand_clock import HandClock
+from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from hightide_controller.tracing.failover_trace import FailoverTrace, Loss, TakeoverTrace
+from hightide_controller.tracing.topic_trace import TopicTrace
+from hightide_local.span_files import read_spans
+from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.telemetry.span_kinds import TOPIC_DELETION
+from hightide_runtime.telemetry.trace_context import root_traceparent
+from hightide_runtime.telemetry.tracing import Telemetry
+
+BROKE_MS = 1_000
+ROOT = root_traceparent("failover", "cluster", 1, 0, 0)
+LED = [TopicPartition("t", number) for number in range(3)]
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock(now_ms=BROKE_MS)
+
+
+@pytest.fixture
+def telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Telemetry]:
+    monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
+    built = Telemetry.set_up("controller", "1")
+    yield built
+    built.shut_down()
+
+
+def begin(clock: HandClock, telemetry: Telemetry, reason: str = "process_died") -> FailoverTrace:
+    """A process that broke at 0 ms and was noticed at 2 ms; the core is told now."""
+    loss = Loss(reason, ((1, 10),), 1_000_000, 1_002_000)
+    return FailoverTrace.begin(ROOT, loss, 7, telemetry, clock, LED)
+
+
+def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
+    decided = LeaderAndIsr(2, 1, (2, 3), 7, 1)
+    return StoreLeaderAndIsr(store_id, 0, tuple(Change(name, 0, decided) for name in names), "cause")
+
+
+def decision(name: TopicPartition, leader: int) -> Decision:
+    return Decision(name.topic, "ab" * 16, name.partition, leader, 1, (2, 3), (1, 2, 3), 1, 7)
+
+
+def summary_of(directory: Path) -> FailoverSummary:
+    (trace,) = failovers(directory)
+    return summarise_failover(trace)
+
+
+def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.now_ms = BROKE_MS + 5
+    trace = begin(clock, telemetry)
+    clock.now_ms = BROKE_MS + 10
+    trace.multi_submitted(multi(1, *LED[:2]))
+    clock.now_ms = BROKE_MS + 20
+    trace.multi_submitted(multi(2, LED[2]))
+    clock.now_ms = BROKE_MS + 30
+    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
+    clock.now_ms = BROKE_MS + 50
+    trace.multi_answered(multi(2, LED[2]), "StoreRefused")
+    clock.now_ms = BROKE_MS + 60
+    trace.read_begun()
+    clock.now_ms = BROKE_MS + 65
+    trace.read_ended()
+    trace.multi_submitted(multi(3, LED[2]))
+    clock.now_ms = BROKE_MS + 75
+    trace.multi_answered(multi(3, LED[2]), "StoreCommitted")
+    trace.finish()
+    found = summary_of(tmp_path)
+    assert (found.partitions, found.elect_ms) == (3, 70.0)
+    assert found.zookeeper_ms == 40.0 + 15.0
+
+
+def test_a_sample_of_partitions_is_their_names_and_their_leaders_stand_apart(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    trace = begin(clock, telemetry)
+    trace.multi_submitted(multi(1, *LED[:2]))
+    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
+    trace.finish()
+    (found,) = failovers(tmp_path)
+    assert found.root.attributes["partition_sample"] == "t-0, t-1"
+    assert found.root.attributes["leader_sample"] == "t-0: 2 in 1; t-1: 2 in 1"
+
+
+def test_where_no_partition_is_known_none_is_named(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    begin(clock, telemetry).finish()
+    (found,) = failovers(tmp_path)
+    assert "" not in found.root.attributes.values()
+
+
+def test_the_deletion_of_a_topic_names_its_partitions(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    traceparent = root_traceparent(TOPIC_DELETION, "cluster", "ab")
+    TopicTrace(
+        TOPIC_DELETION, traceparent, 1_000_000, telemetry, clock, topic="t", topic_id="ab", partition_count=12
+    ).finish()
+    (span,) = read_spans(tmp_path)
+    assert span.attributes["partition_count"] == 12
+    assert span.attributes["partition_sample"] == ", ".join(f"t-{number}" for number in range(10))
+
+
+def test_all_is_led_when_the_last_new_leader_has_said_so(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.now_ms = BROKE_MS + 5
+    trace = begin(clock, telemetry)
+    clock.now_ms = BROKE_MS + 25
+    trace.obeyed(3, [decision(LED[0], leader=2)])
+    trace.obeyed(2, [decision(name, leader=2) for name in LED[:2]])
+    clock.now_ms = BROKE_MS + 45
+    trace.obeyed(3, [decision(LED[2], leader=3)])
+    clock.now_ms = BROKE_MS + 95
+    trace.obeyed(2, [decision(LED[2], leader=3), decision(TopicPartition("t", 9), leader=2)])
+    trace.finish()
+    assert summary_of(tmp_path).all_led_ms == 40.0
+
+
+def test_where_no_partition_was_led_none_has_to_be_led_again(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    trace = begin(clock, telemetry)
+    trace.obeyed(2, [decision(TopicPartition("t", 9), leader=2)])
+    trace.finish()
+    assert summary_of(tmp_path).all_led_ms is None
+
+
+def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
+    clock: HandClock, telemetry: Telemetry, tmp_path: Path
+) -> None:
+    clock.now_ms = BROKE_MS + 102
+    loss = Loss("controller_failover", ((1, 10),), 1_000_000, 1_002_000)
+    trace = TakeoverTrace(ROOT, loss, 2, 11, telemetry, clock)
+    trace.informing(2, sequence=1)
+    clock.now_ms = BROKE_MS + 152
+    trace.acknowledged(2, sequence=1)
+    assert trace.finish_if_done()
+    found = summary_of(tmp_path)
+    assert (found.detect_ms, found.takeover_ms) == (2.0, 150.0)
+    assert found.zookeeper_ms == 100.0
+    assert found.all_led_ms is None
