@@ -192,6 +192,8 @@ class SimHost:
         """Requests that are not answered."""
         self._methods: dict[str, _Method] = {}
         self._is_stopping = False
+        self.threads: dict[str, SimThreads] = {}
+        """Beside the loop's."""
         self._stopped: dict[Key, HostedReplica] = {}
         self.loop = SimLoop(lambda: self.world.now_ms)
         self.files = MemoryFiles(self.disk, self.clock.wall_us)
@@ -282,7 +284,8 @@ class SimHost:
         return SimChannel(self.world, self.broker_id, self.world.node_at(address))
 
     def _threads(self, count: int, name: str) -> SimThreads:
-        return SimThreads(self.loop, lambda: self.disk_latency_ms / 1000)
+        made = self.threads[name] = SimThreads(self.loop, lambda: self.disk_latency_ms / 1000)
+        return made
 
     # --- what the checkers are told ----------------------------------------------------------------
 

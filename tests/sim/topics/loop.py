@@ -122,6 +122,18 @@ class SimThreads(Executor):
         self._latency_s = latency_s
         self._waiting: deque[tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
         self._busy = False
+        self._is_stopped = self._is_held = False
+
+    def stop(self) -> None:
+        """They stand still: nothing that waits for them gets on. What is under way ends with them."""
+        self._is_stopped = True
+
+    def go_on(self) -> None:
+        """As if nothing had been."""
+        self._is_stopped = False
+        if self._is_held:
+            self._is_held = False
+            self._begin()
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Run it at once: who asks does not wait for it, or waits in its thread."""
@@ -155,6 +167,9 @@ class SimThreads(Executor):
             self._loop.call_soon(self._run_first)
 
     def _run_first(self) -> None:
+        if self._is_stopped:
+            self._is_held = True
+            return
         future, call, arguments = self._waiting.popleft()
         if not future.cancelled():
             try:

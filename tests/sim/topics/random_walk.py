@@ -43,6 +43,7 @@ OFTEN: Final = {
     "resume": 3.0,
     "mend": 4.0,
     "let_in": 2.0,
+    "let_threads_go_on": 2.0,
     "create": 3.0,
 }
 """Always in it."""
@@ -67,6 +68,8 @@ FAULTS: Final = {
     "damage": 0.8,
     "set_clock": 0.3,
     "slow_disks": 0.5,
+    "stop_threads": 0.6,
+    "hang": 0.5,
 }
 WISHES: Final = {
     "delete": 1.5,
@@ -268,6 +271,24 @@ class RandomWalk:
 
     def _slow_disks(self) -> None:
         self.world.slow_disks(self.rng.choice(BROKERS), self.rng.choice((0, 15, 400)))
+
+    def _stop_threads(self) -> None:
+        running = [host for host in self.world.hosts.values() if host.alive and host.threads]
+        if running:
+            host = self.rng.choice(running)
+            self.world.stop_threads(host.broker_id, self.rng.choice(sorted(host.threads)))
+
+    def _let_threads_go_on(self) -> None:
+        host = self.world.hosts[self.rng.choice(BROKERS)]
+        if host.alive and not host.paused:
+            self.world.let_threads_go_on(host.broker_id)
+
+    def _hang(self) -> None:
+        """A loop stands still for so long that the pulse beside it ends the session."""
+        node_id = self.rng.choice((*BROKERS, *CONTROLLERS))
+        if self.world.nodes[node_id].alive:
+            self.world.pause(node_id)
+            self.world.expire(node_id)
 
     def _fail_disk(self) -> None:
         running = [host for host in self.world.hosts.values() if host.alive]

@@ -343,6 +343,19 @@ class Cluster(Network):
         self.story.append(f"the disks of {broker_id} take {latency_ms}")
         self.hosts[broker_id].disk_latency_ms = latency_ms
 
+    def stop_threads(self, broker_id: int, name: str) -> None:
+        """Some of a broker's threads stand still, and the others do not."""
+        self.story.append(f"the threads {name} of {broker_id} stop")
+        self.hosts[broker_id].threads[name].stop()
+
+    def let_threads_go_on(self, broker_id: int) -> None:
+        """All of a broker's threads run again."""
+        self.story.append(f"the threads of {broker_id} go on")
+        for threads in self.hosts[broker_id].threads.values():
+            threads.go_on()
+        self.touched(broker_id)
+        self.check()
+
     def break_disk(self, broker_id: int, path: str) -> None:
         """A data directory of a broker fails, until its next life."""
         self.story.append(f"the disk {path} fails")
@@ -490,6 +503,8 @@ class Cluster(Network):
         self.refusing.clear()
         for host in self.hosts.values():
             host.disk_latency_ms = 0
+            if host.alive:
+                self.let_threads_go_on(host.broker_id)
         self.pending += self.late
         self.late.clear()
         self.expire_orphans()
