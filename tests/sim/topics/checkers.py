@@ -223,7 +223,9 @@ class Checkers:
             view.look()
             since = self._assigned_since.get((generation, host.broker_id))
             known = -1 if replica is None else replica.state.decision.partition_epoch
-            if host.broker_id in view.isr or (since is not None and known >= since):
+            # Where the oldest files are gone it fetches all anew, unless others count on it.
+            is_begun_anew = replica is None and host.is_damaged
+            if host.broker_id in view.isr or (since is not None and known >= since and not is_begun_anew):
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
                 message = f"{host.broker_id} puts {generation} aside; its ISR is {view.isr}"
                 self._found = Violation("AssignedReplica", message, self._world.story)

@@ -479,7 +479,7 @@ class Cluster(Network):
     def is_fsynced(self, topic: str) -> bool:
         """Whether what its producers are told of is on disks."""
         found = self.tree.read(TopicConfigZnode.path(topic))
-        return found is not None and TopicConfigZnode.decode(found.data).configs.get("flush") == "fsync"
+        return found is not None and _flush_in(found.data) == "fsync"
 
     def state(self, topic: str, partition: int) -> LeaderAndIsrZnode | None:
         """The leaderAndISR of a partition."""
@@ -557,6 +557,11 @@ class Cluster(Network):
 @lru_cache(256)
 def _state_in(data: bytes) -> LeaderAndIsrZnode:
     return LeaderAndIsrZnode.decode(data)
+
+
+@lru_cache(64)
+def _flush_in(data: bytes) -> str | None:
+    return TopicConfigZnode.decode(data).configs.get("flush")
 
 
 @lru_cache(64)
