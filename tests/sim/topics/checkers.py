@@ -89,6 +89,9 @@ class PartitionView:
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept_until = 0
         """Where its log ended."""
+        self.kept_from: dict[int, int] = {}
+        """Leader → where its log began when it was elected as the last one, though its oldest files are gone:
+        it keeps what it has until it starts again, when others have all."""
         self.isr: tuple[int, ...] = ()
         self.electable: tuple[int, ...] = ()
         """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
@@ -107,6 +110,7 @@ class PartitionView:
             log = log[: found.state.durable_end_offset] if isinstance(found, SimReplica) else []
         self.unclean_epoch = state.leader_epoch
         self.kept_until = len(log)
+        self.kept_from[state.leader] = found.disk.log_start
         self.acked = {at: record for at, record in self.acked.items() if log[at : at + 1] == [record]}
 
     def look(self) -> None:
@@ -244,6 +248,10 @@ class Checkers:
                 at = self._world.partition_epoch(view.topic, view.generation.partition)
                 view.let_go_at[broker_id] = max(at, view.let_go_at.get(broker_id, -1))
 
+    def is_last_anywhere(self, broker_id: int) -> bool:
+        """Whether nobody else is to have all records of some partition."""
+        return any(view.electable == (broker_id,) for view in self._standing())
+
     def _note_healed(self) -> None:
         """Who has lost files, and is in sync again wherever it is to be."""
         for broker_id in tuple(self.unhealed):
@@ -277,9 +285,8 @@ class Checkers:
         self._states = states
         if not (written or logs_changed or states_changed):
             return
-        for state in states if states_changed else ():
-            if state.role is Role.DIVERGED:
-                self._violated("NoDivergence", f"a follower accuses its leader of a loss: {state}")
+        if states_changed:
+            self._check_divergence()
         for view in self._standing():
             view.look()
             if written:
@@ -290,6 +297,16 @@ class Checkers:
             view.commits.clear()
             if logs_changed:
                 self._check_records(view)
+
+    def _check_divergence(self) -> None:
+        """Nobody is accused but of a topic that is deleted: a command that comes late may begin its replica
+        anew, beside one that has not heard of the deletion."""
+        for host in self._world.hosts.values():
+            for each in host.hosted():
+                if each.state.role is Role.DIVERGED and any(
+                    view.generation.key == each.key for view in self._standing()
+                ):
+                    self._violated("NoDivergence", f"a follower accuses its leader of a loss: {each.state}")
 
     def _standing(self) -> Iterator[PartitionView]:
         for name, topic in self._world.topics().items():
@@ -431,9 +448,10 @@ class Checkers:
             replica = view.brokers[broker_id]
             if isinstance(replica, _OnDisk) or isinstance(first, _OnDisk):
                 self._violated("Healed", f"{broker_id} does not run {view.topic} {generation}")
+            start = max(view.kept_from.get(each, 0) for each in (broker_id, state.leader))
             if not (
                 replica.state.high_watermark == replica.state.log_end_offset == first.state.log_end_offset
-                and replica.disk.log == first.disk.log
+                and replica.disk.log[start:] == first.disk.log[start:]
             ):
                 self._violated("Healed", f"the logs of {broker_id} and {state.leader} differ in {generation}")
 

@@ -107,3 +107,5 @@ DAMAGES: Final[tuple[Damage, ...]] = (
     _without_epochs,
     _without_notes,
 )
+KEEP_FRONT: Final[tuple[Damage, ...]] = tuple(each for each in DAMAGES if each is not _without_some)
+"""Those that leave a log its oldest records, or nothing."""

@@ -24,6 +24,7 @@ from hightide_runtime.znodes.admin_znodes import (
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from sim.messages import ZOOKEEPER, CallFailed, Envelope
 from sim.topics.broker import LAG_TIME_MAX_MS
+from sim.topics.damage import DAMAGES, KEEP_FRONT
 from sim.topics.messages import COMMANDS, Rpc
 from sim.topics.world import BROKERS, CONTROLLERS, PRODUCERS, Cluster, Settings
 
@@ -263,7 +264,9 @@ class RandomWalk:
         if host.alive:
             self._deaths.append((host.broker_id, host.broker_epoch))
             self.world.crash(host.broker_id)
-        self.world.damage(host.broker_id, self.rng.getrandbits(32))
+        # What the last one that is to have all lacks at the front it cannot get anywhere, nor give to others.
+        kinds = KEEP_FRONT if self.world.checkers.is_last_anywhere(host.broker_id) else DAMAGES
+        self.world.damage(host.broker_id, self.rng.getrandbits(32), kinds)
 
     def _set_clock(self) -> None:
         by_ms = self.rng.choice((-YEAR_MS, -1_000, 1_000, YEAR_MS))
