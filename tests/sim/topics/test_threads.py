@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from hightide_controller.core import effects as ef
-from hightide_controller.core import requests as rq
+from hightide_controller.core.values import requests as rq
 from sim.topics.schedules import TOPIC, begin, heal
 from sim.topics.world import Cluster
 
