@@ -12,11 +12,8 @@ from adversary.batches import good_batch
 from faulty_files import FaultyFiles
 from hightide.batch.header import iterate
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.control import Control
-from hightide_broker.convert_control import ControlResults
-from hightide_broker.core.events import ProduceArrived
-from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.decisions import (
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.cluster.partition_decisions import (
     Decisions,
     PartitionDecision,
     PartitionKey,
@@ -24,13 +21,16 @@ from hightide_broker.decisions import (
     StopDecision,
     TopicDecisions,
 )
-from hightide_broker.group_commit import GroupCommit, GroupCommits
-from hightide_broker.hosted import HostedReplica, HostedReplicas
-from hightide_broker.log_directories import LogDirectories
-from hightide_broker.log_starts import LogStarts
-from hightide_broker.metadata import MetadataCache
-from hightide_broker.registration import Registration
-from hightide_broker.shell import Payload, ReplicaShell
+from hightide_broker.contract.convert_control import ControlResults
+from hightide_broker.core.events import ProduceArrived
+from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.data.log_start_writer import LogStarts
+from hightide_broker.directories.log_directories import LogDirectories
+from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.registration import Registration
+from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 

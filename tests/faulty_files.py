@@ -19,7 +19,7 @@ from random import Random
 from typing import TypeVar
 
 from hightide.batch.header import Buffer
-from hightide_broker.storage.files import OsFiles
+from hightide_broker.storage.files.files import OsFiles
 
 T = TypeVar("T")
 

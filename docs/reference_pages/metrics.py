@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import hightide_broker.figures
+import hightide_broker.metrics
 import hightide_controller.metrics
 import hightide_coordinator.metrics
 from hightide_runtime.process import process_metrics
@@ -22,7 +22,7 @@ def text() -> str:
         ([Operating](../operating.md#metrics-and-alerts)). The second column is what Prometheus exporters
         make of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
-        "## Brokers\n\n" + _table(hightide_broker.figures.FIGURES),
+        "## Brokers\n\n" + _table(hightide_broker.metrics.FIGURES),
         "## Controllers\n\n" + _table(hightide_controller.metrics.FIGURES),
         "## Coordinators\n\n" + _table(hightide_coordinator.metrics.FIGURES),
         "## Calls, of each service\n\n" + _table(rpc_metrics.FIGURES),

@@ -1,7 +1,7 @@
 """configuration.md, the topics' part."""
 
+from hightide_broker.cluster.topic_settings import _LOG_FIELDS, TopicSettings
 from hightide_broker.storage import LogSettings
-from hightide_broker.topic_settings import _LOG_FIELDS, TopicSettings
 from hightide_controller.core.values.topic_configs import _RULES
 
 from reference_pages.markdown import code, number, table

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hightide_broker.coordinators import Coordinators
-from hightide_broker.metadata import EndpointView, MetadataCache
-from hightide_broker.registration import Registration
+from hightide_broker.cluster.coordinators import Coordinators
+from hightide_broker.cluster.metadata import EndpointView, MetadataCache
+from hightide_broker.hosting.registration import Registration
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode
 from hightide_runtime.znodes.group_znodes import GROUP_PARENTS, CoordinatorZnode, ShardsZnode
 from hightide_runtime.zookeeper.session import SessionState, SessionStateChanged, ZooKeeperSession

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from hightide_broker.registration import Registration
+from hightide_broker.hosting.registration import Registration
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, BrokerZnode
 from hightide_runtime.zookeeper.session import Create, Delete, NoNode, Znode, ZooKeeperSession

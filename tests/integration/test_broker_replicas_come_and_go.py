@@ -14,7 +14,7 @@ import pytest
 from adversary.raw_client import name_of
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.strays import Held, read_stored
+from hightide_broker.hosting.strays import Held, read_stored
 from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, TopicZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 from integration.controller_harness import until

@@ -10,8 +10,8 @@ from typing import Any
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.failed_replicas import FailedReplicas
-from hightide_broker.shell import Divergence
+from hightide_broker.hosting.failed_replicas import FailedReplicas
+from hightide_broker.replica.shell import Divergence
 from hightide_local.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hightide_broker.producer_ids import ProducerIds
+from hightide_broker.data.producer_ids import ProducerIds
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.znodes.cluster_znodes import ProducerIdsZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession

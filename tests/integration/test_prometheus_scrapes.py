@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.errors import TopicAlreadyExistsError
-from hightide_broker.figures import FIGURES as BROKER
+from hightide_broker.metrics import FIGURES as BROKER
 from hightide_controller.metrics import FIGURES as CONTROLLER
 from hightide_coordinator.metrics import FIGURES as COORDINATOR
 from hightide_local.cluster import LocalCluster

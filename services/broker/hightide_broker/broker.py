@@ -21,11 +21,11 @@ from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
-from hightide_broker.controlled_shutdown import hand_over_leadership
-from hightide_broker.disk_watch import DiskWatch, patience_s
-from hightide_broker.figures import FIGURES
-from hightide_broker.log_directories import LogDirectories, LogDirectory, cluster_ids
-from hightide_broker.parts import Parts
+from hightide_broker.assembly import Parts
+from hightide_broker.directories.disk_watch import DiskWatch, patience_s
+from hightide_broker.directories.log_directories import LogDirectories, LogDirectory, cluster_ids
+from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
+from hightide_broker.metrics import FIGURES
 from hightide_broker.ports import Ports, os_threads
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings

@@ -19,26 +19,27 @@ from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_Broke
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
 from hightide_runtime.serving.server import Service
 
-from hightide_broker import convert, convert_control, refused
-from hightide_broker.control import Control
-from hightide_broker.convert_deletions import deletions_in, deletions_out
-from hightide_broker.convert_descriptions import replicas_out
-from hightide_broker.convert_producers import producers_in, producers_out
-from hightide_broker.decisions import PartitionKey
-from hightide_broker.delete_records import RecordDeletion
-from hightide_broker.describe_producers import ProducerDescriptions
-from hightide_broker.digests import DigestServer
-from hightide_broker.disk_space import DiskSpace
-from hightide_broker.fetch import Fetching
-from hightide_broker.hosted import HostedReplicas
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract import convert, convert_control
+from hightide_broker.contract.convert_deletions import deletions_in, deletions_out
+from hightide_broker.contract.convert_descriptions import replicas_out
+from hightide_broker.contract.convert_producers import producers_in, producers_out
+from hightide_broker.data import partition_errors
+from hightide_broker.data.delete_records import RecordDeletion
+from hightide_broker.data.describe_producers import ProducerDescriptions
+from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.list_offsets import OffsetLookup
+from hightide_broker.data.plain_records import PlainRecords
+from hightide_broker.data.produce import Producing
+from hightide_broker.data.producer_ids import ProducerIds
+from hightide_broker.directories.disk_space import DiskSpace
+from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
+from hightide_broker.hosting.control import Control
 from hightide_broker.limits import PRODUCE_TIMEOUT_MS_DEFAULT
-from hightide_broker.list_offsets import OffsetLookup
-from hightide_broker.metadata import MetadataCache
-from hightide_broker.plain_records import PlainRecords
-from hightide_broker.produce import Producing
-from hightide_broker.producer_ids import ProducerIds
-from hightide_broker.replica_descriptions import ReplicaDescriptions
-from hightide_broker.replica_server import ReplicaServer
+from hightide_broker.replica.held_replicas import HostedReplicas
+from hightide_broker.replication.digests import DigestServer
+from hightide_broker.replication.replica_server import ReplicaServer
 
 Context = Any
 
@@ -168,7 +169,9 @@ class ClientRpcs(BrokerServiceServicer):
         return deletions_out(await self._deletion.delete(asked, validate_only=request.validate_only))
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
-        return refused.find_by_name(self._broker_id, self._metadata, self._replicas, topic, partition).key
+        return partition_errors.find_by_name(
+            self._broker_id, self._metadata, self._replicas, topic, partition
+        ).key
 
 
 class ReplicaRpcs(ReplicaServiceServicer):

@@ -17,16 +17,16 @@ from hightide.batch import wire
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
-from hightide_broker.controlled_shutdown import hand_over_leadership
+from hightide_broker.assembly import Parts
 from hightide_broker.core import effects as fx
 from hightide_broker.core.replica import Replica
-from hightide_broker.hosted import HostedReplica
-from hightide_broker.log_directories import LogDirectories
-from hightide_broker.parts import Parts
+from hightide_broker.directories.log_directories import LogDirectories
+from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
+from hightide_broker.hosting.strays import StrayWatch
 from hightide_broker.ports import Ports
+from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
-from hightide_broker.strays import StrayWatch
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.telemetry.tracing import Telemetry

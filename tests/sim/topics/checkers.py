@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from hightide_broker.core.isr import IsrState, PendingExpand
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Replica, Role
-from hightide_broker.hosted import HostedReplica
+from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import (
     BrokerIncarnationZnode,

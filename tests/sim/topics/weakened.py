@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from hightide_broker import fetchers, hosting, isr_store
-from hightide_broker.control import Control
 from hightide_broker.core.events import StopRequested
 from hightide_broker.core.fetch_session import Position
-from hightide_broker.isr_store import IsrStore
-from hightide_broker.strays import Held
+from hightide_broker.hosting import hosting
+from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.strays import Held
+from hightide_broker.replication import fetchers, isr_store
+from hightide_broker.replication.isr_store import IsrStore
 from hightide_runtime.zookeeper.session import Operation
 
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
-from hightide_broker.hosted import HostedReplica
+from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_controller.core.values.mends import Mends as ControllerMends
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.znodes import cluster_znodes

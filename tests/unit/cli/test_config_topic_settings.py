@@ -1,7 +1,7 @@
 """The settings that the command shows are those that the controller takes and the brokers use."""
 
+from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
 from hightide_broker.storage.settings import LogSettings
-from hightide_broker.topic_settings import TopicSettings, topic_settings
 from hightide_cli.config.topic_settings import (
     ORIGIN_BROKER,
     ORIGIN_DEFAULT,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import hightide_broker.figures
+import hightide_broker.metrics
 import hightide_controller.metrics
 import hightide_coordinator.metrics
 import pytest
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 OBSERVABILITY = REPOSITORY / "docker" / "observability"
 OPERATING = REPOSITORY / "docs" / "operating.md"
 FIGURES: tuple[Figure, ...] = (
-    *hightide_broker.figures.FIGURES,
+    *hightide_broker.metrics.FIGURES,
     *hightide_controller.metrics.FIGURES,
     *hightide_coordinator.metrics.FIGURES,
     *process_metrics.FIGURES,

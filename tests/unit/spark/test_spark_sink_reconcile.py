@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hightide.batch.header import BatchHeader
 from hightide.v1 import errors_pb2
-from hightide_broker.storage.producer_states import DuplicateOf, Fresh, ProducerStates
+from hightide_broker.storage.log.producer_states import DuplicateOf, Fresh, ProducerStates
 from hightide_spark.core.reconcile import (
     PAUSE_MS_MAX,
     ROUNDS_WITHOUT_NEWS_MAX,

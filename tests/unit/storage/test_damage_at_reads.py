@@ -9,7 +9,7 @@ import pytest
 from hightide.batch.header import split
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings
-from hightide_broker.storage.inspection import InspectedDamage, inspect
+from hightide_broker.storage.inspection.inspection import InspectedDamage, inspect
 from log_rig import LogRig, offsets
 from stored_batches import TOPIC_ID, make_batch
 

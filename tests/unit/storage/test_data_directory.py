@@ -28,8 +28,8 @@ from hightide_broker.storage import (
     WrongCluster,
     cluster_id_on_disk,
 )
-from hightide_broker.storage.files import OsFiles
-from hightide_broker.storage.inspection import InspectedBatch, InspectedDamage, inspect
+from hightide_broker.storage.files.files import OsFiles
+from hightide_broker.storage.inspection.inspection import InspectedBatch, InspectedDamage, inspect
 from log_rig import KEY, LogRig, offsets
 from stored_batches import PARTITION, TOPIC_ID, headers_of, make_batch
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hightide_broker.storage.files import OsFiles
-from hightide_broker.storage.hung_calls import LOOK_MAX_S, CallsUnderWay
+from hightide_broker.storage.files.files import OsFiles
+from hightide_broker.storage.files.hung_calls import LOOK_MAX_S, CallsUnderWay
 
 LOOK_S = 0.2
 LIMIT_S = 30.0

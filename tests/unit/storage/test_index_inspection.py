@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from hightide.batch.checksum import crc32c
-from hightide_broker.storage.index_inspection import inspect_indexes
-from hightide_broker.storage.offset_index import OffsetIndex
-from hightide_broker.storage.producer_states import ProducerStates
-from hightide_broker.storage.time_index import TimeIndex
+from hightide_broker.storage.index.offset_index import OffsetIndex
+from hightide_broker.storage.index.time_index import TimeIndex
+from hightide_broker.storage.inspection.index_inspection import inspect_indexes
+from hightide_broker.storage.log.producer_states import ProducerStates
 
 BASE = "00000000000000000100"
 ENTRY = (3).to_bytes(4, "little") + (150).to_bytes(8, "little")

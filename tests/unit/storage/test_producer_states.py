@@ -19,8 +19,8 @@ from hightide_broker.storage import (
     Rejected,
     Verdict,
 )
-from hightide_broker.storage.producer_states import RETRY_MS
-from hightide_broker.storage.sealed_file import seal
+from hightide_broker.storage.files.sealed_file import seal
+from hightide_broker.storage.log.producer_states import RETRY_MS
 from log_rig import LogRig
 from stored_batches import headers_of, make_batch
 

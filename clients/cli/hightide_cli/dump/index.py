@@ -10,7 +10,7 @@ from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
 
 if TYPE_CHECKING:
-    from hightide_broker.storage.index_inspection import InspectedIndex
+    from hightide_broker.storage.inspection.index_inspection import InspectedIndex
 
 
 @common_options
@@ -25,7 +25,7 @@ def dump_index(ctx: click.Context, path: Path, max_entries: int | None) -> None:
     Reads only, checks each CRC, and may be used while a broker has the log open. What is damaged is rebuilt
     by the broker from the segments; exit code 1 where something is.
     """
-    from hightide_broker.storage.index_inspection import inspect_indexes
+    from hightide_broker.storage.inspection.index_inspection import inspect_indexes
 
     damaged = []
     try:

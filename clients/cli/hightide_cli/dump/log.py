@@ -12,7 +12,7 @@ from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json
 
 if TYPE_CHECKING:
-    from hightide_broker.storage.inspection import InspectedBatch, InspectedDamage
+    from hightide_broker.storage.inspection.inspection import InspectedBatch, InspectedDamage
 
 # Each with a width that holds what usually stands in it: batches are printed as they are found.
 _COLUMNS = {
@@ -38,7 +38,7 @@ def dump_log(ctx: click.Context, path: Path) -> None:
     Reads only, checks each CRC, and may be used while a broker has the log open. Exit code 1 where a file
     is damaged.
     """
-    from hightide_broker.storage.inspection import InspectedDamage, inspect
+    from hightide_broker.storage.inspection.inspection import InspectedDamage, inspect
 
     damages: list[InspectedDamage] = []
     as_document = wants_document(ctx)
@@ -77,7 +77,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _document(found: "InspectedBatch | InspectedDamage") -> dict[str, Json]:
-    from hightide_broker.storage.inspection import InspectedDamage
+    from hightide_broker.storage.inspection.inspection import InspectedDamage
 
     place: dict[str, Json] = {"file": str(found.path), "position": found.position}
     if isinstance(found, InspectedDamage):

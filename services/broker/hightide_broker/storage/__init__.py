@@ -1,7 +1,7 @@
 """The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""
 
-from hightide_broker.storage.answers import AppendInfo, TimestampFound
-from hightide_broker.storage.data_directory import DataDirectory, PartitionKey, directory_name
+from hightide_broker.storage.directory.data_directory import DataDirectory, PartitionKey, directory_name
+from hightide_broker.storage.directory.identity import cluster_id_on_disk, refuse_others, whose
 from hightide_broker.storage.errors import (
     AppendOutOfOrder,
     CorruptFile,
@@ -16,11 +16,9 @@ from hightide_broker.storage.errors import (
     WrongBroker,
     WrongCluster,
 )
-from hightide_broker.storage.identity import cluster_id_on_disk, refuse_others, whose
-from hightide_broker.storage.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
-from hightide_broker.storage.log import Log
-from hightide_broker.storage.log_at_rest import Mend, Place
-from hightide_broker.storage.producer_states import (
+from hightide_broker.storage.log.answers import AppendInfo, TimestampFound
+from hightide_broker.storage.log.log import Log
+from hightide_broker.storage.log.producer_states import (
     DuplicateOf,
     Fresh,
     ProducerState,
@@ -28,7 +26,9 @@ from hightide_broker.storage.producer_states import (
     Rejected,
     Verdict,
 )
-from hightide_broker.storage.retention import Deleted
+from hightide_broker.storage.log.retention import Deleted
+from hightide_broker.storage.recovery.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
+from hightide_broker.storage.recovery.log_at_rest import Mend, Place
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from hightide_broker.storage.producer_states import PRODUCERS_MAX, RETRY_MS
+from hightide_broker.storage.log.producer_states import PRODUCERS_MAX, RETRY_MS
 
 __all__ = ["DirectorySettings", "Flush", "LogSettings"]
 

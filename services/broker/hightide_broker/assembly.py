@@ -1,0 +1,305 @@
+"""The parts of one broker, and what is built on what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import Executor
+from typing import Final
+
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.clock import Clock
+from hightide_runtime.telemetry.metric_declarations import Measure
+from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import BrokerZnode
+
+from hightide_broker.cluster.coordinators import Coordinators
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract.replica_calls import Follower
+from hightide_broker.core.events import StorageFailed
+from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.data.delete_records import RecordDeletion
+from hightide_broker.data.describe_producers import ProducerDescriptions
+from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.list_offsets import OffsetLookup
+from hightide_broker.data.log_start_writer import LogStarts
+from hightide_broker.data.plain_records import PlainRecords
+from hightide_broker.data.produce import Producing
+from hightide_broker.data.producer_ids import ProducerIds
+from hightide_broker.directories.disk_space import DiskSpace
+from hightide_broker.directories.healing import Healing
+from hightide_broker.directories.hung_disks import HungDisks
+from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
+from hightide_broker.directories.maintenance import Upkeep, UpkeepSettings
+from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
+from hightide_broker.directories.scrub import Scrub, ScrubSettings
+from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.failed_replicas import FailedReplicas
+from hightide_broker.hosting.registration import Registration
+from hightide_broker.hosting.restart_checks import (
+    begin_anew,
+    confirm_all,
+    disown,
+    leave_doubtful_isrs,
+    look_at_disks,
+)
+from hightide_broker.hosting.startup import read_cluster
+from hightide_broker.hosting.strays import StrayWatch
+from hightide_broker.limits import Budget
+from hightide_broker.metrics import Measured, broker_readings
+from hightide_broker.ports import Ports
+from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import ReplicaShell
+from hightide_broker.replication.comparison import Comparison
+from hightide_broker.replication.digests import DigestServer
+from hightide_broker.replication.fetchers import Fetchers, FetchSettings
+from hightide_broker.replication.isr_store import IsrStore
+from hightide_broker.replication.replica_server import ReplicaServer
+from hightide_broker.servicer import ClientRpcs, ControlRpcs, ReplicaRpcs
+from hightide_broker.settings import BrokerSettings
+from hightide_broker.storage import StorageError
+
+log = logging.getLogger(__name__)
+
+READING_THREADS: Final = 2
+"""For what is only on disk: one slow disk, or one long read, leaves the other to those who wait elsewhere."""
+
+
+class Parts:
+    """Builds them, in one order; `close` stops them in the other."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        ports: Ports,
+        telemetry: Telemetry,
+        cluster_id: str,
+        directories: LogDirectories,
+        worker: Executor,
+        *,
+        is_measured: bool,
+    ) -> None:
+        """`is_measured`: whether anybody hears of the metrics."""
+        clock, session = ports.clock, ports.session
+        self._settings = settings
+        self._session = session
+        self._directories = directories
+        broker_id = settings.broker_id
+        self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        """Done when no data directory is left: the broker stops, so that its leaderships move."""
+        self._metadata = MetadataCache(cluster_id)
+        self._replicas = HostedReplicas()
+        self._coordinators = Coordinators(session, self._metadata)
+        self.registration = Registration(
+            session, broker_id, _znode_of(settings, clock), self._coordinators.take
+        )
+        # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
+        self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(clock.wall_us())
+        self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
+        self._shell.tallies.counts_what_is_sent = is_measured
+        self._shell.group_commit = GroupCommits(
+            {path: self._group_commit(each) for path, each in directories.by_path.items()},
+            lambda replica: replica.log.data_directory,
+        )
+        self._isr_store = IsrStore(broker_id, clock, session, self._shell)
+        self._shell.isr = self._isr_store
+        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
+        self._shell.fetching = self._fetchers
+        self._control = Control(
+            broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
+            telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
+        )  # fmt: skip
+        self._shell.stopping = self._control
+        self._shell.log_starts = self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
+        self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
+        self._control.suspect = self._strays.suspect
+        self._in_flight = Budget(settings.in_flight_produce_bytes_max)
+        self._producing = Producing(
+            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
+        )
+        self._reads = ports.threads(READING_THREADS, "reads")
+        self._fetching = Fetching(
+            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
+            self._shell.tallies,
+        )  # fmt: skip
+        self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
+        self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
+        self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
+        self._replica_server = ReplicaServer(
+            cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads
+        )
+        self._control.limit_moves = self._replica_server.limit_moves
+        self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
+        self._failed_replicas = FailedReplicas(
+            session, broker_id, lambda: self.registration.broker_epoch, ports.connect
+        )
+        self._shell.divergences = self._failed_replicas
+        self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
+        directories.tell_of_failures(self._went_offline)
+        self._at_rest = ports.threads(1, "at-rest")
+        self._healing, self._scrub = self._keep_whole(ports)
+
+    def _keep_whole(self, ports: Ports) -> tuple[Healing, Scrub]:
+        """Who mends what is damaged at rest, and who looks for it: in a thread of their own, so that nobody
+        waits who reads or writes."""
+        healing = Healing(
+            self._settings.broker_id, self._replicas, self._fetchers, self._failed_replicas,
+            self._address_of, self._at_rest, ports.connect,
+        )  # fmt: skip
+        self._comparison = Comparison(
+            self._follower, self._address_of, self._failed_replicas, self._at_rest, ports.connect
+        )
+        self._directories.tell_of_damage(healing.met)
+        self._control.elected = self._controller_elected
+        settings = ScrubSettings(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_ms)
+        return healing, Scrub(self._replicas, self._at_rest, settings, self._comparison)
+
+    def _controller_elected(self) -> None:
+        """It knows of nothing that earlier ones were told."""
+        self._healing.tell_again()
+        self._comparison.tell_again()
+        self.hung_disks.tell_again()
+
+    def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
+        return GroupCommit(
+            directory.executor, self._shell.flushed, self.storage_failed, self._shell.tallies.fsync_s
+        )
+
+    def _fetch_settings(self) -> FetchSettings:
+        settings = self._settings
+        return FetchSettings(
+            settings.replica_fetch_max_wait_ms, settings.replica_fetch_max_bytes,
+            self._follower, self._address_of, self.registration.until_known,
+        )  # fmt: skip
+
+    def _upkeep(self, clock: Clock, directory: LogDirectory) -> Upkeep:
+        settings = self._settings
+        return Upkeep(
+            clock, self._replicas, self._shell, directory.data, directory.executor,
+            UpkeepSettings(
+                settings.high_watermark_checkpoint_interval_ms, settings.flush_interval_ms,
+                settings.retention_check_interval_ms,
+            ),
+            self.storage_failed,
+        )  # fmt: skip
+
+    def rpcs(self) -> tuple[ClientRpcs, ReplicaRpcs, ControlRpcs]:
+        """What the server serves."""
+        client = ClientRpcs(
+            self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
+            self._offsets, self._plain, ProducerIds(self._session),
+            ReplicaDescriptions(self._replicas, self._metadata, self._directories), self._producers,
+            RecordDeletion(
+                self._settings.broker_id, self._replicas, self._metadata, self._shell, self._log_starts
+            ),
+            DiskSpace(self._directories),
+        )  # fmt: skip
+        digests = DigestServer(self._metadata.cluster_id, self._replicas, self._reads)
+        replica = ReplicaRpcs(self._replica_server, digests)
+        return client, replica, ControlRpcs(self._control)
+
+    @property
+    def measure(self) -> Measure:
+        """The figures of this broker, as `Metrics.report` takes them."""
+        return broker_readings(
+            Measured(
+                self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
+                self._fetching, self._sessions, self._in_flight, self._healing, self._scrub, self._comparison,
+            )
+        )  # fmt: skip
+
+    async def take_over_from_zookeeper(self, patience_s: float) -> None:
+        """Start the replicas that ZooKeeper assigns to this broker, in the roles that it says (V3 section E).
+
+        `patience_s`: how long to wait until another registration of our id is gone. Raises ZooKeeperError,
+        StorageError, StartupError.
+        """
+        started = time.monotonic()
+        await self.registration.begin_life(patience_s)
+        stored = await read_cluster(self._session, self._settings.broker_id)
+        broker_id = self._settings.broker_id
+        trusts = await look_at_disks(self._directories, broker_id, stored.decisions)
+        stored = await leave_doubtful_isrs(self._session, broker_id, trusts, stored)
+        await begin_anew(self._directories, broker_id, trusts, stored.decisions)
+        await confirm_all(self._directories)
+        self._metadata.apply(stored.metadata)
+        self._control.controller_epoch = stored.controller_epoch
+        await self._control.decide(None, stored.decisions)
+        self._strays.suspect(self._control.not_hosted())
+        self._coordinators.start()
+        log.info(
+            "took over %d replicas from ZooKeeper in %.0f ms",
+            len(self._replicas),
+            (time.monotonic() - started) * 1000,
+        )
+
+    async def stop_following(self) -> None:
+        """Follow nobody any more. Called on SIGTERM, before leadership is handed over."""
+        await self._fetchers.retire()
+
+    def answer_waiters(self) -> None:
+        """Answer what is parked, so that the server can drain at once."""
+        self._fetching.close()
+        self._replica_server.close()
+
+    def storage_failed(self, error: Exception) -> None:
+        """An I/O error: if it was the end of a data directory, what lives there is offline at once."""
+        log.debug("an I/O error: %s", error)
+        self._directories.look()
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        """A data directory failed. What lives there serves nothing any more, and the controller is told; what
+        lives elsewhere goes on. The broker stops when nothing is left."""
+        gone = [replica for replica in self._replicas if replica.log.data_directory == directory.path]
+        for replica in gone:
+            self._shell.feed(replica, StorageFailed())
+        self.hung_disks.forget(directory)
+        directory.executor.submit(disown, directory.data)
+        if self._directories.online:
+            self._failed_replicas.report([replica.key for replica in gone])
+        elif not self.failure.done():
+            log.critical("no data directory is left, the broker stops")
+            self.failure.set_result(StorageError(directory.failure))
+
+    async def close(self) -> None:
+        """Stop what runs, and write the high watermarks down once more."""
+        await self._strays.close()
+        await self._scrub.close()
+        await self._healing.close()
+        await self.hung_disks.close()
+        await self._coordinators.close()
+        await self._failed_replicas.close()
+        await self._fetchers.close()
+        await self._isr_store.close()
+        await asyncio.gather(*(upkeep.close() for upkeep in self._upkeeps))
+        await self._log_starts.close()
+        self._shell.close()
+        await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
+        answers = not any(each.is_given_up for each in self._directories.all)
+        self._reads.shutdown(wait=answers, cancel_futures=True)
+        self._at_rest.shutdown(wait=answers, cancel_futures=True)
+
+    def _follower(self) -> Follower:
+        return Follower(
+            self._metadata.cluster_id, self._settings.broker_id, self.registration.broker_epoch,
+            self.registration.incarnation,
+        )  # fmt: skip
+
+    def _address_of(self, broker_id: int) -> HostPort | None:
+        endpoint = self._metadata.brokers.get(broker_id)
+        return None if endpoint is None else endpoint.address
+
+
+def _znode_of(settings: BrokerSettings, clock: Clock) -> BrokerZnode:
+    """What this broker is registered with."""
+    inside, outside = settings.advertised, settings.external_advertised
+    return BrokerZnode(
+        inside.host,
+        inside.port,
+        clock.wall_us() // 1000,
+        external_host="" if outside is None else outside.host,
+        external_port=0 if outside is None else outside.port,
+    )

@@ -1,0 +1,1 @@
+"""What a broker knows of the cluster: metadata, decisions of the controller, settings of topics."""

@@ -1,0 +1,1 @@
+"""Where protobuf messages and the broker's own dataclasses meet."""

@@ -1,0 +1,266 @@
+"""What the controller says between the contract's messages and the broker's own dataclasses: decisions, stops
+and metadata, and what became of them.
+
+What comes is checked here for its shape (an id of 16 bytes, a port, no partition named twice), so that
+everything behind it can rely on that. Errors: ServiceError(INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hightide.v1 import broker_control_service_pb2 as control_pb2
+from hightide.v1 import metadata_pb2
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+
+from hightide_broker.cluster.metadata import (
+    EndpointView,
+    MetadataUpdate,
+    PartitionView,
+    RemovedPartitions,
+    TopicView,
+)
+from hightide_broker.cluster.partition_decisions import (
+    Decisions,
+    PartitionDecision,
+    Stamp,
+    StopDecision,
+    TopicDecisions,
+)
+from hightide_broker.core.isr import RecoveredLog
+
+ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
+"""What became of each decision: topic id, partition, and why it failed or ERROR_CODE_UNSPECIFIED."""
+
+
+def _topic_id(value: bytes) -> bytes:
+    if len(value) != 16:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST, f"a topic id has 16 bytes; this one has {len(value)}"
+        )
+    return value
+
+
+def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
+    """The fence of a control request."""
+    return Stamp(stamp.cluster_id, stamp.controller_id, stamp.controller_epoch, stamp.broker_epoch)
+
+
+def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:
+    """A broker or controller. One that nobody could reach is a mistake of who names it."""
+    has_outside = endpoint.external_host or endpoint.external_port
+    is_reachable = _is_address(endpoint.host, endpoint.port)
+    if has_outside:
+        is_reachable = is_reachable and _is_address(endpoint.external_host, endpoint.external_port)
+    if endpoint.id < 0 or not is_reachable:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{endpoint.host[:255]!r}:{endpoint.port} is not where process {endpoint.id} can be reached",
+        )
+    return EndpointView(
+        endpoint.id, endpoint.host, endpoint.port, endpoint.external_host, endpoint.external_port
+    )
+
+
+def _is_address(host: str, port: int) -> bool:
+    return host != "" and 0 < port < 65_536
+
+
+def _check_decision(topic: str, decision: PartitionDecision) -> None:
+    """What the numbers of one decision must be for there to be a sense in it."""
+    if (
+        decision.partition < 0
+        or decision.leader < -1
+        or min(decision.leader_epoch, decision.partition_epoch) < 0
+    ):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
+            f"and partition epoch {decision.partition_epoch} make no decision",
+        )
+    replicas, isr = set(decision.replicas), set(decision.isr)
+    leads = decision.leader == -1 or decision.leader in isr
+    unique = len(replicas) == len(decision.replicas) and len(isr) == len(decision.isr)
+    if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
+            f"{list(decision.replicas)} contradict each other",
+        )
+    if not 0 <= decision.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
+        decision.adding_replicas
+    ):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: first leader epoch {decision.first_leader_epoch} and adding "
+            f"replicas {list(decision.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
+            f"replicas {list(decision.replicas)}",
+        )
+
+
+def _check_doubts(topic: str, decision: PartitionDecision) -> None:
+    """Who else may be elected, what is left of logs, and whether records may have been lost."""
+    eligible, ends = decision.eligible, decision.recovered
+    is_sensible = (
+        len(set(eligible)) == len(eligible)
+        and set(decision.isr).isdisjoint(eligible)
+        and len({each.broker_id for each in ends}) == len(ends)
+        and all(min(each.broker_id, each.leader_epoch + 1, each.log_end_offset) >= 0 for each in ends)
+        and 0 <= decision.unclean_epoch <= decision.leader_epoch
+    )
+    if not is_sensible:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic}-{decision.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
+            f"unclean epoch {decision.unclean_epoch} do not fit ISR {list(decision.isr)} and leader epoch "
+            f"{decision.leader_epoch}",
+        )
+
+
+def _recovered_log_in(log: control_pb2.RecoveredLog) -> RecoveredLog:
+    return RecoveredLog(log.broker_id, log.leader_epoch, log.log_end_offset)
+
+
+def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
+    if len(set(keys)) != len(keys):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            "the request decides about a partition twice; which is meant?",
+        )
+
+
+def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
+    """LeaderAndISR."""
+    topics = tuple(map(_topic_decisions_in, request.topics))
+    _check_each_once([(topic.topic_id, each.partition) for topic in topics for each in topic.partitions])
+    return Decisions(topics, tuple(endpoint_in(leader) for leader in request.leaders))
+
+
+def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
+    """One topic of it. What becomes a ZooKeeper path or a directory must be fit for it.
+
+    Each decision is read once and then checked: a field of a message costs more than one of ours, and a
+    failover brings ten thousand decisions.
+    """
+    if not is_legal_topic_name(topic.topic):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+        )
+    decisions = tuple(
+        PartitionDecision(
+            each.partition,
+            each.leader,
+            each.leader_epoch,
+            tuple(each.isr),
+            tuple(each.replicas),
+            each.partition_epoch,
+            each.controller_epoch,
+            each.first_leader_epoch,
+            tuple(each.adding_replicas),
+            tuple(each.eligible),
+            tuple(map(_recovered_log_in, each.recovered)) if each.recovered else (),
+            each.unclean_epoch,
+        )
+        for each in topic.partitions
+    )
+    for decision in decisions:
+        _check_decision(topic.topic, decision)
+        if decision.eligible or decision.recovered or decision.unclean_epoch:
+            _check_doubts(topic.topic, decision)
+    return TopicDecisions(topic.topic, _topic_id(topic.topic_id), dict(topic.configs), decisions)
+
+
+def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...]:
+    """StopReplica."""
+    for each in request.partitions:
+        if each.partition < 0 or each.leader_epoch < -1 or each.partition_epoch < 0:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"{each.topic[:249]!r}-{each.partition} in leader epoch {each.leader_epoch} and partition "
+                f"epoch {each.partition_epoch} is no replica",
+            )
+    _check_each_once([(each.topic_id, each.partition) for each in request.partitions])
+    return tuple(
+        StopDecision(
+            each.topic,
+            _topic_id(each.topic_id),
+            each.partition,
+            each.leader_epoch,
+            each.delete,
+            each.partition_epoch if each.HasField("partition_epoch") else None,
+        )
+        for each in request.partitions
+    )
+
+
+def control_results_out(results: ControlResults) -> list[control_pb2.ControlPartitionResult]:
+    """The answer to LeaderAndISR and StopReplica."""
+    return [
+        control_pb2.ControlPartitionResult(topic_id=topic_id, partition=partition, error_code=code)
+        for topic_id, partition, code in results
+    ]
+
+
+def metadata_update_in(request: control_pb2.UpdateMetadataRequest) -> MetadataUpdate:
+    """UpdateMetadata."""
+    if request.reassignment_throttle_bytes_per_s < 0:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"a speed limit of {request.reassignment_throttle_bytes_per_s} bytes a second is none; say 0",
+        )
+    for topic in request.topics:
+        _check_described(topic)
+    removed = ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
+    return MetadataUpdate(
+        controller_epoch=request.stamp.controller_epoch,
+        controller=endpoint_in(request.controller) if request.HasField("controller") else None,
+        brokers=tuple(endpoint_in(broker) for broker in request.brokers),
+        topics=tuple(_topic_in(topic) for topic in request.topics if topic.error_code != removed),
+        deleted_topic_ids=tuple(_topic_id(value) for value in request.deleted_topic_ids),
+        full=request.full,
+        removed=tuple(
+            RemovedPartitions(topic.topic_id, tuple(each.partition for each in topic.partitions))
+            for topic in request.topics
+            if topic.error_code == removed
+        ),
+        reassignment_throttle_bytes_per_s=request.reassignment_throttle_bytes_per_s,
+    )
+
+
+def _check_described(topic: metadata_pb2.TopicMetadata) -> None:
+    """A topic of an UpdateMetadata: its name and numbers are sent on to every client that asks."""
+    _topic_id(topic.topic_id)
+    if not is_legal_topic_name(topic.topic):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_TOPIC_NAME, f"{topic.topic[:249]!r} is not the name of a topic"
+        )
+    numbers = {each.partition for each in topic.partitions}
+    removes = topic.error_code == ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
+    if len(numbers) != len(topic.partitions) or (numbers and min(numbers) < (1 if removes else 0)):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic.topic}: its partitions run from 0, each stands there once, and 0 is never removed",
+        )
+    if topic.error_code and not removes:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"{topic.topic}: error code {topic.error_code} says nothing in an UpdateMetadata",
+        )
+
+
+def _topic_in(topic: metadata_pb2.TopicMetadata) -> TopicView:
+    views = (
+        PartitionView(
+            each.partition,
+            each.leader,
+            each.leader_epoch,
+            tuple(each.replicas),
+            tuple(each.isr),
+            each.partition_epoch,
+        )
+        for each in topic.partitions
+    )
+    ordered = tuple(sorted(views, key=lambda view: view.partition))
+    return TopicView(topic.topic, _topic_id(topic.topic_id), ordered, dict(topic.configs))

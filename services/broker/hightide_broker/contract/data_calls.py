@@ -1,0 +1,140 @@
+"""What clients ask of a broker and are told, as the broker's own dataclasses (DESIGN §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hightide.batch.header import Buffer
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One partition's refusal. The leader and its epoch are -1 where the error is not about leadership;
+    `agreed` is there with DIVERGING_LOG only."""
+
+    code: ErrorCode.ValueType
+    message: str
+    current_leader: int = -1
+    current_leader_epoch: int = -1
+    agreed: EpochEnd | None = None
+
+    def as_service_error(self) -> ServiceError:
+        """The refusal of a call that is about one partition only."""
+        metadata = {}
+        if self.current_leader_epoch >= 0:
+            metadata = {
+                "leader": str(self.current_leader),
+                "leader_epoch": str(self.current_leader_epoch),
+            }
+        return ServiceError(self.code, self.message, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """One partition's batches are in the log, at least on this broker."""
+
+    base_offset: int
+    end_offset: int
+    log_start_offset: int
+
+
+Outcome = Appended | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Where one partition shall begin; -1: behind all that is committed."""
+
+    key: PartitionKey
+    before_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFrom:
+    """Where to read one partition from. `last_fetched_epoch` is the epoch of the record before it that the
+    client has read, NO_EPOCH where it does not say."""
+
+    key: PartitionKey
+    leader_epoch: int
+    offset: int
+    max_bytes: int
+    last_fetched_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCall:
+    """One Fetch. With `from_follower` this broker's own replicas are read, whether it leads or follows."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchFrom, ...]
+    from_follower: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read from one partition: batches in pieces, or a refusal."""
+
+    key: PartitionKey
+    high_watermark: int
+    log_start_offset: int
+    batches: Sequence[Buffer]
+    size_bytes: int
+    refused: Refused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetQuestion:
+    """One look-up of ListOffsets; `spec` is a number of the contract's OffsetSpec, known or not."""
+
+    key: PartitionKey
+    leader_epoch: int
+    spec: int
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFound:
+    """The offset found, -1 where no committed record is as late as asked; the timestamp, -1 if not known; the
+    leader's epoch; and the epoch of the last record before the offset."""
+
+    offset: int
+    timestamp_us: int
+    leader_epoch: int
+    epoch_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersQuestion:
+    """One partition of DescribeProducers."""
+
+    key: PartitionKey
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRecord:
+    """One record outside of a batch. A timestamp of 0 lets the broker take its own clock."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_us: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRecordsRead:
+    """Records with their offsets, and where to go on."""
+
+    records: tuple[tuple[int, PlainRecord], ...]
+    high_watermark: int
+    next_offset: int
+    skipped_batch_count: int = 0
+    skipped_record_count: int = 0

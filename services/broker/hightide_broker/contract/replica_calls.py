@@ -1,0 +1,61 @@
+"""What brokers ask of each other, as the broker's own dataclasses (V3 section G, DESIGN §6.1 and 6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.core.fetch_session import SessionRequest
+from hightide_broker.core.lineage import EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Who asks: a broker of a cluster, in one of its lives."""
+
+    cluster_id: str
+    replica_id: int
+    broker_epoch: int
+    incarnation: int = -1
+    """The number of the life, as a ReplicaFetch tells it; nothing else needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchCall:
+    """One ReplicaFetch."""
+
+    follower: Follower
+    session: SessionRequest[PartitionKey]
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuestion:
+    """One look-up of EndOffsetForLeaderEpoch."""
+
+    key: PartitionKey
+    current_leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestQuestion:
+    """One DigestBatches."""
+
+    follower: Follower
+    key: PartitionKey
+    leader_epoch: int
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnswer:
+    """The answer to it; `end` is only meant where `code` is ERROR_CODE_UNSPECIFIED."""
+
+    key: PartitionKey
+    code: ErrorCode.ValueType
+    end: EpochEnd

@@ -1,0 +1,1 @@
+"""What clients ask about records: produce, fetch, list offsets, delete, describe."""

@@ -1,0 +1,208 @@
+"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7, DESIGN §5).
+
+What is in memory is read on the event loop, in a microsecond; what takes a file is read in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Final
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import Buffer
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError
+
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.contract.data_calls import FetchCall, FetchFrom, Read, Refused
+from hightide_broker.core.lineage import NO_EPOCH
+from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch, replica_read
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.data import partition_errors
+from hightide_broker.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
+from hightide_broker.replica.counters import OTHER_TOPICS, Tallies
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.parking import ParkedFetch
+from hightide_broker.storage import StorageError
+
+NOT_READ: Final[Sequence[Buffer]] = ()
+
+
+class Fetching:
+    """Answers Fetch. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: HostedReplicas,
+        metadata: MetadataCache,
+        parked_max: int,
+        reads: Executor,
+        tallies: Tallies | None = None,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._metadata = metadata
+        self._parked = Budget(parked_max)
+        self._reads = reads
+        self._tallies = tallies or Tallies()
+        self._waiting: set[ParkedFetch] = set()
+        self._closed = False
+
+    @property
+    def waiting_count(self) -> int:
+        """How many fetches wait; asked on any thread."""
+        return self._parked.taken
+
+    async def fetch(self, call: FetchCall) -> list[Read]:
+        """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
+        _check(call)
+        answer = await self._read_or_wait(call)
+        for each in answer:
+            replica = self._replicas.get(each.key)
+            self._tallies.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
+        return answer
+
+    async def _read_or_wait(self, call: FetchCall) -> list[Read]:
+        read, size_bytes = await self._read(call)
+        wait_ms = bounded_wait_ms(call.max_wait_ms)
+        if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
+            return read
+        return await self._wait_and_read(call, read, wait_ms)
+
+    async def _wait_and_read(self, call: FetchCall, read: list[Read], wait_ms: int) -> list[Read]:
+        replicas = [found for each in call.partitions if (found := self._replicas.get(each.key)) is not None]
+        if not replicas or self._closed:
+            return read
+        if not self._parked.take(1):
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_OVERLOADED,
+                f"broker {self._broker_id} holds {self._parked.limit} waiting fetches, its limit; try again",
+            )
+        give_up_at = _now_s() + wait_ms / 1000
+        try:
+            while True:
+                left_ms = int((give_up_at - _now_s()) * 1000)
+                if left_ms <= 0 or self._closed:
+                    return read
+                if not self._has_moved(call, read):
+                    await self._wait(replicas, left_ms)
+                read, size_bytes = await self._read(call)
+                if size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
+                    return read
+        finally:
+            self._parked.give_back(1)
+
+    def _has_moved(self, call: FetchCall, read: list[Read]) -> bool:
+        """Whether there may be more since it was read: while a file is read, others append."""
+        for each in read:
+            replica = self._replicas.get(each.key)
+            if replica is None:
+                continue
+            state = replica.state
+            if state.high_watermark != each.high_watermark:
+                return True
+            if not (state.is_leader or call.from_follower):
+                return True
+        return False
+
+    async def _wait(self, replicas: list[HostedReplica], wait_ms: int) -> None:
+        parked = ParkedFetch()
+        self._waiting.add(parked)
+        for replica in replicas:
+            replica.fetches.add(parked)
+        try:
+            await parked.wait(wait_ms)
+        finally:
+            self._waiting.discard(parked)
+            for replica in replicas:
+                replica.fetches.discard(parked)
+
+    def close(self) -> None:
+        """Answer all that wait, now: the broker stops."""
+        self._closed = True
+        for parked in tuple(self._waiting):
+            parked.wake()
+
+    async def _read(self, call: FetchCall) -> tuple[list[Read], int]:
+        """Read the partitions in turn while there is room; the first that has something gives a batch."""
+        room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
+        total = 0
+        answer = []
+        for asked in call.partitions:
+            one = await self._read_one(call, asked, room - total, must_fit=total > 0)
+            total += one.size_bytes
+            answer.append(one)
+        return answer, total
+
+    async def _read_one(self, call: FetchCall, asked: FetchFrom, room: int, must_fit: bool) -> Read:
+        replica = self._replicas.get(asked.key)
+        if replica is None:
+            explain = partition_errors.no_replica if call.from_follower else partition_errors.not_hosted
+            why = explain(self._broker_id, self._metadata, asked.key)
+            return Read(asked.key, -1, -1, NOT_READ, 0, why)
+        state = replica.state
+        allowed = _allowed(call, replica, asked)
+        if isinstance(allowed, Refused):
+            return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, allowed)
+        batches: Sequence[Buffer] = NOT_READ
+        size_bytes = 0
+        if isinstance(allowed, ReadUpTo) and room > 0:
+            max_bytes = max(1, min(asked.max_bytes, room))
+            try:
+                found = replica.log.read_memory(asked.offset, max_bytes, allowed.end_offset)
+                if found is None:
+                    found = await asyncio.get_running_loop().run_in_executor(
+                        self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
+                    )
+                    state = replica.state
+                    if isinstance(again := _allowed(call, replica, asked), Refused):
+                        return Read(
+                            asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, again
+                        )
+            except (StorageError, BatchError) as error:
+                why = Refused(error.code, f"{replica}: {error}")
+                return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+            batches = found
+            size_bytes = sum(map(len, batches))
+            if must_fit and size_bytes > room:
+                # One batch that is larger than what is left: it is read when its partition stands first.
+                batches, size_bytes = NOT_READ, 0
+        return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
+
+
+def _allowed(call: FetchCall, replica: HostedReplica, asked: FetchFrom) -> ReadUpTo | NothingYet | Refused:
+    found: ReadUpTo | NothingYet | Diverging | Refusal
+    if call.from_follower:
+        found = replica_read(replica.state, asked.offset)
+    else:
+        found = consumer_fetch(replica.state, asked.offset, asked.leader_epoch, asked.last_fetched_epoch)
+    if isinstance(found, Diverging):
+        return partition_errors.diverging(replica, asked, found.agreed)
+    if isinstance(found, Refusal):
+        return partition_errors.by_core(replica, found, asked.offset)
+    return found
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _check(call: FetchCall) -> None:
+    if len(call.partitions) > REQUEST_PARTITIONS_MAX:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"the request names {len(call.partitions)} partitions; take at most {REQUEST_PARTITIONS_MAX}",
+        )
+    if call.from_follower:
+        # An epoch of 0 is one that is absent, too.
+        for each in call.partitions:
+            if each.leader_epoch > 0 or each.last_fetched_epoch != NO_EPOCH:
+                raise ServiceError(
+                    ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                    f"partition {each.key[1]} of topic {each.key[0].hex()}: from_follower goes with neither "
+                    "leader_epoch nor last_fetched_epoch, for a replica that follows does not vouch for its "
+                    "leader's log; leave them out",
+                )

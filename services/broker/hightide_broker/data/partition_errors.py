@@ -1,0 +1,191 @@
+"""Why this broker does not do what was asked of a partition: the code, a sentence, and who leads.
+
+The sentences follow DESIGN §9: topic, partition, what is the case, and the next step.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import ServiceError, reason_of
+
+from hightide_broker.cluster.metadata import BLANK, MetadataCache
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract import convert
+from hightide_broker.contract.data_calls import FetchFrom, Refused
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+
+_LEADERSHIP: Final = frozenset(
+    {
+        Refusal.NOT_LEADER,
+        Refusal.PARTITION_OFFLINE,
+        Refusal.FENCED_LEADER_EPOCH,
+        Refusal.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+
+def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None) -> Refused:
+    """What the replica's core refused, as it is told to a client; `offset` is the one that was asked for."""
+    leader, epoch = replica.state.leader, replica.state.leader_epoch
+    message = f"{replica}: {_sentence(replica, refusal, offset)}"
+    if refusal in _LEADERSHIP:
+        return Refused(convert.error_code_of(refusal), message, leader, epoch)
+    return Refused(convert.error_code_of(refusal), message)
+
+
+def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Refused:
+    """What a consumer is told that has read a record which is not in the log."""
+    held = "which begins later" if agreed.epoch == NO_EPOCH else f"which has epoch {agreed.epoch} there"
+    sentence = (
+        f"{replica}: the record that was read before offset {asked.offset}, in leader epoch "
+        f"{asked.last_fetched_epoch}, is not in the log, {held}; what was read may agree with it up to "
+        f"offset {agreed.end_offset}"
+    )
+    return Refused(ErrorCode.ERROR_CODE_DIVERGING_LOG, sentence, agreed=agreed)
+
+
+def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> str:
+    state = replica.state
+    leader, epoch = state.leader, state.leader_epoch
+    match refusal:
+        case Refusal.NOT_LEADER:
+            return (
+                f"this broker does not lead it, broker {leader} does in epoch {epoch}; refresh the metadata"
+            )
+        case Refusal.PARTITION_OFFLINE:
+            return "it has no leader, because no in-sync replica is alive; start one of its brokers"
+        case Refusal.FENCED_LEADER_EPOCH:
+            return f"the request names an older leader epoch than {epoch}; refresh the metadata"
+        case Refusal.UNKNOWN_LEADER_EPOCH:
+            return f"the request names a newer leader epoch than this broker knows ({epoch}); try again"
+        case Refusal.OFFSET_OUT_OF_RANGE:
+            start, end = state.log_start_offset, state.log_end_offset
+            asked = "the offset" if offset is None else f"offset {offset}"
+            return f"{asked} is not between its log start {start} and its log end {end}; seek into that"
+        case Refusal.OFFSET_NOT_AVAILABLE if offset is not None:
+            return (
+                f"offset {offset} is beyond its log end {state.log_end_offset}, and it does not know whether "
+                f"it still leads in epoch {epoch}; try again"
+            )
+        case Refusal.OFFSET_NOT_AVAILABLE:
+            return f"the new leader does not know its high watermark in epoch {epoch} yet; try again"
+        case Refusal.NOT_ENOUGH_REPLICAS | Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            isr = "" if state.leading is None else f" ({list(state.leading.isr.isr)})"
+            wanted = state.settings.min_insync_replicas
+            return f"its in-sync replicas{isr} are fewer than min.insync.replicas {wanted}; try again"
+        case Refusal.STORAGE_FAILED:
+            return "this broker's log directory failed; see its log"
+        case Refusal.NOT_ASSIGNED:
+            return "this broker is not to hold a replica of it; refresh the metadata"
+        case Refusal.STALE_CONTROLLER_EPOCH | Refusal.INVALID_DECISION:
+            return refusal.name.lower().replace("_", " ")
+
+
+def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
+    """What a client hears that asks for a partition of which this broker holds no replica."""
+    topic_id, partition = key
+    topic = metadata.topic_by_id(topic_id)
+    if topic is None:
+        name = metadata.name_of_deleted(topic_id)
+        if not name and metadata.is_blank:
+            return Refused(
+                ErrorCode.ERROR_CODE_NOT_LEADER, f"broker {broker_id} {BLANK}; refresh the metadata"
+            )
+        what = (
+            f"topic {name} of the id {topic_id.hex()} was deleted"
+            if name
+            else (f"broker {broker_id} knows no topic with the id {topic_id.hex()}")
+        )
+        return Refused(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"{what}; refresh the metadata")
+    view = metadata.partition(topic_id, partition)
+    if view is None:
+        return Refused(
+            ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+            f"topic {topic.topic} has no partition {partition}; it has {len(topic.partitions)}",
+        )
+    if view.leader == broker_id:
+        return Refused(
+            ErrorCode.ERROR_CODE_NOT_LEADER,
+            f"{topic.topic}-{partition}: broker {broker_id} is to lead it, but its log is not open: it is "
+            "being recovered, or its directory failed; try again",
+        )
+    return Refused(
+        ErrorCode.ERROR_CODE_NOT_LEADER,
+        f"{topic.topic}-{partition}: broker {broker_id} does not lead it, broker {view.leader} does in epoch "
+        f"{view.leader_epoch}; refresh the metadata",
+        view.leader,
+        view.leader_epoch,
+    )
+
+
+def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
+    """What a client hears that asks for this broker's own replica of a partition, where it holds none."""
+    view = metadata.partition(*key)
+    topic = metadata.topic_by_id(key[0])
+    if view is None or topic is None:
+        return not_hosted(broker_id, metadata, key)
+    if broker_id in view.replicas:
+        return Refused(
+            ErrorCode.ERROR_CODE_NOT_LEADER,
+            f"{topic.topic}-{key[1]}: broker {broker_id} is to hold a replica of it, but its log is not "
+            "open: it is being recovered, or its directory failed; try again",
+        )
+    return Refused(
+        ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+        f"{topic.topic}-{key[1]}: broker {broker_id} holds no replica of it; ask one of the brokers "
+        f"{list(view.replicas)}",
+    )
+
+
+def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> Refused:
+    """Why a batch that was appended could not be acknowledged."""
+    state = replica.state
+    if code == ErrorCode.ERROR_CODE_TIMED_OUT:
+        return Refused(
+            code, f"{replica}: not all in-sync replicas have it within the time; it may still be committed"
+        )
+    sentence = f"{replica}: appended, but not acknowledged: {reason_of(code)}; try again"
+    return Refused(code, sentence, state.leader, state.leader_epoch)
+
+
+def after_stop(
+    broker_id: int, metadata: MetadataCache, key: PartitionKey, code: ErrorCode.ValueType
+) -> Refused:
+    """Why a batch was not acknowledged that was appended to a replica which has been stopped since.
+
+    Not what `not_hosted` says of the partition: that would promise that nothing was appended, and whoever
+    else holds the partition may have the batch.
+    """
+    topic_id, partition = key
+    view = metadata.partition(topic_id, partition)
+    topic = metadata.topic_by_id(topic_id)
+    name = metadata.name_of_deleted(topic_id) if topic is None else topic.topic
+    sentence = (
+        f"{name or topic_id.hex()}-{partition}: appended, but broker {broker_id} holds no replica of it any "
+        "more: whether it is committed is not known; try again"
+    )
+    if view is None or view.leader == broker_id:
+        return Refused(code, sentence)
+    return Refused(code, sentence, view.leader, view.leader_epoch)
+
+
+def find_by_name(
+    broker_id: int, metadata: MetadataCache, replicas: HostedReplicas, topic: str, partition: int
+) -> HostedReplica:
+    """The replica that a plain-records call means. Raises ServiceError where this broker has none."""
+    known = metadata.topic(topic)
+    if known is None and metadata.is_blank:
+        raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"broker {broker_id} {BLANK}; try again")
+    if known is None:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"no topic is called {topic[:249]!r}; create it first"
+        )
+    key = (known.topic_id, partition)
+    replica = replicas.get(key)
+    if replica is None:
+        raise not_hosted(broker_id, metadata, key).as_service_error()
+    return replica

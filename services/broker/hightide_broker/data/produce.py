@@ -1,0 +1,148 @@
+"""Produce: check, append, wait for the in-sync replicas (V3 section G; acks as in broker_service.proto)."""
+
+from __future__ import annotations
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import check_from_producer
+from hightide.batch.wire import ProducePartition, ProduceRequest
+from hightide.v1.broker_service_pb2 import Acks
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import ServiceError
+
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.contract.data_calls import Appended, Outcome, Refused
+from hightide_broker.core.effects import Append
+from hightide_broker.core.events import ProduceArrived
+from hightide_broker.core.leader import refuse_produce
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.data import partition_errors
+from hightide_broker.limits import REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.parking import ParkedProduce
+from hightide_broker.replica.shell import Payload, ReplicaShell, refusal_in
+from hightide_broker.storage import DuplicateOf, Rejected, StorageError
+
+
+class Producing:
+    """Answers Produce. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        replicas: HostedReplicas,
+        metadata: MetadataCache,
+        shell: ReplicaShell,
+        in_flight: Budget,
+    ) -> None:
+        self._broker_id = broker_id
+        self._clock = clock
+        self._replicas = replicas
+        self._metadata = metadata
+        self._shell = shell
+        self._in_flight = in_flight
+
+    async def produce(self, request: ProduceRequest[memoryview]) -> list[Outcome]:
+        """Append what the request holds; each partition's outcome, in the request's order.
+
+        Returns when the acks asked for are there, or the time is up. With ACKS_NONE an outcome is there
+        too, but the servicer does not tell it. Raises ServiceError for what concerns the whole request.
+        """
+        _check(request)
+        size_bytes = sum(len(each.batches) for each in request.partitions)
+        if not self._in_flight.take(size_bytes):
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_OVERLOADED,
+                f"broker {self._broker_id} holds {self._in_flight.taken} bytes of unfinished produces, "
+                "its limit; try again after a pause",
+            )
+        try:
+            parked = ParkedProduce() if request.acks == Acks.ACKS_ALL else None
+            outcomes = [self._take(index, each, parked) for index, each in enumerate(request.partitions)]
+            if parked is not None:
+                await parked.wait(bounded_wait_ms(request.timeout_ms))
+                for index, code in parked.failures.items():
+                    outcomes[index] = self._not_acknowledged(request.partitions[index], code)
+            self._shell.tallies.produced(outcomes)
+            return outcomes
+        finally:
+            self._in_flight.give_back(size_bytes)
+
+    def _take(self, index: int, asked: ProducePartition[memoryview], parked: ParkedProduce | None) -> Outcome:
+        """Append one partition's batches, and register for their acknowledgement."""
+        replica = self._replicas.get((asked.topic_id, asked.partition))
+        if replica is None:
+            return partition_errors.not_hosted(
+                self._broker_id, self._metadata, (asked.topic_id, asked.partition)
+            )
+        try:
+            outcome = self._append(replica, asked, acks_all=parked is not None)
+        except (BatchError, StorageError) as error:
+            return Refused(error.code, f"{replica}: {error}")
+        if parked is None or isinstance(outcome, Refused):
+            return outcome
+        if replica.state.high_watermark < outcome.end_offset:
+            parked.expect(index, replica.acks, outcome.end_offset)
+        return outcome
+
+    def _append(self, replica: HostedReplica, asked: ProducePartition[memoryview], acks_all: bool) -> Outcome:
+        if not replica.state.is_leader:
+            # Whoever does not lead need not look at the batches; the core knows what to say.
+            arrived = ProduceArrived(1, acks_all, asked.leader_epoch, self._clock.monotonic_ms())
+            refusal = refusal_in(self._shell.feed(replica, arrived))
+            assert refusal is not None, f"{replica} does not lead and took a produce"
+            return partition_errors.by_core(replica, refusal)
+        headers = check_from_producer(
+            asked.batches, asked.topic_id, asked.partition, replica.settings.log.max_message_bytes
+        )
+        if headers[0].producer_id >= 0 or len(headers) > 1:
+            verdict = replica.log.producers.check_all(headers)
+            if isinstance(verdict, DuplicateOf):
+                refusal = refuse_produce(replica.state, acks_all, asked.leader_epoch)
+                if refusal is not None:
+                    # It is in the log from before, perhaps by acks=1; acks=all has to wait for the replicas.
+                    after = Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                    return partition_errors.by_core(
+                        replica, after if refusal is Refusal.NOT_ENOUGH_REPLICAS else refusal
+                    )
+                return Appended(verdict.base_offset, verdict.end_offset, replica.state.log_start_offset)
+            if isinstance(verdict, Rejected):
+                return Refused(verdict.code, f"{replica}: {verdict.message}")
+        if replica.first_commit is not None:
+            replica.first_commit.traffic_came()
+        record_count = sum(header.record_count for header in headers)
+        arrived = ProduceArrived(record_count, acks_all, asked.leader_epoch, self._clock.monotonic_ms())
+        effects = self._shell.feed(replica, arrived, Payload(asked.batches, headers))
+        for effect in effects:
+            if isinstance(effect, Append):
+                return Appended(effect.base_offset, effect.end_offset, replica.state.log_start_offset)
+        refusal = refusal_in(effects)
+        assert refusal is not None, f"{replica} neither appended nor refused"
+        return partition_errors.by_core(replica, refusal)
+
+    def _not_acknowledged(self, asked: ProducePartition[memoryview], code: ErrorCode.ValueType) -> Refused:
+        replica = self._replicas.get((asked.topic_id, asked.partition))
+        if replica is None:
+            key = (asked.topic_id, asked.partition)
+            return partition_errors.after_stop(self._broker_id, self._metadata, key, code)
+        return partition_errors.after_append(replica, code)
+
+
+def _check(request: ProduceRequest[memoryview]) -> None:
+    if request.acks not in (Acks.ACKS_NONE, Acks.ACKS_LEADER, Acks.ACKS_ALL):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            f"acks is {request.acks}; say ACKS_NONE, ACKS_LEADER or ACKS_ALL",
+        )
+    if len(request.partitions) > REQUEST_PARTITIONS_MAX:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
+            f"the request names {len(request.partitions)} partitions; send at most {REQUEST_PARTITIONS_MAX}",
+        )
+    keys = {(each.topic_id, each.partition) for each in request.partitions}
+    if len(keys) != len(request.partitions):
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_REQUEST,
+            "a partition stands in the request more than once; put its batches back to back",
+        )

@@ -1,0 +1,1 @@
+"""The data directories of a broker: what lives in which, flushing, retention, scrubbing, mending."""

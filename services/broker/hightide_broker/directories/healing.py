@@ -1,0 +1,328 @@
+"""Replicas with batches at rest that are not what was written: told to the controller, and mended from peers.
+
+Theory of operation. Whoever reads a log meets damage: a consumer's fetch, a follower's, the scrub. From then
+on the replica fetches nothing, so that its leader does not count it as in sync, and the controller is told:
+it leaves the ISR, and leads no more, if another is whole. Meanwhile each damaged segment is written anew
+beside the old one, with what is whole of it and what other replicas have of the rest (`storage.Mend`). A
+replica stays what it is while that goes on: nothing is cut off or thrown away, so it may be the last copy,
+lead, and be written to, and two that are damaged at different places mend each other. What no peer has stays
+damaged, is complained about, and tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar, TypeVarTuple
+
+import grpc
+from hightide.batch.errors import MalformedMessage
+from hightide.batch.wire import parse_fetch_response
+from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import reason_of
+from hightide_runtime.serving.channels import open_channel
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.core.replica import NO_LEADER, Role
+from hightide_broker.ports import Connect
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.storage import DamagedLog, LogClosed, Mend, Place, StorageError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+PAUSE_MIN_S: Final = 0.2
+PAUSE_MAX_S: Final = 10.0
+TOLD_S: Final = 5.0
+"""How long it waits until the controller knows; then it goes on without."""
+CALL_TIMEOUT_S: Final = 10.0
+PIECE_BYTES: Final = 1024 * 1024
+"""What is asked of a peer at a time, or checked."""
+AT_ONCE: Final = 4
+"""Replicas that are mended at the same time."""
+ANYWHERE: Final = -1
+"""Stands for a segment that is not known."""
+
+_FETCH: Final = "/hightide.v1.BrokerService/Fetch"
+
+
+class Reporting(Protocol):
+    """Who tells the controller (`failed_replicas.FailedReplicas`)."""
+
+    def report_damage(self, key: PartitionKey, offset: int) -> None:
+        """A replica is damaged."""
+        ...
+
+    def report_whole(self, key: PartitionKey) -> None:
+        """A replica is damaged no more."""
+        ...
+
+    async def told(self, patience_s: float) -> None:
+        """Wait until the controller knows all that was reported, or for so long."""
+        ...
+
+
+class Copying(Protocol):
+    """Who fetches into replicas (`fetchers.Fetchers`)."""
+
+    def hold(self, replica: HostedReplica) -> None:
+        """Fetch nothing into it."""
+        ...
+
+    def resume(self, replica: HostedReplica) -> None:
+        """Fetch on, if it follows."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Patient:
+    """One damaged replica."""
+
+    replica: HostedReplica
+    offset: int
+    segments: set[int] = field(default_factory=set)
+    """The base offsets of the segments that are to be mended."""
+    reason: str = ""
+    """Why it is not whole yet, as last logged."""
+
+
+class Healing:
+    """All damaged replicas of a broker. Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: HostedReplicas,
+        copying: Copying,
+        reports: Reporting,
+        address_of: Callable[[int], HostPort | None],
+        disk: Executor,
+        connect: Connect = open_channel,
+    ) -> None:
+        """`disk` is one thread, for what is read and written of damaged logs."""
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._copying = copying
+        self._reports = reports
+        self._address_of = address_of
+        self._disk = disk
+        self._open_channel = connect
+        self._patients: dict[PartitionKey, _Patient] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self.found = 0
+        """How often a replica turned out to be damaged."""
+        self.healed = 0
+        """How often one was mended."""
+
+    @property
+    def damaged_count(self) -> int:
+        """How many replicas are damaged; asked on any thread."""
+        return len(self._patients)
+
+    def met(self, damage: DamagedLog) -> None:
+        """Somebody has met damage. Called for each time; acts once for a replica."""
+        key = damage.topic_id, damage.partition
+        replica = self._replicas.get(key)
+        if replica is None or not _can_be_mended(replica):
+            log.error("%s", damage)
+            return
+        patient = self._patients.get(key)
+        if patient is None:
+            log.error("%s", damage)
+            self.found += 1
+            patient = self._patients[key] = _Patient(replica, damage.offset)
+            replica.is_damaged = True
+            self._copying.hold(replica)
+            task = asyncio.get_running_loop().create_task(self._heal(key, patient), name=f"heal-{replica}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        patient.segments.add(damage.segment)
+
+    def tell_again(self) -> None:
+        """A new controller was elected, which knows of no damage."""
+        for key, patient in self._patients.items():
+            self._reports.report_damage(key, patient.offset)
+
+    async def close(self) -> None:
+        """Stop mending: what is damaged is met again after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- one replica -----------------------------------------------------------------------------
+
+    async def _heal(self, key: PartitionKey, patient: _Patient) -> None:
+        replica = patient.replica
+        try:
+            if await self._is_mended(key, patient):
+                self.healed += 1
+                log.warning("%s is whole again", replica)
+        except Exception:
+            # The top of a task: it fetches on, and whoever meets the damage next begins again.
+            log.exception("mending %s ended", replica)
+        finally:
+            del self._patients[key]
+            replica.is_damaged = False
+        self._reports.report_whole(key)
+        # It would join the ISR, and a controller that does not know yet would take it out.
+        await self._reports.told(TOLD_S)
+        if self._replicas.get(key) is replica and not replica.is_damaged:
+            self._copying.resume(replica)
+
+    async def _is_mended(self, key: PartitionKey, patient: _Patient) -> bool:
+        """Mend it, however long it takes; False where it is not there any more."""
+        pause_s = PAUSE_MIN_S
+        self._reports.report_damage(key, patient.offset)
+        await self._reports.told(TOLD_S)
+        while self._replicas.get(key) is patient.replica and _can_be_mended(patient.replica):
+            try:
+                async with self._room:
+                    await self._mend(patient)
+            except LogClosed:
+                return False
+            except (StorageError, _NotYet) as error:
+                if str(error) != patient.reason:
+                    patient.reason = str(error)
+                    log.error("%s is not whole yet, tried again: %s", patient.replica, error)
+            else:
+                return True
+            await asyncio.sleep(pause_s)
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+            # The controller may have forgotten it: this broker may have registered anew.
+            self._reports.report_damage(key, patient.offset)
+        return False
+
+    async def _mend(self, patient: _Patient) -> None:
+        """Mend all that is known to be damaged. Raises StorageError, _NotYet."""
+        at_rest = patient.replica.log.at_rest
+        patient.segments.update(await self._run(at_rest.lacking))
+        peers = _Peers(self._open_channel)
+        try:
+            while patient.segments:
+                base_offset = max(patient.segments)
+                if base_offset == ANYWHERE:
+                    found = await self._first_damage(patient.replica)
+                    if found is None:
+                        patient.segments.discard(ANYWHERE)
+                        continue
+                    base_offset = found
+                await self._mend_segment(patient, base_offset, peers)
+                patient.segments.discard(base_offset)
+        finally:
+            await peers.close()
+
+    async def _first_damage(self, replica: HostedReplica) -> int | None:
+        place: Place | None = None
+        while True:
+            try:
+                place, _ = await self._run(replica.log.at_rest.check, place, PIECE_BYTES)
+            except DamagedLog as damage:
+                return damage.segment
+            if place is None:
+                return None
+
+    async def _is_needless(self, replica: HostedReplica) -> bool:
+        """Whether all is whole that may be read: an operator has let go of what is damaged, and no peer has
+        it any more."""
+        return await self._first_damage(replica) is None
+
+    async def _mend_segment(self, patient: _Patient, base_offset: int, peers: _Peers) -> None:
+        mend = await self._run(patient.replica.log.at_rest.mend, base_offset)
+        if mend is None:
+            return  # Retention has taken it, or a cut.
+        try:
+            while (offset := await self._run(mend.go_on)) is not None:
+                if offset < patient.replica.log.log_start_offset and await self._is_needless(patient.replica):
+                    return
+                patient.offset = offset
+                await self._fetch_into(mend, patient.replica, offset, peers)
+            if not await self._run(mend.finish):
+                raise _NotYet(f"segment {base_offset} has changed meanwhile")
+            log.info(
+                "%s: segment %d is written anew; %d batches came from peers",
+                patient.replica,
+                base_offset,
+                mend.taken,
+            )
+        finally:
+            # Also when cancelled: it waits for its turn behind what the thread is busy with.
+            await asyncio.shield(self._run(mend.close))
+
+    async def _fetch_into(self, mend: Mend, replica: HostedReplica, offset: int, peers: _Peers) -> None:
+        """Take what any other replica has of an offset. Raises _NotYet."""
+        reasons = []
+        for peer in self._sources(replica):
+            address = self._address_of(peer)
+            if address is None:
+                reasons.append(f"broker {peer} is not known")
+                continue
+            try:
+                batches = await peers.fetch(address, replica.key, offset)
+            except _NotYet as error:
+                reasons.append(f"broker {peer}: {error}")
+                continue
+            if await self._run(mend.take, batches):
+                return
+            reasons.append(f"broker {peer} has no batch that fits")
+        raise _NotYet(f"nobody has offset {offset}: {'; '.join(reasons) or 'there is no other replica'}")
+
+    def _sources(self, replica: HostedReplica) -> Iterator[int]:
+        """The other replicas, those first that have it most certainly."""
+        decision = replica.state.decision
+        for peer in dict.fromkeys((decision.leader, *decision.isr, *decision.replicas)):
+            if peer not in (self._broker_id, NO_LEADER):
+                yield peer
+
+    async def _run(self, call: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, call, *arguments)
+
+
+def _can_be_mended(replica: HostedReplica) -> bool:
+    """Not where its data directory failed, or it was stopped."""
+    return replica.state.role not in (Role.FAILED, Role.STOPPED) and not replica.log.is_closed
+
+
+class _NotYet(Exception):
+    """What is missing could not be had."""
+
+
+class _Peers:
+    """The connections of one attempt."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._open_channel = connect
+        self._channels: dict[HostPort, grpc.aio.Channel] = {}
+
+    async def fetch(self, address: HostPort, key: PartitionKey, offset: int) -> memoryview:
+        """What a peer's own replica has from an offset on, below its high watermark. Raises _NotYet."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._open_channel(address)
+        partition = FetchPartition(
+            topic_id=key[0], partition=key[1], leader_epoch=-1, fetch_offset=offset, max_bytes=PIECE_BYTES
+        )
+        request = FetchRequest(max_bytes=PIECE_BYTES, partitions=[partition], from_follower=True)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_FETCH)
+        try:
+            answer = await call(request.SerializeToString(), timeout=CALL_TIMEOUT_S)
+            (result,) = parse_fetch_response(answer).partitions
+        except grpc.aio.AioRpcError as error:
+            raise _NotYet(f"{error.code().name}: {error.details()}") from error
+        except (MalformedMessage, ValueError) as error:
+            raise _NotYet(str(error)) from error
+        if result.error_code:
+            raise _NotYet(f"{reason_of(result.error_code)}: {result.error_message}")
+        return result.batches
+
+    async def close(self) -> None:
+        """Let go of them."""
+        for channel in self._channels.values():
+            await channel.close()

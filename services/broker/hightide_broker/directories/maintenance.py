@@ -1,0 +1,170 @@
+"""What is done now and then in a data directory: flush, checkpoint, apply retention, empty the quarantine.
+
+All of it runs on the directory's thread, and ends when it goes offline. Where nothing moves nothing is
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from hightide_runtime.clock import Clock
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.core.events import LogStartMoved
+from hightide_broker.core.replica import Role
+from hightide_broker.directories.retention_report import Cuts
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import ReplicaShell
+from hightide_broker.storage import DamagedLog, DataDirectory, LogClosed, StorageError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How often."""
+
+    checkpoint_interval_ms: int
+    flush_interval_ms: int
+    retention_interval_ms: int
+
+
+class Upkeep:
+    """The periodic work of one data directory: three tasks, whatever the number of partitions."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        data: DataDirectory,
+        disk: Executor,
+        settings: UpkeepSettings,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        """`disk` is the directory's thread; `on_failed` is told of each error, which may be the last."""
+        self._clock = clock
+        self._replicas = replicas
+        self._shell = shell
+        self._data = data
+        self._disk = disk
+        self._on_failed = on_failed
+        # High watermark and durable end of each partition, and whether its acks are synced, as last written.
+        self._written: dict[PartitionKey, tuple[int, int, bool]] = {}
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._every(settings.checkpoint_interval_ms, self.checkpoint)),
+            loop.create_task(self._every(settings.flush_interval_ms, self.flush)),
+            loop.create_task(self._every(settings.retention_interval_ms, self.apply_retention)),
+        ]
+
+    async def close(self) -> None:
+        """Stop; the caller checkpoints once more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    def _replicas_here(self) -> list[HostedReplica]:
+        return [replica for replica in self._replicas if replica.log.data_directory == self._data.path]
+
+    async def checkpoint(self) -> None:
+        """Write down the high watermarks and recovery points that moved since the last time.
+
+        Raises StorageError.
+        """
+        now = {
+            replica.key: (
+                replica.state.high_watermark,
+                replica.log.durable_end_offset,
+                replica.log.promises.acks_are_synced,
+            )
+            for replica in self._replicas_here()
+        }
+        nothing = (0, 0, False)
+        moved = {
+            key: each
+            for key, each in now.items()
+            if each[:2] != (0, 0) and self._written.get(key, nothing) != each
+        }
+        if not moved:
+            return
+        high_watermarks = {key: high_watermark for key, (high_watermark, _, _) in moved.items()}
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, high_watermarks)
+        self._written = now
+
+    async def checkpoint_last(self) -> None:
+        """Checkpoint once more before the directory is closed; a failure costs recovery time, no more."""
+        if self._data.failed:
+            return
+        try:
+            await self.checkpoint()
+        except StorageError as error:
+            log.error("the last checkpoint of %s is not written: %s", self._data.path, error)
+
+    async def flush(self) -> None:
+        """Flush what was appended since the last time, so that recovery after a crash has little to read.
+
+        One log at a time: whoever waits for the disk with flush=fsync waits for one more log, not for all.
+        Raises StorageError.
+        """
+        for replica in self._replicas_here():
+            if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
+                try:
+                    await asyncio.shield(self._shell.group_commit.cover((replica,)))
+                except DamagedLog as damage:
+                    log.error("%s: it is flushed when it is mended: %s", replica, damage)
+
+    async def apply_retention(self) -> None:
+        """Delete what is older or more than the topics keep, and forget producers. Raises StorageError."""
+        loop = asyncio.get_running_loop()
+        now_us = self._data.now_us()
+        now_ms = self._clock.monotonic_ms()
+        cuts = Cuts()
+        for replica in self._replicas_here():
+            await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
+            if replica.log.size_bytes == 0 or replica.state.role is Role.DIVERGED:
+                continue  # What its leader has lost is kept until somebody has looked at it.
+            leaders_start = replica.leaders_log_start if replica.state.is_follower else 0
+            try:
+                start = await loop.run_in_executor(
+                    self._disk,
+                    replica.log.apply_retention,
+                    now_us,
+                    replica.state.high_watermark,
+                    leaders_start,
+                )
+            except LogClosed:
+                continue
+            except StorageError as error:
+                if self._data.failed:
+                    raise
+                # On a full disk one log may need room to give some back; the others give theirs back now.
+                log.error("%s: retention is repeated later: %s", replica, error)
+                continue
+            cuts.note(replica)
+            if start > replica.state.log_start_offset:
+                self._shell.feed(replica, LogStartMoved(start))
+        if told := cuts.sentence():
+            log.info("retention in %s: %s", self._data.path, told)
+        deleted = await loop.run_in_executor(self._disk, self._data.delete_expired_quarantine, now_us)
+        for name in deleted:
+            log.info("quarantined %s is deleted: its grace period is over", name)
+        await loop.run_in_executor(self._disk, self._data.write_time)
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while not self._data.failed:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await work()
+            except StorageError as error:
+                log.error("%s failed: %s", work.__name__, error)
+                self._on_failed(error)
+            except Exception:
+                # The top of a task: without it nothing would be checkpointed or deleted ever again.
+                log.exception("%s is repeated later", work.__name__)

@@ -1,0 +1,121 @@
+"""Reads everything that is at rest now and then, so that damage is found before somebody needs what it hit.
+
+Theory of operation. Disks change bytes without saying so, and what nobody reads may be damaged on all
+replicas by the time that somebody does. So each batch is read and checked once in a while, at a bounded
+rate, in a thread of its own: produce and fetch wait for nothing but the disk. What is found goes the way of
+all damage (`healing`); what is whole on a follower is compared with its leader (`comparison`). A pass that
+does not come to its end in time is followed by the next at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.storage import DamagedLog, Place, StorageError
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 256 * 1024
+FIRST_PASS_S: Final = 60.0
+"""How long a broker that starts is left alone, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubSettings:
+    """How fast, and how often."""
+
+    bytes_per_s: int
+    """0: not at all."""
+    interval_ms: int
+    """From the beginning of one pass to that of the next, at least."""
+
+
+class Comparing(Protocol):
+    """Who compares with leaders (`comparison.Comparison`)."""
+
+    async def compare(
+        self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
+    ) -> None:
+        """Compare batches that are whole here."""
+        ...
+
+    async def rest(self) -> None:
+        """A pass is over."""
+        ...
+
+
+class Scrub:
+    """One task for all replicas of a broker. Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        replicas: HostedReplicas,
+        disk: Executor,
+        settings: ScrubSettings,
+        comparison: Comparing | None = None,
+    ) -> None:
+        """`disk` runs the reads."""
+        self._comparison = comparison
+        self._replicas = replicas
+        self._disk = disk
+        self._settings = settings
+        self.checked_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        if settings.bytes_per_s:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="scrub")
+
+    async def close(self) -> None:
+        """Stop; the next start begins a pass anew."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        loop, interval_s = asyncio.get_running_loop(), self._settings.interval_ms / 1000
+        await asyncio.sleep(min(FIRST_PASS_S, interval_s))
+        while True:
+            began = loop.time()
+            try:
+                await self.check_all()
+            except Exception:
+                # The top of a task: without it nothing would be checked any more.
+                log.exception("checking what is at rest is repeated later")
+            await asyncio.sleep(max(0.0, began + interval_s - loop.time()))
+
+    async def check_all(self) -> None:
+        """One pass over all that is at rest now."""
+        before = self.checked_bytes
+        try:
+            for replica in self._replicas:
+                if replica.log.size_bytes:
+                    await self._check(replica)
+        finally:
+            if self._comparison is not None:
+                await self._comparison.rest()
+        log.info("%d bytes at rest are checked", self.checked_bytes - before)
+
+    async def _check(self, replica: HostedReplica) -> None:
+        loop, at_rest = asyncio.get_running_loop(), replica.log.at_rest
+        place: Place | None = None
+        while True:
+            base_offset = replica.log.log_start_offset if place is None else place.offset
+            try:
+                place, size_bytes = await loop.run_in_executor(self._disk, at_rest.check, place, PIECE_BYTES)
+            except DamagedLog as damage:
+                # It is being mended (`healing`). What else is damaged is found now, and not after a day.
+                place, size_bytes = Place(damage.segment + 1, 0, damage.segment + 1), 0
+            except StorageError as error:
+                log.debug("%s is not checked: %s", replica, error)
+                return
+            self.checked_bytes += size_bytes
+            if size_bytes and self._comparison is not None:
+                end_offset = replica.log.log_end_offset if place is None else place.offset
+                await self._comparison.compare(replica, base_offset, end_offset, size_bytes)
+            if place is None:
+                return
+            await asyncio.sleep(size_bytes / self._settings.bytes_per_s)

@@ -1,0 +1,457 @@
+"""Acting on the controller's word: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C, DESIGN §6.2).
+
+The fences come first, in this order: cluster id, broker epoch, controller epoch. Leader epochs and
+partition epochs are fenced by each replica's core.
+
+Theory of operation. What concerns a replica that runs, or begins one, is done at once. What has to wait for
+a disk (a log that is opened and perhaps recovered, a quarantine) waits beside the others, and whatever comes
+for the same partition meanwhile waits for it (`turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.clock import Clock
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.telemetry.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
+from hightide_runtime.telemetry.trace_context import current_traceparent, root_of
+from hightide_runtime.telemetry.tracing import Telemetry
+
+from hightide_broker.cluster.metadata import LeaderChange, MetadataCache, MetadataUpdate, PartitionView
+from hightide_broker.cluster.partition_decisions import (
+    Decisions,
+    PartitionDecision,
+    PartitionKey,
+    Stamp,
+    StopDecision,
+)
+from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
+from hightide_broker.contract.convert_control import ControlResults
+from hightide_broker.core.decisions import refuse_decision
+from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
+from hightide_broker.core.replica import Replica, Role
+from hightide_broker.directories.log_directories import LogDirectories
+from hightide_broker.hosting.hosting import OK, Hosting
+from hightide_broker.hosting.partition_queue import PartitionTurns, Turn
+from hightide_broker.hosting.registration import Registration
+from hightide_broker.hosting.strays import Held
+from hightide_broker.replica.first_commit import FirstCommit
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import ReplicaShell
+from hightide_broker.storage import StorageError
+
+log = logging.getLogger(__name__)
+
+REGISTRATION_WAIT_S: Final = 5.0
+CHANGE_TOLD_S: Final = 60.0
+"""How long clients that ask for metadata are told which trace began a leader epoch: they ask at once."""
+BREATHE_EVERY: Final = 200
+"""Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
+SAMPLE: Final = 10
+"""Partitions that a span names; it counts the others."""
+STOPS_AT_ONCE: Final = 50
+"""Stops that begin in one turn of the loop; each costs more than a decision."""
+OPENINGS_MAX: Final = 16
+"""Decisions of one request that wait for disks at the same time."""
+
+_OBEYING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING, Role.OFFLINE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One decision of a request, ready to be obeyed."""
+
+    index: int
+    key: PartitionKey
+    topic: str
+    settings: TopicSettings
+    decision: PartitionDecision
+    controller_epoch: int
+    """Of who sends it; at startup of who wrote it."""
+
+
+class Control:
+    """Carries out the controller's decisions. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        replicas: HostedReplicas,
+        metadata: MetadataCache,
+        shell: ReplicaShell,
+        directories: LogDirectories,
+        registration: Registration,
+        telemetry: Telemetry,
+        replica_lag_time_max_ms: int,
+        min_insync_replicas: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._clock = clock
+        self._replicas = replicas
+        self._metadata = metadata
+        self._shell = shell
+        self._directories = directories
+        self._registration = registration
+        self._telemetry = telemetry
+        self._min_insync_replicas = min_insync_replicas
+        self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
+        self._turns = PartitionTurns()
+        self.controller_epoch = 0
+        """The newest controller epoch seen: an older one is refused."""
+        self.suspect: Callable[[Iterable[PartitionKey]], None] = lambda _: None
+        """Told which replicas may not be assigned to this broker any more (`strays.StrayWatch`)."""
+        self.elected: Callable[[], None] = lambda: None
+        """Told that a new controller has spoken."""
+        self.limit_moves: Callable[[int], None] = lambda _: None
+        """Told the speed limit of moves in bytes a second; 0: none."""
+
+    async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> ControlResults:
+        """Obey a LeaderAndISR; what became of each decision. Raises ServiceError where it is fenced."""
+        await self._fence(stamp)
+        for leader in decisions.leaders:
+            self._metadata.brokers[leader.id] = leader
+        return await self.decide(stamp.controller_epoch, decisions)
+
+    async def decide(self, controller_epoch: int | None, decisions: Decisions) -> ControlResults:
+        """Carry out decisions. `controller_epoch` is that of who sends them; None at startup, when they are
+        what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
+        """
+        spans = _Spans(self._telemetry, self._clock, is_live=controller_epoch is not None)
+        change = self._leader_change()
+        orders = list(self._orders(controller_epoch, decisions))
+        codes = [OK] * len(orders)
+        at_once: list[_Order] = []
+        waiting: list[tuple[_Order, Turn]] = []
+        for order in orders:
+            if self._turns.is_free(order.key) and self._hosting.is_at_hand(order.key, order.decision):
+                at_once.append(order)
+            else:
+                waiting.append((order, self._turns.take(order.key)))
+        turn = self._turns.take_free(order.key for order in at_once)
+        try:
+            for done, order in enumerate(at_once, start=1):
+                codes[order.index] = await self._obey(order, spans)
+                if done % BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
+            turn.end()
+            for topic in decisions.topics:
+                views = map(_view, topic.partitions)
+                self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
+                if self._metadata.is_deleted(topic.topic_id):
+                    # It came late; what it has begun is nobody's.
+                    self.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
+            await self._obey_in_turn(waiting, spans, codes)
+        finally:
+            turn.end()
+            for _, each in waiting:
+                each.end()
+        spans.end()
+        return [(*order.key, code) for order, code in zip(orders, codes, strict=True)]
+
+    async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> ControlResults:
+        """Obey a StopReplica; what became of each. One that is not here has stopped already. Answered when
+        the data is in quarantine, where it is to go. Raises ServiceError where it is fenced.
+        """
+        await self._fence(stamp)
+        under_way: list[asyncio.Task[ErrorCode.ValueType]] = []
+        for stop in stops:
+            # Each goes on by itself, also when whoever asked has given up.
+            under_way.append(asyncio.create_task(self._stop_one(stamp.controller_epoch, stop)))
+            if len(under_way) % STOPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if under_way:
+            await asyncio.wait(under_way)
+        codes = [each.result() for each in under_way]
+        log.info(
+            "stopped %d of %d replicas, as controller %d decided; %d with their data",
+            codes.count(OK), len(stops), stamp.controller_id, sum(stop.delete for stop in stops),
+        )  # fmt: skip
+        return [(each.topic_id, each.partition, code) for each, code in zip(stops, codes, strict=True)]
+
+    async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
+        """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
+        await self._fence(stamp)
+        forgotten = self._metadata.apply(update, self._leader_change())
+        if update.reassignment_throttle_bytes_per_s is not None:
+            self.limit_moves(update.reassignment_throttle_bytes_per_s)
+        self.suspect(self._suspects(update, forgotten))
+
+    def _leader_change(self) -> LeaderChange | None:
+        """What clients are told for a while of the trace in which this call came; None where it has none."""
+        caller = current_traceparent()
+        if not caller:
+            return None
+        change = LeaderChange(root_of(caller))
+        asyncio.get_running_loop().call_later(CHANGE_TOLD_S, setattr, change, "traceparent", "")
+        return change
+
+    def stopped(self, replica: HostedReplica, delete: bool) -> None:
+        """The replica's core has stopped. Called by the shell."""
+        self._hosting.stopped(replica, delete)
+        if not delete:
+            self.suspect((replica.key,))
+
+    # --- strays ----------------------------------------------------------------------------------
+
+    def held(self, key: PartitionKey) -> Held | None:
+        """What this broker holds of a partition, running or only on disk; None where that is nothing."""
+        replica = self._replicas.get(key)
+        if replica is not None:
+            decision = replica.state.decision
+            return Held(key, replica.topic, decision.leader_epoch, decision.partition_epoch)
+        home = self._directories.home_of(key)
+        return None if home is None or home.failure is not None else Held(key)
+
+    def not_hosted(self) -> list[PartitionKey]:
+        """What is on disk but does not run."""
+        return [key for key in self._directories.partitions() if self._replicas.get(key) is None]
+
+    async def let_go(self, held: Held) -> bool:
+        """Put a stray aside, unless there is news about it since; whether it is gone. Never raises for a disk
+        that fails: the directory is offline then, with all that is in it."""
+        turn = self._turns.take(held.key)
+        try:
+            await turn.begin()
+            if self.held(held.key) != held:
+                return False
+            replica = self._replicas.get(held.key)
+            if replica is not None:
+                event = StopRequested(replica.state.decision.controller_epoch, held.leader_epoch, delete=True)
+                if self._hosting.feed(replica, event) != OK:
+                    return False
+            await self._hosting.put_aside(held.key)
+        except StorageError as error:
+            log.error("%s is not put aside: %s", held, error)
+            return False
+        finally:
+            turn.end()
+        return True
+
+    def _suspects(self, update: MetadataUpdate, forgotten: Iterable[bytes]) -> list[PartitionKey]:
+        """The replicas here that an update does not name, or names as somebody else's: to be looked at."""
+        if update.full:
+            named: Iterable[PartitionKey] = (*(each.key for each in self._replicas), *self.not_hosted())
+        else:
+            named = (
+                *(replica.key for topic_id in forgotten for replica in self._replicas.of_topic(topic_id)),
+                *((each.topic_id, number) for each in update.removed for number in each.partitions),
+                *((topic.topic_id, each.partition) for topic in update.topics for each in topic.partitions),
+            )
+        return [key for key in named if not self._is_told_to_be_here(key) and self.held(key) is not None]
+
+    def _is_told_to_be_here(self, key: PartitionKey) -> bool:
+        view = self._metadata.partition(*key)
+        return view is not None and self._broker_id in view.replicas
+
+    # --- fences ----------------------------------------------------------------------------------
+
+    async def _fence(self, stamp: Stamp) -> None:
+        if stamp.cluster_id != self._metadata.cluster_id:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID,
+                f"controller {stamp.controller_id} belongs to cluster {stamp.cluster_id[:64]!r}, this broker "
+                f"to {self._metadata.cluster_id!r}; point both at the same ZooKeeper",
+            )
+        try:
+            broker_epoch = await self._registration.known(REGISTRATION_WAIT_S)
+        except TimeoutError:
+            broker_epoch = -1  # not registered: whatever epoch is meant, it is not ours
+        # A newer one is another process under our id: our registration was known before it could be read.
+        if stamp.broker_epoch != broker_epoch:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
+                f"broker epoch {stamp.broker_epoch} is another life of broker {self._broker_id}, now in "
+                f"{broker_epoch}; read its registration again",
+            )
+        if stamp.controller_epoch < self.controller_epoch:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH,
+                f"controller {stamp.controller_id} speaks under epoch {stamp.controller_epoch}, but "
+                f"{self.controller_epoch} was elected since; resign",
+            )
+        if stamp.controller_epoch > self.controller_epoch:
+            self.controller_epoch = stamp.controller_epoch
+            self.elected()
+
+    # --- one decision ----------------------------------------------------------------------------
+
+    def _orders(self, controller_epoch: int | None, decisions: Decisions) -> Iterator[_Order]:
+        index = 0
+        for topic in decisions.topics:
+            settings = topic_settings(topic.topic, topic.configs, self._min_insync_replicas)
+            for decision in topic.partitions:
+                epoch = decision.controller_epoch if controller_epoch is None else controller_epoch
+                key = (topic.topic_id, decision.partition)
+                yield _Order(index, key, topic.topic, settings, decision, epoch)
+                index += 1
+
+    async def _obey_in_turn(
+        self, waiting: Sequence[tuple[_Order, Turn]], spans: _Spans, codes: list[ErrorCode.ValueType]
+    ) -> None:
+        pending = iter(waiting)
+
+        async def obey() -> None:
+            for order, turn in pending:
+                await turn.begin()
+                codes[order.index] = await self._obey(order, spans)
+                turn.end()
+
+        await asyncio.gather(*(obey() for _ in range(min(OPENINGS_MAX, len(waiting)))))
+
+    async def _obey(self, order: _Order, spans: _Spans) -> ErrorCode.ValueType:
+        decision = order.decision
+        if self._is_overtaken(order, spans):
+            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
+        try:
+            replica = await self._hosting.replica_for(
+                order.key, order.topic, order.settings, decision, order.controller_epoch, spans.is_live
+            )
+        except StorageError as error:
+            log.error("%s-%d cannot be opened: %s", order.topic, decision.partition, error)
+            return error.code
+        if self._is_overtaken(order, spans):
+            return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
+        if replica is None:
+            return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
+        before = replica.state
+        adding = frozenset(decision.adding_replicas)
+        if replica.settings == order.settings and _is_obeyed(before, decision, order.controller_epoch):
+            replica.adding_replicas = adding
+            return OK
+        event = LeaderAndIsrDecided(
+            order.controller_epoch,
+            decision.leader,
+            decision.leader_epoch,
+            decision.isr,
+            decision.replicas,
+            decision.partition_epoch,
+            self._clock.monotonic_ms(),
+            decision.eligible,
+            decision.recovered,
+            decision.unclean_epoch,
+        )
+        # A decision that comes late brings settings that are late.
+        if replica.settings != order.settings and refuse_decision(before, event) is None:
+            self._change_settings(replica, order.settings)
+        code = self._hosting.feed(replica, event)
+        if code != OK:
+            return code
+        replica.adding_replicas = adding
+        if replica.state.leader_epoch != before.leader_epoch:
+            spans.decided(replica)
+        return OK
+
+    def _is_overtaken(self, order: _Order, spans: _Spans) -> bool:
+        """Whether a newer controller has spoken while this one's decision waited."""
+        return spans.is_live and order.controller_epoch < self.controller_epoch
+
+    async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
+        key = (stop.topic_id, stop.partition)
+        turn = self._turns.take(key)
+        try:
+            await turn.begin()
+            replica = self._replicas.get(key)
+            if replica is not None:
+                event = StopRequested(controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch)
+                code = self._hosting.feed(replica, event)
+                if code != OK:
+                    return code
+            if stop.delete:
+                await self._hosting.put_aside(key)
+        except StorageError as error:
+            return error.code
+        finally:
+            turn.end()
+        return OK
+
+    def _change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
+        replica.settings = settings
+        replica.log.update_settings(settings.log)
+        self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
+        self._shell.cover_unflushed(replica)
+        if replica.state.is_follower:
+            # With flush=replicated it need not wait any more for the flush that it waited for.
+            self._shell.fetching.resume(replica)
+
+
+class _Spans:
+    """The spans of one LeaderAndISR: who became leader, who follower, and the wait for the first commit.
+
+    One span for all partitions of a request: a failover of ten thousand is still one readable trace.
+    """
+
+    def __init__(self, telemetry: Telemetry, clock: Clock, is_live: bool) -> None:
+        self.is_live = is_live
+        """A controller decides just now; not so at startup, when its standing decisions are read."""
+        self._telemetry = telemetry
+        self._traceparent = current_traceparent() if telemetry.enabled else ""
+        self._clock = clock
+        self._started_us = clock.wall_us()
+        self._decided: list[HostedReplica] = []
+
+    def decided(self, replica: HostedReplica) -> None:
+        """The decision gave the replica a new leader epoch."""
+        replica.traceparent = self._traceparent
+        self._decided.append(replica)
+
+    def end(self) -> None:
+        """All decisions are carried out."""
+        if not self._traceparent:
+            return
+        leaders = [replica for replica in self._decided if replica.state.is_leader]
+        followers = [replica for replica in self._decided if replica.state.is_follower]
+        traceparent = self._span(BECOME_LEADER, leaders)
+        self._span(BECOME_FOLLOWER, followers)
+        if leaders:
+            first_commit = FirstCommit(self._telemetry, self._clock, traceparent, len(leaders))
+            for replica in leaders:
+                replica.first_commit = first_commit
+
+    def _span(self, name: str, replicas: list[HostedReplica]) -> str:
+        if not replicas:
+            return ""
+        span = self._telemetry.span(
+            name,
+            parent=self._traceparent,
+            start_time_us=self._started_us,
+            attributes={
+                "partition_count": len(replicas),
+                "partition_sample": ", ".join(map(str, replicas[:SAMPLE])),
+                "leader_epoch": max(replica.state.leader_epoch for replica in replicas),
+            },
+        )
+        span.end()
+        for replica in replicas:
+            replica.traceparent = span.traceparent
+        return span.traceparent
+
+
+def _is_obeyed(state: Replica, decision: PartitionDecision, controller_epoch: int) -> bool:
+    """Whether the replica acts on this very decision already; its core would say the same for more work."""
+    known = state.decision
+    return (
+        known.partition_epoch == decision.partition_epoch
+        and known.leader_epoch == decision.leader_epoch
+        and known.controller_epoch == controller_epoch
+        and known.leader == decision.leader
+        and known.replicas == decision.replicas
+        and state.role in _OBEYING
+    )
+
+
+def _view(decision: PartitionDecision) -> PartitionView:
+    return PartitionView(
+        decision.partition,
+        decision.leader,
+        decision.leader_epoch,
+        decision.replicas,
+        decision.isr,
+        decision.partition_epoch,
+    )

@@ -1,0 +1,176 @@
+"""Which replicas this broker holds: starting one, replacing one, letting go of one (V3 C, H).
+
+Rules of this file: a method that awaits waits for a disk, and its caller has the partition's turn (`turns`).
+A log is never begun over an older one, and never deleted: what is not wanted any more goes into quarantine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
+from hightide_broker.cluster.topic_settings import TopicSettings
+from hightide_broker.contract import convert
+from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
+from hightide_broker.core.lineage import NO_EPOCH
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.directories.log_directories import LogDirectories
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import ReplicaShell, refusal_in
+from hightide_broker.storage import Log, StorageError, StorageFailed
+
+log = logging.getLogger(__name__)
+
+OK: Final = ErrorCode.ERROR_CODE_UNSPECIFIED
+
+
+class Hosting:
+    """Starts and stops replicas. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        directories: LogDirectories,
+        replica_lag_time_max_ms: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._shell = shell
+        self._directories = directories
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._stood: set[PartitionKey] = set()
+        """What was decided on before this life of the broker began."""
+
+    def is_at_hand(self, key: PartitionKey, decision: PartitionDecision) -> bool:
+        """Whether `replica_for` need not wait for a disk: the replica runs, or there is no log of it yet."""
+        replica = self._replicas.get(key)
+        if replica is None:
+            return not self._directories.holds(key)
+        return not _is_of_a_removed_partition(replica.state, decision.first_leader_epoch)
+
+    async def replica_for(
+        self,
+        key: PartitionKey,
+        topic: str,
+        settings: TopicSettings,
+        decision: PartitionDecision,
+        controller_epoch: int,
+        is_live: bool,
+    ) -> HostedReplica | None:
+        """The replica that a decision is about, started where it does not run (V3 startReplica); None where
+        the decision does not name this broker.
+
+        One of a removed partition of the same number is put aside first. `is_live`: a controller decides just
+        now; not so at startup, when its standing decisions are read. Raises StorageError.
+        """
+        replica = self._replicas.get(key)
+        was_here = replica is not None or self._directories.holds(key)
+        if replica is not None:
+            is_stale = controller_epoch < replica.state.decision.controller_epoch
+            if is_stale or not _is_of_a_removed_partition(replica.state, decision.first_leader_epoch):
+                return replica
+        if self._broker_id not in decision.replicas:
+            return None
+        if replica is not None:
+            log.warning("%s was removed and added again: the old log is put aside", replica)
+            self._stop(replica, controller_epoch)
+            await self.put_aside(key)
+        # What ZooKeeper holds when the broker starts was decided before, whatever its epoch: an earlier life
+        # may have led, and an empty log, or none, may be one that lost all of its records.
+        is_first = decision.is_first and is_live
+        if not is_live:
+            self._stood.add(key)
+        opened = await self._open(key, topic, settings, decision, is_first)
+        state = Replica.opened(
+            ReplicaSettings(
+                self._broker_id, self._replica_lag_time_max_ms, settings.min_insync_replicas,
+                settings.flush_on_disk,
+            ),
+            log_start_offset=opened.log_start_offset,
+            log_end_offset=opened.log_end_offset,
+            high_watermark=opened.high_watermark_checkpoint,
+            epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
+            is_new=not was_here and key not in self._stood and is_first,
+        )  # fmt: skip
+        replica = HostedReplica(key, topic, settings, state, opened)
+        self._replicas.add(replica)
+        return replica
+
+    async def _open(
+        self,
+        key: PartitionKey,
+        topic: str,
+        settings: TopicSettings,
+        decision: PartitionDecision,
+        is_first: bool,
+    ) -> Log:
+        if self._directories.holds(key):
+            opened = await self._directories.open_log(key, topic, settings.log)
+            epochs = tuple(entry.epoch for entry in opened.epochs.entries)
+            if not _is_older(epochs, opened.log_end_offset, decision.first_leader_epoch):
+                return opened
+            log.warning(
+                "%s-%d on disk is of a removed partition of that number (leader epochs %s, this one begins "
+                "with %d): it is put aside",
+                topic, key[1], list(epochs[:3]), decision.first_leader_epoch,
+            )  # fmt: skip
+            await self.put_aside(key)
+        return await self._directories.create_log(key, topic, settings.log, is_first)
+
+    # --- letting go ------------------------------------------------------------------------------
+
+    def stopped(self, replica: HostedReplica, delete: bool) -> None:
+        """The replica's core has stopped. With `delete` it is held no more, and its data goes into quarantine
+        (DESIGN §6.6); `put_aside` waits for that."""
+        if not delete:
+            return
+        self._replicas.remove(replica)
+        self._directories.quarantine(replica.key)
+
+    async def put_aside(self, key: PartitionKey) -> None:
+        """Put what is on disk of a partition into quarantine, or wait until that is done.
+
+        It goes on where the caller is cancelled. Raises StorageError: it is still there, and is put aside by
+        whoever looks for strays next.
+        """
+        assert self._replicas.get(key) is None, "a replica is stopped before its log is put aside"
+        await asyncio.shield(self._directories.quarantine(key))
+
+    def _stop(self, replica: HostedReplica, controller_epoch: int) -> None:
+        event = StopRequested(controller_epoch, replica.state.leader_epoch, delete=True)
+        if self.feed(replica, event) != OK:
+            raise StorageFailed(f"{replica}: its data directory failed, so nothing is begun in its place")
+
+    def feed(self, replica: HostedReplica, event: LeaderAndIsrDecided | StopRequested) -> ErrorCode.ValueType:
+        """Let the controller's word happen to a replica; why it could not, or ERROR_CODE_UNSPECIFIED."""
+        try:
+            refusal = refusal_in(self._shell.feed(replica, event))
+        except StorageError as error:
+            return error.code
+        if refusal is None:
+            return OK
+        log.info("%s: %s is refused: %s", replica, type(event).__name__, refusal.name)
+        return convert.error_code_of(refusal)
+
+
+def _is_of_a_removed_partition(state: Replica, first_leader_epoch: int) -> bool:
+    if state.leader_epoch >= first_leader_epoch:
+        return False
+    epochs = tuple(entry.epoch for entry in state.epochs.entries)
+    return state.leader_epoch != NO_EPOCH or _is_older(epochs, state.log_end_offset, first_leader_epoch)
+
+
+def _is_older(epochs: tuple[int, ...], log_end_offset: int, first_leader_epoch: int) -> bool:
+    """Whether a log with these leader epochs is not of the partition that began with that one.
+
+    A log without any may begin where retention had left the removed one; it has nothing to lose.
+    """
+    if first_leader_epoch == 0:
+        return False
+    return epochs[0] < first_leader_epoch if epochs else log_end_offset > 0

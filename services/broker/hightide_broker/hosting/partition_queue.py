@@ -1,0 +1,68 @@
+"""Whose turn it is with a partition: what waits for a disk is not overtaken by what comes later.
+
+A decision can have to wait for the recovery of a log, a stop for its quarantine. Whoever comes for the same
+partition meanwhile waits its turn; the others are not held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+
+
+class PartitionTurns:
+    """First come, first served, for each partition. Belongs to the event loop's thread."""
+
+    def __init__(self) -> None:
+        self.last: dict[PartitionKey, asyncio.Future[None]] = {}
+        """The end of the last turn that was taken, of those partitions that somebody is busy with."""
+
+    def is_free(self, key: PartitionKey) -> bool:
+        """Whether nobody is busy with the partition."""
+        return key not in self.last
+
+    def take(self, key: PartitionKey) -> Turn:
+        """Stand in line for one partition."""
+        return Turn(self, (key,), self.last.get(key))
+
+    def take_free(self, keys: Iterable[PartitionKey]) -> Turn:
+        """One turn with several partitions, with which nobody is busy."""
+        return Turn(self, tuple(keys), None)
+
+
+class Turn:
+    """A place in the line. `end` must be called, also by whoever gives up waiting."""
+
+    __slots__ = ("_before", "_ended", "_keys", "_turns")
+
+    def __init__(
+        self, turns: PartitionTurns, keys: tuple[PartitionKey, ...], before: asyncio.Future[None] | None
+    ) -> None:
+        """Called by `PartitionTurns`."""
+        self._turns = turns
+        self._keys = keys
+        self._before = before
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turns.last.update(dict.fromkeys(keys, self._ended))
+
+    async def begin(self) -> None:
+        """Wait for those who came before."""
+        if self._before is not None and not self._before.done():
+            await asyncio.wait([self._before])
+
+    def end(self) -> None:
+        """Let the next one have its turn: not before those who came before. Again is harmless."""
+        if self._before is None or self._before.done():
+            self._end()
+        else:
+            self._before.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(None)
+        for key in self._keys:
+            if self._turns.last.get(key) is self._ended:
+                del self._turns.last[key]

@@ -1,0 +1,466 @@
+"""Whether this broker's logs can be taken at their word after a restart (DESIGN §6.8).
+
+A process that is killed loses nothing that it wrote: the operating system has it. A machine that loses its
+power, or a disk that was replaced, takes the tail of the log or all of it along; such a broker must not count
+as in sync for what it had before. It takes itself out of the ISRs before it registers, and comes back in by
+catching up. With it it writes what it still has: where all that were in sync may have lost the ends of their
+logs, the one that has most of them leads. What was written so by an earlier life is brought up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hightide_runtime.errors import StartupError
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.zookeeper.session import (
+    BadVersion,
+    Check,
+    NoNode,
+    Operation,
+    SetData,
+    ZooKeeperSession,
+    multis_of,
+)
+
+from hightide_broker.cluster.partition_decisions import (
+    Decisions,
+    PartitionDecision,
+    PartitionKey,
+    TopicDecisions,
+)
+from hightide_broker.cluster.topic_settings import topic_settings
+from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.replica import NO_LEADER
+from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
+from hightide_broker.hosting.startup import ClusterAsStored, read_cluster
+from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 10
+PAUSE_MIN_S: Final = 0.02
+PAUSE_MAX_S: Final = 1.0
+WRITES_MAX: Final = 400
+"""Of one topic in one multi: with its check it stays below what a multi may be."""
+_MARK: Final = "machine_boot_id"
+_DIRECTORIES: Final = "data_directories"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far the logs of a data directory can be believed."""
+
+    is_new: bool
+    """The directory has no history, or none to be relied on: what it held earlier may not be in it."""
+    may_lack_tails: bool
+    """The machine went down without the broker being stopped: what was not synced may be lost."""
+
+    def doubts(self, topic: TopicDecisions) -> bool:
+        """Whether what ZooKeeper says about this broker's replicas of a topic may be more than it has."""
+        if self.is_new:
+            return True
+        # With flush=fsync a replica's word was given only for what was on its disk.
+        return self.may_lack_tails and not topic_settings(topic.topic, topic.configs, 1).flush_on_disk
+
+
+NONE: Final = Trust(is_new=True, may_lack_tails=True)
+"""How far a directory is believed that says nothing for itself, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """How far a log goes that was found."""
+
+    leader_epoch: int
+    """The latest in it; -1 where it has no record."""
+    log_end_offset: int
+
+
+NOTHING: Final = LogEnd(-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Trusts:
+    """How far a broker's logs can be believed, by the directory that they live in.
+
+    A log that is found is as good as its directory. A partition that is on no disk may have been in any of
+    them: its absence is believed only if every directory is. So one that was emptied, replaced, left out or
+    is offline costs the ISRs of what may have been in it, and a new one beside others next to nothing.
+    """
+
+    of_directories: Mapping[str, Trust]
+    """By path; one that is offline, or that the broker had once and was not given, has NONE."""
+    home_of: Callable[[PartitionKey], str | None]
+    """The path of the directory that a partition was found in; None where it is on no disk."""
+    damaged: frozenset[PartitionKey]
+    """The partitions whose logs have less than they had, are gone, or cannot be opened."""
+    ends: Mapping[PartitionKey, LogEnd] = field(default_factory=dict)
+    """What is on disk of those that are in doubt, or that are remembered to have been."""
+    lack_front: frozenset[PartitionKey] = frozenset()
+    """The partitions whose oldest records are missing."""
+
+    def doubts(self, topic: TopicDecisions, partition: int) -> bool:
+        """Whether what ZooKeeper says about this broker's replica may be more than it has."""
+        key = (topic.topic_id, partition)
+        if key in self.damaged:
+            return True
+        home = self.home_of(key)
+        if home is not None:
+            return self.of_directories[home].doubts(topic)
+        return any(trust.doubts(topic) for trust in self.of_directories.values())
+
+
+def assess(data: DataDirectory) -> Trust:
+    """Compare what the last life of the broker left behind with the machine's present boot. Does file I/O."""
+    try:
+        found = data.read_note(_MARK)
+    except StorageError as error:
+        log.error("%s", error)
+        return NONE
+    mark = b"" if found is None else found
+    if found is None or not mark.isascii():
+        return NONE  # Also where the last life ended between cutting damaged logs and acting on it.
+    same_boot = mark != b"" and mark.decode("ascii") == data.machine_boot()
+    if data.lost_checkpoints or (same_boot and not data.knows_its_logs):
+        log.error("%s lacks what says how long its logs were: none of them is believed", data.path)
+        return NONE
+    return Trust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
+
+
+def suspend(data: DataDirectory) -> None:
+    """From here on nothing is believed, until `confirm`. Does file I/O, which needs no room on the disk.
+
+    Called after `assess`, where the last stop was not clean: recovery is about to cut what is damaged, and a
+    crash must not make that forgotten, since the logs look whole then. Raises StorageError.
+    """
+    data.remove_note(_MARK)
+
+
+def disown(data: DataDirectory) -> None:
+    """Try to make the next start not believe a directory that has failed: what the operating system took for
+    its disk may never have arrived there. Does file I/O; raises nothing."""
+    data.try_to_remove_note(_MARK)
+
+
+def confirm(data: DataDirectory) -> None:
+    """From here on the logs are believed, until the machine goes down. Does file I/O.
+
+    On a full disk they are not, if they were not before: a restart then leaves the ISRs once more. Raises
+    StorageFailed.
+    """
+    mark = data.machine_boot().encode("ascii")
+    if data.read_note(_MARK) == mark:
+        return
+    try:
+        data.write_note(_MARK, mark)
+    except DiskFull as error:
+        log.warning("the logs are not believed after the next restart, since there is no room: %s", error)
+        data.remove_note(_MARK)
+
+
+@dataclass(slots=True)
+class LogsFound:
+    """What a data directory has of the partitions that are assigned to its broker."""
+
+    damaged: set[PartitionKey] = field(default_factory=set)
+    """Whose logs have less than they had, or cannot be opened."""
+    missing: set[PartitionKey] = field(default_factory=set)
+    """Whose logs were here, with something in them, and are not."""
+    lack_front: set[PartitionKey] = field(default_factory=set)
+    """Of the damaged, whose oldest records are missing."""
+
+
+def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: bool) -> LogsFound:
+    """Open the logs, which compares each with what it had, and recovers it where that takes reading. Does
+    file I/O. After a clean shutdown nothing is read."""
+    found = LogsFound()
+    on_disk = frozenset(data.partitions())
+    for topic in decisions.topics:
+        settings = topic_settings(topic.topic, topic.configs, 1)
+        for each in topic.partitions:
+            key = (topic.topic_id, each.partition)
+            if may_lack_tails and settings.flush_on_disk and not data.acks_were_synced(*key):
+                log.error("%s-%d was not kept with flush=fsync for long", topic.topic, each.partition)
+                found.damaged.add(key)
+            if key not in on_disk:
+                if data.is_missing(*key):
+                    found.missing.add(key)
+                continue
+            try:
+                opened = data.log(*key, False, topic.topic, settings.log)
+            except StorageError as error:
+                # The decision about it will meet the same error, and answer it.
+                log.error("%s-%d cannot be opened: %s", topic.topic, each.partition, error)
+                found.damaged.add(key)
+                continue
+            if opened.lost_data:
+                found.damaged.add(key)
+            if opened.lacks_front:
+                found.lack_front.add(key)
+    return found
+
+
+def log_ends(
+    data: DataDirectory, wanted: Collection[tuple[TopicDecisions, int]]
+) -> dict[PartitionKey, LogEnd]:
+    """How far the logs of these partitions go; nothing of those that cannot be opened. Does file I/O."""
+    ends: dict[PartitionKey, LogEnd] = {}
+    for topic, partition in wanted:
+        settings = topic_settings(topic.topic, topic.configs, 1)
+        try:
+            log_there = data.log(topic.topic_id, partition, False, topic.topic, settings.log)
+        except StorageError:
+            continue  # `look_at_logs` has told; the decision about it meets the error again.
+        epochs = log_there.epochs.entries
+        ends[topic.topic_id, partition] = LogEnd(
+            epochs[-1].epoch if epochs else NOTHING.leader_epoch, log_there.log_end_offset
+        )
+    return ends
+
+
+def siblings(data: DataDirectory) -> frozenset[str]:
+    """The paths of all data directories that the broker had in its last life, as far as this one knows. Does
+    file I/O."""
+    try:
+        note = data.read_note(_DIRECTORIES)
+        known = [] if note is None else json.loads(note)
+    except (StorageError, ValueError) as error:
+        log.error("%s: the other data directories of its last life are not known: %s", data.path, error)
+        return frozenset()
+    return frozenset(map(str, known)) if isinstance(known, list) else frozenset()
+
+
+def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
+    """Write down which data directories the broker has. Does file I/O. Raises StorageFailed."""
+    note = json.dumps(sorted(paths)).encode() + b"\n"
+    if data.read_note(_DIRECTORIES) == note:
+        return
+    try:
+        data.write_note(_DIRECTORIES, note)
+    except DiskFull as error:
+        log.warning("%s", error)
+
+
+async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> Trusts:
+    """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
+    own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
+
+    Called once at startup.
+    """
+
+    def look_at(data: DataDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
+        trust, known = assess(data), siblings(data)
+        try:
+            if not data.was_closed_cleanly:
+                suspend(data)
+        except StorageError as error:
+            log.error("%s", error)
+        found = look_at_logs(data, decisions, may_lack_tails=trust.may_lack_tails)
+        return (NONE if data.failed else trust), found, known
+
+    async def look_if_it_answers(each: LogDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
+        try:
+            return await each.run(look_at, each.data)
+        except StorageFailed as error:
+            log.error("%s", error)
+            return NONE, LogsFound(), frozenset()
+
+    online = directories.online
+    looked = await asyncio.gather(*map(look_if_it_answers, online))
+    trusts = dict.fromkeys((each.path for each in directories.all), NONE)
+    for known in frozenset[str]().union(*(known for _, _, known in looked)) - trusts.keys():
+        log.error(
+            "%s was a data directory of this broker and is not given any more: what it held is fetched anew",
+            known,
+        )
+        trusts[known] = NONE
+    trusts |= {each.path: trust for each, (trust, _, _) in zip(online, looked, strict=True)}
+
+    def home_of(key: PartitionKey) -> str | None:
+        home = directories.home_of(key)
+        return None if home is None else home.path
+
+    missing = {key for _, logs, _ in looked for key in logs.missing if directories.home_of(key) is None}
+    for topic_id, partition in sorted(missing):
+        log.error("partition %d of topic id %s was on a disk and is on none", partition, topic_id.hex())
+    damaged = directories.in_two.union(missing, *(logs.damaged for _, logs, _ in looked))
+    lack_front = frozenset[PartitionKey]().union(*(logs.lack_front for _, logs, _ in looked))
+    found = Trusts(trusts, home_of, damaged, lack_front=lack_front)
+    return replace(found, ends=await _measure(broker_id, directories, decisions, found))
+
+
+async def _measure(
+    broker_id: int, directories: LogDirectories, decisions: Decisions, trusts: Trusts
+) -> dict[PartitionKey, LogEnd]:
+    """How far the logs go of which this broker has to tell."""
+    wanted: dict[LogDirectory, list[tuple[TopicDecisions, int]]] = {}
+    for topic in decisions.topics:
+        for each in topic.partitions:
+            home = directories.home_of((topic.topic_id, each.partition))
+            if home is not None and _has_to_tell(broker_id, trusts, topic, each):
+                wanted.setdefault(home, []).append((topic, each.partition))
+    online = [home for home in wanted if home in directories.online]
+    measured = await asyncio.gather(
+        *(home.run(log_ends, home.data, wanted[home]) for home in online), return_exceptions=True
+    )
+    ends: dict[PartitionKey, LogEnd] = {}
+    for home, found in zip(online, measured, strict=True):
+        if not isinstance(found, BaseException):
+            ends |= found
+        elif not (isinstance(found, StorageFailed) and home.is_given_up):
+            raise found
+    return ends
+
+
+async def begin_anew(directories: LogDirectories, broker_id: int, trusts: Trusts, stored: Decisions) -> None:
+    """Put those logs aside whose oldest records are missing, where nobody counts on this broker for them:
+    what a follower lacks at the front it would never fetch, and would teach the others when it leads. It is
+    fetched anew as a whole. Where no other replica is known to have all it keeps what it has.
+
+    Called once at startup, when this was told.
+    """
+    for topic in stored.topics:
+        for each in topic.partitions:
+            key = (topic.topic_id, each.partition)
+            told = [log for log in each.recovered if log.broker_id == broker_id]
+            counts = _is_trusted(broker_id, each) or told not in ([], [_told(broker_id, NOTHING)])
+            if key not in trusts.lack_front or broker_id in each.isr or counts:
+                continue
+            log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
+            try:
+                await directories.quarantine(key)
+            except StorageError as error:
+                log.error("%s-%d is not put aside: %s", topic.topic, each.partition, error)
+
+
+async def confirm_all(directories: LogDirectories) -> None:
+    """Believe the logs from here on. A directory that fails at it is offline."""
+
+    paths = [each.path for each in directories.all]
+
+    def try_to_confirm(data: DataDirectory) -> None:
+        try:
+            confirm(data)
+            data.settle()
+            note_siblings(data, paths)
+            if not data.was_closed_cleanly:
+                # What a log has lost is committed no more, whatever is appended in its place before a crash.
+                data.checkpoint_high_watermarks({})
+        except DiskFull as error:
+            log.warning("high watermarks of logs that lost their ends stand as they were: %s", error)
+        except StorageFailed as error:
+            log.error("%s", error)
+
+    async def confirm_if_it_answers(each: LogDirectory) -> None:
+        try:
+            await each.run(try_to_confirm, each.data)
+        except StorageFailed as error:
+            log.error("%s", error)
+
+    await asyncio.gather(*map(confirm_if_it_answers, directories.online))
+
+
+async def leave_doubtful_isrs(
+    session: ZooKeeperSession, broker_id: int, trusts: Trusts, stored: ClusterAsStored
+) -> ClusterAsStored:
+    """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
+
+    Called once at startup, before the broker registers. Where it is the only member left it stays in name,
+    since an ISR is never empty. Raises ZooKeeperError, StartupError.
+    """
+    for attempt in range(ATTEMPTS):
+        groups = list(_departures(broker_id, trusts, stored.decisions))
+        if not groups:
+            return stored
+        # All together at first. Where one has changed the others go by themselves.
+        for multi in groups if attempt else multis_of(groups, None):
+            try:
+                await session.multi(multi)
+            except (BadVersion, NoNode) as error:
+                # Somebody else decided about one of them, or the controller has not marked a topic yet.
+                log.info("leaving %d ISRs is repeated: %s", len(multi), error)
+        count = sum(isinstance(operation, SetData) for group in groups for operation in group)
+        log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", count)
+        await asyncio.sleep(min(PAUSE_MAX_S, PAUSE_MIN_S * 2**attempt))
+        stored = await read_cluster(session, broker_id)
+    raise StartupError(
+        f"the ISRs that broker {broker_id} must leave keep changing, or their topics have no marker below "
+        f"{TOPIC_IDS}, which the controller makes; start a controller, then this broker again"
+    )
+
+
+def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterator[list[Operation]]:
+    """What is to be written together: some of a topic, under its marker. Without it the versions could be
+    those of another topic that has got its name since they were read."""
+    for topic in decisions.topics:
+        writes = list(_departures_from(broker_id, trusts, topic))
+        for start in range(0, len(writes), WRITES_MAX):
+            some = writes[start : start + WRITES_MAX]
+            yield [Check(TopicIdZnode.path(topic.topic_id), -1), *some]
+
+
+def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> Iterator[SetData]:
+    for each in topic.partitions:
+        if not _has_to_tell(broker_id, trusts, topic, each):
+            continue
+        key = (topic.topic_id, each.partition)
+        told = _told(broker_id, trusts.ends.get(key, NOTHING))
+        if key in trusts.lack_front and _who_has_all(each) - {broker_id}:
+            told = _told(broker_id, NOTHING)  # It is about to be begun anew.
+        if told in each.recovered and not _is_trusted(broker_id, each):
+            continue
+        if _who_has_all(each) == {broker_id}:
+            log.error(
+                "%s-%d: this broker is the last that was to have all records, and the end of its log may be "
+                "lost; it ends at %d",
+                topic.topic,
+                each.partition,
+                told.log_end_offset,
+            )
+        yield _departure(topic.topic, each, told)
+
+
+def _has_to_tell(broker_id: int, trusts: Trusts, topic: TopicDecisions, decision: PartitionDecision) -> bool:
+    """Whether others would believe that this broker has more than it may have."""
+    if any(log.broker_id == broker_id for log in decision.recovered):
+        return True
+    return _is_trusted(broker_id, decision) and trusts.doubts(topic, decision.partition)
+
+
+def _told(broker_id: int, end: LogEnd) -> RecoveredLog:
+    return RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
+
+
+def _who_has_all(decision: PartitionDecision) -> set[int]:
+    """Who is to have all that is committed, and has not said otherwise."""
+    return {*decision.isr, *decision.eligible} - {log.broker_id for log in decision.recovered}
+
+
+def _is_trusted(broker_id: int, decision: PartitionDecision) -> bool:
+    """Whether this broker is to have all that is committed."""
+    is_member = broker_id in decision.isr or broker_id in decision.eligible
+    return is_member and all(log.broker_id != broker_id for log in decision.recovered)
+
+
+def _departure(topic: str, decision: PartitionDecision, told: RecoveredLog) -> SetData:
+    broker_id = told.broker_id
+    others = (log for log in decision.recovered if log.broker_id != broker_id)
+    znode = LeaderAndIsrZnode(
+        NO_LEADER if decision.leader == broker_id else decision.leader,
+        decision.leader_epoch,
+        tuple(member for member in decision.isr if member != broker_id) or decision.isr,
+        decision.controller_epoch,
+        eligible=tuple(member for member in decision.eligible if member != broker_id),
+        recovered=tuple(cluster_znodes.RecoveredLog(*log) for log in sorted((told, *others))),
+        unclean_epoch=decision.unclean_epoch,
+    )
+    return SetData(
+        LeaderAndIsrZnode.path(topic, decision.partition), znode.encode(), decision.partition_epoch
+    )

@@ -1,0 +1,179 @@
+"""What a starting broker reads from ZooKeeper (V3 section E): all topics, and who leads its partitions.
+
+Leadership is taken over from here as if a controller had sent it; a controller that is alive sends it
+again once the broker is registered. Nothing on disk is deleted for not being mentioned (DESIGN §6.6).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hightide_runtime.znodes.cluster_znodes import (
+    BROKER_IDS,
+    TOPICS,
+    BrokerZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    LeaderAndIsrZnode,
+    TopicConfigZnode,
+    TopicZnode,
+    ZnodeGarbage,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
+
+from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, PartitionView, TopicView
+from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
+from hightide_broker.core.isr import RecoveredLog
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAsStored:
+    """The cluster as ZooKeeper has it."""
+
+    controller_epoch: int
+    metadata: MetadataUpdate
+    decisions: Decisions
+    """What concerns this broker: the partitions whose AR it is in, with the epoch of who wrote each."""
+
+
+async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsStored:
+    """Read it all, no staler than this call, in a few round trips whatever the number of partitions.
+
+    Raises ZooKeeperError.
+    """
+    await session.sync()
+    controller_epoch, controller = await _read_controller(session)
+    brokers = await _read_brokers(session)
+    topics = await _read_topics(session)
+    paths = [
+        LeaderAndIsrZnode.path(name, partition)
+        for name, topic in topics.items()
+        for partition in range(len(topic.partitions))
+    ]
+    states = await session.multi_read(paths)
+    configs = await session.multi_read([TopicConfigZnode.path(name) for name in topics])
+    views: list[TopicView] = []
+    mine: list[TopicDecisions] = []
+    for name, topic in topics.items():
+        decided = _decisions(name, topic, states)
+        settings = _configs(name, configs)
+        views.append(TopicView(name, topic.topic_id, tuple(map(_view, decided)), settings))
+        assigned = tuple(each for each in decided if broker_id in each.replicas)
+        if assigned:
+            mine.append(TopicDecisions(name, topic.topic_id, settings, assigned))
+    metadata = MetadataUpdate(controller_epoch, controller, brokers, tuple(views), full=True)
+    return ClusterAsStored(controller_epoch, metadata, Decisions(tuple(mine), brokers))
+
+
+async def _read_controller(session: ZooKeeperSession) -> tuple[int, EndpointView | None]:
+    found = await session.multi_read([ControllerEpochZnode.path(), ControllerZnode.path()])
+    epoch = 0
+    endpoint = None
+    try:
+        if (znode := found.get(ControllerEpochZnode.path())) is not None:
+            epoch = ControllerEpochZnode.decode(znode.data).controller_epoch
+        if (znode := found.get(ControllerZnode.path())) is not None:
+            active = ControllerZnode.decode(znode.data)
+            endpoint = EndpointView(
+                active.controller_id, active.host, active.port, active.external_host, active.external_port
+            )
+    except ZnodeGarbage as error:
+        log.error("%s", error)
+    return epoch, endpoint
+
+
+async def _read_brokers(session: ZooKeeperSession) -> tuple[EndpointView, ...]:
+    names = await session.children(BROKER_IDS)
+    found = await session.multi_read([f"{BROKER_IDS}/{name}" for name in names])
+    brokers = []
+    for name in names:
+        znode = found.get(f"{BROKER_IDS}/{name}")
+        if znode is None:
+            continue
+        try:
+            broker = BrokerZnode.decode(znode.data)
+            brokers.append(
+                EndpointView(
+                    BrokerZnode.broker_id_of(name), broker.host, broker.port, broker.external_host,
+                    broker.external_port,
+                )
+            )  # fmt: skip
+        except ZnodeGarbage as error:
+            log.error("%s", error)
+    return tuple(brokers)
+
+
+async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
+    names = [name for name in await session.children(TOPICS) if is_legal_topic_name(name)]
+    found = await session.multi_read([TopicZnode.path(name) for name in names])
+    topics = {}
+    for name in names:
+        znode = found.get(TopicZnode.path(name))
+        if znode is None:
+            continue
+        try:
+            topic = TopicZnode.decode(znode.data)
+        except ZnodeGarbage as error:
+            log.error("topic %s: %s", name, error)
+            continue
+        if topic.topic_id:
+            topics[name] = topic
+        else:
+            log.warning("topic %s was written by a hand; the controller gives it an id when it sees it", name)
+    return topics
+
+
+def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> list[PartitionDecision]:
+    decided = []
+    for partition, replicas in enumerate(topic.partitions):
+        znode = states.get(LeaderAndIsrZnode.path(name, partition))
+        if znode is None:
+            continue  # new: the controller has not chosen a leader yet
+        try:
+            state = LeaderAndIsrZnode.decode(znode.data)
+        except ZnodeGarbage as error:
+            log.error("%s-%d: %s", name, partition, error)
+            continue
+        decided.append(
+            PartitionDecision(
+                partition,
+                state.leader,
+                state.leader_epoch,
+                state.isr,
+                replicas,
+                znode.version,
+                state.controller_epoch,
+                topic.first_leader_epochs.get(partition, 0),
+                eligible=state.eligible,
+                recovered=tuple(RecoveredLog(*each) for each in state.recovered),
+                unclean_epoch=state.unclean_epoch,
+            )
+        )
+    return decided
+
+
+def _configs(name: str, found: Mapping[str, Znode]) -> Mapping[str, str]:
+    znode = found.get(TopicConfigZnode.path(name))
+    if znode is None:
+        return {}
+    try:
+        return TopicConfigZnode.decode(znode.data).configs
+    except ZnodeGarbage as error:
+        log.error("topic %s: %s", name, error)
+        return {}
+
+
+def _view(decision: PartitionDecision) -> PartitionView:
+    return PartitionView(
+        decision.partition,
+        decision.leader,
+        decision.leader_epoch,
+        decision.replicas,
+        decision.isr,
+        decision.partition_epoch,
+    )

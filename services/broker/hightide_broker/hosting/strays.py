@@ -1,0 +1,284 @@
+"""Replicas that are not assigned to this broker any more: found, and put aside (DESIGN §6.6, KIP-516).
+
+Theory of operation. StopReplica is the quick way, and a broker that was down never hears it. So whatever a
+starting broker finds on its disks that is assigned to nobody here, and whatever an UpdateMetadata suggests is
+not, is *suspect*. No suspect goes on the strength of what a message leaves out: ZooKeeper is asked, after a
+sync, and only what it says for certain counts. It goes into quarantine, from where it can be brought back
+until the grace period is over.
+
+Certain means: the cluster id is ours; and no topic has the id, or the topic has no such partition, or this
+broker is not in AR and leaderAndISR is no older than the newest decision known here. AR is read after
+leaderAndISR, and every change of AR gives leaderAndISR another version: so what is read of AR is no older
+either. What cannot be read, was written by a hand and has no id yet, or has no leader yet, is left alone, and
+looked at again in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from hightide_runtime.znodes.cluster_znodes import (
+    TOPICS,
+    ClusterIdZnode,
+    LeaderAndIsrZnode,
+    TopicZnode,
+    ZnodeGarbage,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.session import NoNode, Znode, ZooKeeperError, ZooKeeperSession
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.core.lineage import NO_EPOCH
+
+log = logging.getLogger(__name__)
+
+GATHER_S: Final = 1.0
+"""How long a suspect waits: nearly always a StopReplica is under way as well."""
+ROUND_MAX: Final = 500
+"""Suspects that are looked at together."""
+PAUSE_MIN_S: Final = 0.5
+PAUSE_MAX_S: Final = 10.0
+AGAIN_S: Final = 30.0
+"""How long what ZooKeeper did not say for certain is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What this broker holds of a partition, and the newest decision about it that it has obeyed."""
+
+    key: PartitionKey
+    topic: str = ""
+    """The topic's name; empty where the replica is only on disk, which knows none."""
+    leader_epoch: int = NO_EPOCH
+    partition_epoch: int = -1
+
+    def __str__(self) -> str:
+        topic_id, partition = self.key
+        return f"{self.topic or 'partition'}-{partition} of topic id {topic_id.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What ZooKeeper holds, as far as suspects are concerned. The topics were read after the states."""
+
+    topics: Mapping[str, TopicZnode | None]
+    """By name; None where the znode is there and cannot be read. All of them, where `is_whole`."""
+    states: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """Leader epoch and zkVersion of leaderAndISR, by topic and partition; what cannot be read is left out."""
+    is_whole: bool = False
+
+
+class Finding(Enum):
+    """What is the case with a suspect; the value ends the sentence "… is put aside: "."""
+
+    ASSIGNED = "it is assigned to this broker"
+    UNCERTAIN = "ZooKeeper does not say for certain"
+    TOPIC_GONE = "its topic is deleted"
+    PARTITION_REMOVED = "its topic has no such partition any more"
+    ASSIGNED_ELSEWHERE = "other brokers hold the partition now"
+
+    @property
+    def is_stray(self) -> bool:
+        """Whether the suspect is to go."""
+        return self not in (Finding.ASSIGNED, Finding.UNCERTAIN)
+
+
+def look_at(broker_id: int, held: Held, stored: Stored) -> Finding:
+    """Decide about one suspect, by the rules at the top of this file. Pure."""
+    topic_id, partition = held.key
+    name = held.topic or _name_of(topic_id, stored)
+    if not name:
+        is_known = stored.is_whole and all(
+            topic is not None and topic.topic_id for topic in stored.topics.values()
+        )
+        return Finding.TOPIC_GONE if is_known else Finding.UNCERTAIN
+    if name not in stored.topics:
+        return Finding.TOPIC_GONE
+    topic = stored.topics[name]
+    if topic is None or not topic.topic_id:
+        return Finding.UNCERTAIN
+    if topic.topic_id != topic_id:
+        return Finding.TOPIC_GONE
+    if partition >= len(topic.partitions):
+        return Finding.PARTITION_REMOVED
+    if broker_id in topic.partitions[partition]:
+        return Finding.ASSIGNED
+    state = stored.states.get((name, partition))
+    if state is None or state < (held.leader_epoch, held.partition_epoch):
+        return Finding.UNCERTAIN
+    return Finding.ASSIGNED_ELSEWHERE
+
+
+def _name_of(topic_id: bytes, stored: Stored) -> str:
+    for name, topic in stored.topics.items():
+        if topic is not None and topic.topic_id == topic_id:
+            return name
+    return ""
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+async def read_stored(session: ZooKeeperSession, cluster_id: str, suspects: Sequence[Held]) -> Stored | None:
+    """Read what `look_at` needs, no staler than this call; None where this is not our cluster's ZooKeeper.
+
+    Raises ZooKeeperError.
+    """
+    await session.sync()
+    names = {held.topic: None for held in suspects if held.topic}
+    ids = {held.key[0] for held in suspects if not held.topic}
+    topics: dict[str, TopicZnode | None] = {}
+    if ids:
+        # A directory tells an id and no name.
+        try:
+            names.update((name, None) for name in await session.children(TOPICS) if is_legal_topic_name(name))
+        except NoNode:
+            return None
+        topics = await _read_topics(session, names)
+    partitions = {
+        (name, held.key[1])
+        for held in suspects
+        for name in ((held.topic,) if held.topic else _names_of(held.key[0], topics))
+    }
+    paths = {LeaderAndIsrZnode.path(*each): each for each in partitions}
+    found = await session.multi_read([ClusterIdZnode.path(), *paths])
+    if not _is_of_cluster(found.get(ClusterIdZnode.path()), cluster_id):
+        return None
+    states = {}
+    for path, partition in paths.items():
+        if (znode := found.get(path)) is not None:
+            try:
+                states[partition] = (LeaderAndIsrZnode.decode(znode.data).leader_epoch, znode.version)
+            except ZnodeGarbage as error:
+                log.error("%s-%d: %s", *partition, error)
+    return Stored(await _read_topics(session, names), states, is_whole=bool(ids))
+
+
+def _names_of(topic_id: bytes, topics: Mapping[str, TopicZnode | None]) -> Iterable[str]:
+    return (name for name, topic in topics.items() if topic is not None and topic.topic_id == topic_id)
+
+
+async def _read_topics(session: ZooKeeperSession, names: Iterable[str]) -> dict[str, TopicZnode | None]:
+    found = await session.multi_read([TopicZnode.path(name) for name in names])
+    topics: dict[str, TopicZnode | None] = {}
+    for name in names:
+        if (znode := found.get(TopicZnode.path(name))) is not None:
+            try:
+                topics[name] = TopicZnode.decode(znode.data)
+            except ZnodeGarbage as error:
+                log.error("topic %s: %s", name, error)
+                topics[name] = None
+    return topics
+
+
+def _is_of_cluster(znode: Znode | None, cluster_id: str) -> bool:
+    try:
+        return znode is not None and ClusterIdZnode.decode(znode.data).cluster_id == cluster_id
+    except ZnodeGarbage as error:
+        log.error("%s", error)
+        return False
+
+
+# --- the task --------------------------------------------------------------------------------------
+
+
+class StrayWatch:
+    """Looks at suspects, a bounded number at a time. One for each broker; on the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        cluster_id: str,
+        session: ZooKeeperSession,
+        held: Callable[[PartitionKey], Held | None],
+        let_go: Callable[[Held], Awaitable[bool]],
+    ) -> None:
+        """`held` tells what the broker holds now, `let_go` puts it aside unless that has changed."""
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._session = session
+        self._held = held
+        self._let_go = let_go
+        self._suspects: dict[PartitionKey, None] = {}
+        self._unsure: dict[PartitionKey, None] = {}
+        """What is perhaps not assigned here; each was complained about."""
+        self._again: asyncio.TimerHandle | None = None
+        self._stir = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="strays")
+
+    def suspect(self, keys: Iterable[PartitionKey]) -> None:
+        """These may not be assigned to this broker; they are looked at in a moment. No more than it holds."""
+        self._suspects.update(dict.fromkeys(keys))
+        if self._suspects:
+            self._stir.set()
+
+    async def close(self) -> None:
+        """Stop looking: what is left is looked at when the broker starts again."""
+        if self._again is not None:
+            self._again.cancel()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        pause_s = PAUSE_MIN_S
+        while True:
+            await self._stir.wait()
+            self._stir.clear()
+            await asyncio.sleep(GATHER_S)
+            while self._suspects:
+                keys = list(itertools.islice(self._suspects, ROUND_MAX))
+                try:
+                    await self.look(keys)
+                except ZooKeeperError as error:
+                    log.warning("looking for strays is repeated: %s", error)
+                except Exception:
+                    # The top of a task: without it no stray would be found any more.
+                    log.exception("looking for strays is repeated")
+                else:
+                    pause_s = PAUSE_MIN_S
+                    for key in keys:
+                        self._suspects.pop(key, None)
+                    continue
+                await asyncio.sleep(pause_s)
+                pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+            if self._unsure and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self.suspect(self._unsure)
+
+    async def look(self, keys: Iterable[PartitionKey]) -> None:
+        """Look at these suspects now, and put aside those that are strays. Raises ZooKeeperError."""
+        suspects = []
+        for key in keys:
+            if (held := self._held(key)) is not None:
+                suspects.append(held)
+            else:
+                self._unsure.pop(key, None)
+        if not suspects:
+            return
+        stored = await read_stored(self._session, self._cluster_id, suspects)
+        if stored is None:
+            log.error(
+                "ZooKeeper does not hold cluster %s (any more): nothing is put aside; is it the right one, "
+                "and has it its data?",
+                self._cluster_id,
+            )
+            return
+        for held in suspects:
+            finding = look_at(self._broker_id, held, stored)
+            if finding is not Finding.UNCERTAIN:
+                self._unsure.pop(held.key, None)
+            if finding.is_stray:
+                if await self._let_go(held):
+                    log.warning("%s is put aside: %s", held, finding.value)
+            elif finding is Finding.UNCERTAIN and held.key not in self._unsure:
+                self._unsure[held.key] = None
+                log.warning("%s is perhaps not assigned here, and is left as it is: %s", held, finding.value)

@@ -1,0 +1,140 @@
+"""What a broker counts as it goes, for its metrics: what moved, what was refused, who began to lead."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hightide.batch.header import Buffer
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.errors import reason_of
+from hightide_runtime.telemetry.metric_declarations import Distribution
+
+from hightide_broker.contract.data_calls import Outcome, Read, Refused
+
+__all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Flow", "Tallies", "TopicFlow", "count_records"]
+
+TOPICS_MAX: Final = 100
+"""Topics that are counted one by one; whoever scrapes keeps each for a long time."""
+OTHER_TOPICS: Final = "(other)"
+"""All others. No topic can be called so."""
+
+_INT32: Final = struct.Struct("<i")
+_LENGTH_AT, _COUNT_AT, _COUNTED_FROM = 8, 60, 12
+_LEAST_BYTES: Final = 80
+
+
+@dataclass(slots=True)
+class Flow:
+    """What went one way."""
+
+    size_bytes: int = 0
+    records: int = 0
+
+    def add(self, size_bytes: int, records: int) -> None:
+        """So much more."""
+        self.size_bytes += size_bytes
+        self.records += records
+
+
+@dataclass(slots=True)
+class TopicFlow:
+    """What producers sent and consumers were sent of one topic."""
+
+    received: Flow = field(default_factory=Flow)
+    sent: Flow = field(default_factory=Flow)
+
+
+@dataclass(slots=True)
+class Tallies:
+    """One for each broker. Counted on the event loop, once a partition and call; read on any thread."""
+
+    counts_what_is_sent: bool = True
+    """Whether the records that consumers are sent are counted: it takes a look at every batch, and nobody may
+    ask for it."""
+    received: Flow = field(default_factory=Flow)
+    """From producers."""
+    sent: Flow = field(default_factory=Flow)
+    """To consumers."""
+    replicated_in: Flow = field(default_factory=Flow)
+    """From leaders."""
+    replicated_out_bytes: int = 0
+    """To followers."""
+    topics: dict[str, TopicFlow] = field(default_factory=dict)
+    refusals: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of single partitions, by operation and reason: as many as the catalogue has, at most."""
+    leaderships_begun: int = 0
+    leaderships_lost: int = 0
+    truncations: int = 0
+    truncated_records: int = 0
+    fsync_s: Distribution = field(default_factory=Distribution)
+
+    def append(self, topic: str, size_bytes: int, records: int) -> None:
+        """Producers have sent this, and it is in the log."""
+        self.received.add(size_bytes, records)
+        self._topic(topic).received.add(size_bytes, records)
+
+    def produced(self, outcomes: Sequence[Outcome]) -> None:
+        """A produce is answered."""
+        for outcome in outcomes:
+            if isinstance(outcome, Refused):
+                self._refused("produce", outcome.code)
+
+    def fetched(self, topic: str, read: Read) -> None:
+        """A partition of a fetch is answered."""
+        if read.size_bytes:
+            records = count_records(read.batches) if self.counts_what_is_sent else 0
+            self.sent.add(read.size_bytes, records)
+            self._topic(topic).sent.add(read.size_bytes, records)
+        elif read.refused is not None:
+            self._refused("fetch", read.refused.code)
+
+    def truncated(self, records: int) -> None:
+        """A follower has cut records off that its leader does not have."""
+        if records > 0:
+            self.truncations += 1
+            self.truncated_records += records
+
+    def keep_topics(self, hosted: frozenset[str]) -> None:
+        """Make room: those that are here no more are counted no longer. Called on any thread."""
+        for topic in tuple(self.topics):
+            if topic not in hosted and topic != OTHER_TOPICS:
+                self.topics.pop(topic, None)
+
+    def _topic(self, topic: str) -> TopicFlow:
+        flow = self.topics.get(topic)
+        if flow is None:
+            known = topic if len(self.topics) < TOPICS_MAX else OTHER_TOPICS
+            flow = self.topics.setdefault(known, TopicFlow())
+        return flow
+
+    def _refused(self, operation: str, code: ErrorCode.ValueType) -> None:
+        place = operation, reason_of(code)
+        self.refusals[place] = self.refusals.get(place, 0) + 1
+
+
+def count_records(pieces: Sequence[Buffer]) -> int:
+    """The records in batches back to back, of which each begins with a piece; by two fields of each header.
+
+    Only for metrics: it believes what it reads, and stops counting where that makes no sense.
+    """
+    count = 0
+    start, length = 0, 0  # Of the batch under way: where it began, seen from this piece, and its bytes.
+    for piece in pieces:
+        size = len(piece)
+        while start < size:
+            if not length:
+                if start + _COUNTED_FROM > size:
+                    return count
+                length = _COUNTED_FROM + _INT32.unpack_from(piece, start + _LENGTH_AT)[0]
+                if length < _LEAST_BYTES:
+                    return count
+            if 0 <= start + _COUNT_AT <= size - _INT32.size:
+                count += _INT32.unpack_from(piece, start + _COUNT_AT)[0]
+            if start + length > size:
+                break
+            start, length = start + length, 0
+        start -= size
+    return count

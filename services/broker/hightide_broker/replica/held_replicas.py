@@ -1,0 +1,110 @@
+"""The replicas that this broker holds: for each, what its core decided, its log, and who waits for it.
+
+Made for ten thousand partitions that are idle: a replica costs one object, no task and no timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.cluster.topic_settings import TopicSettings
+from hightide_broker.core.replica import Replica
+from hightide_broker.replica.parking import AckQueue, ParkedFetch
+
+if TYPE_CHECKING:
+    from hightide_broker.replica.first_commit import FirstCommit
+    from hightide_broker.storage import Log
+
+
+class HostedReplica:
+    """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
+
+    __slots__ = (
+        "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "is_damaged", "key",
+        "leaders_log_start", "log", "settings", "state", "topic", "traceparent", "waits_for_disk",
+    )  # fmt: skip
+
+    def __init__(
+        self, key: PartitionKey, topic: str, settings: TopicSettings, state: Replica, log: Log
+    ) -> None:
+        self.key = key
+        self.topic = topic
+        self.settings = settings
+        self.state = state
+        self.log = log
+        self.adding_replicas: frozenset[int] = frozenset()
+        """The replicas that a move adds, as of the last decision; what they are sent has a speed limit."""
+        self.leaders_log_start = 0
+        """Where the log of the leader that this replica follows starts, as it last said: nothing before that
+        is of use any more."""
+        self.is_damaged = False
+        """Batches of its log are not what was written: it fetches nothing until they are mended (`healing`),
+        so that its leader does not take it for in sync."""
+        self.waits_for_disk = False
+        """A call to its disk that it waits for does not return: it fetches nothing until the disk answers
+        (`hung_disks`), so that its leader does not take it for in sync."""
+        self.acks = AckQueue()
+        self.fetches: set[ParkedFetch] = set()
+        self.deadline_ms: int | None = None
+        """When the shell's timer looks at this replica; kept by `deadlines.Deadlines`."""
+        self.traceparent = ""
+        """The trace of the last change of leadership, empty where there is none."""
+        self.first_commit: FirstCommit | None = None
+        """The trace of the failover that made this replica leader, until its first commit."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.key[1]}"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is to fetch nothing."""
+        return self.is_damaged or self.waits_for_disk
+
+    def flush(self) -> None:
+        """Put the log on disk. Called on the disk's thread."""
+        self.log.flush()
+
+    def wake_fetches(self) -> None:
+        """Something that consumers wait for has moved."""
+        for fetch in self.fetches:
+            fetch.wake()
+
+
+class HostedReplicas:
+    """All replicas of this broker, by topic id and partition. Belongs to the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[PartitionKey, HostedReplica] = {}
+        self._by_topic: dict[bytes, set[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[HostedReplica]:
+        return iter(tuple(self._by_key.values()))
+
+    def get(self, key: PartitionKey) -> HostedReplica | None:
+        """The replica, or None where this broker holds none."""
+        return self._by_key.get(key)
+
+    def of_topic(self, topic_id: bytes) -> list[HostedReplica]:
+        """The replicas of one topic, by partition."""
+        return [self._by_key[topic_id, number] for number in sorted(self._by_topic.get(topic_id, ()))]
+
+    def add(self, replica: HostedReplica) -> None:
+        """Take in a new replica."""
+        assert replica.key not in self._by_key, replica
+        self._by_key[replica.key] = replica
+        topic_id, partition = replica.key
+        self._by_topic.setdefault(topic_id, set()).add(partition)
+
+    def remove(self, replica: HostedReplica) -> None:
+        """Let go of a replica that was stopped for good."""
+        del self._by_key[replica.key]
+        topic_id, partition = replica.key
+        partitions = self._by_topic[topic_id]
+        partitions.discard(partition)
+        if not partitions:
+            del self._by_topic[topic_id]

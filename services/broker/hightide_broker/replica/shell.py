@@ -1,0 +1,384 @@
+"""The shell of the replication cores: feeds them events and performs what they answer (DESIGN §2).
+
+Rules of this file:
+1. `feed` is the only place where a replica's state is replaced.
+2. It never awaits, so that nothing comes between reading a state and acting on its step's result.
+3. Effects are performed in the order given. If the log fails, the step has not happened: the state
+   stays, the effects behind it are dropped, the caller gets the storage's error.
+4. File writes are made inline (0.3 ms/MB into the page cache); fsync, recovery and deletion are not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import BatchHeader, Buffer
+from hightide_runtime.clock import Clock
+from hightide_runtime.telemetry.span_kinds import TRUNCATE_LOG
+from hightide_runtime.telemetry.tracing import Attribute, Telemetry
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract import convert
+from hightide_broker.core import effects as fx
+from hightide_broker.core.events import Event, FsyncDone, Ticked
+from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions
+from hightide_broker.core.machine import step
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.replica.counters import Tallies
+from hightide_broker.replica.deadlines import Deadlines
+from hightide_broker.replica.group_commit import FsyncRounds
+from hightide_broker.replica.held_replicas import HostedReplica
+from hightide_broker.replica.parking import ParkedFetch
+from hightide_broker.storage import AppendInfo, StorageError
+from hightide_broker.storage import StorageFailed as LogFailed
+
+log = logging.getLogger(__name__)
+
+NEXT_STEP: Final = 'see docs/operating.md, "When a follower keeps what its leader lacks"'
+
+_ON_THE_LOG: Final = (
+    fx.PersistEpoch, fx.TruncateTo, fx.TruncateAndStartAt, fx.Append, fx.AppendFetched, fx.MoveLogStart,
+)  # fmt: skip
+
+
+class Fetching(Protocol):
+    """What a follower's replicas ask of the fetchers (`fetchers.Fetchers`)."""
+
+    def start(self, replica: HostedReplica, effect: fx.StartFetching) -> None:
+        """Fetch the partition from its leader."""
+        ...
+
+    def stop(self, replica: HostedReplica) -> None:
+        """Fetch the partition no more."""
+        ...
+
+    def ask(self, replica: HostedReplica, effect: fx.AskEpochEnd) -> None:
+        """Ask the leader where an epoch ended."""
+        ...
+
+    def resume(self, replica: HostedReplica) -> None:
+        """What was fetched is on disk: fetch on."""
+        ...
+
+
+class IsrKeeping(Protocol):
+    """What leaders ask of ZooKeeper (`isr_store.IsrStore`)."""
+
+    def store(self, replica: HostedReplica, effect: fx.StoreIsr) -> None:
+        """Write the ISR conditionally; the outcome is fed back."""
+        ...
+
+    def read(self, replica: HostedReplica) -> None:
+        """Read the znode; what it says is fed back."""
+        ...
+
+
+class DivergenceReporting(Protocol):
+    """Who tells the controller of replicas that keep logs which their leaders contradict
+    (`failed_replicas.FailedReplicas`)."""
+
+    def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
+        """One does."""
+        ...
+
+    def diverges_no_more(self, key: PartitionKey) -> None:
+        """It follows again, or leads."""
+        ...
+
+
+class LogStartKeeping(Protocol):
+    """Who writes down where logs begin (`log_starts.LogStarts`)."""
+
+    def moved(self, replica: HostedReplica) -> None:
+        """The log start has moved in memory: write it down soon."""
+        ...
+
+
+class Stopping(Protocol):
+    """Who lets go of a stopped replica (`control.Control`)."""
+
+    def stopped(self, replica: HostedReplica, delete: bool) -> None:
+        """The replica has stopped; with `delete` its data goes into quarantine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """What a replica was to cut, and did not: from `offset` on, though it knows all below `high_watermark` to
+    be committed."""
+
+    offset: int
+    high_watermark: int
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The bytes behind a ProduceArrived (with their headers) or a BatchesReceived."""
+
+    batches: Buffer
+    headers: Sequence[BatchHeader]
+
+
+class ReplicaShell:
+    """Feeds events to replicas. One for each broker; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        sessions: LeaderSessions[PartitionKey],
+        telemetry: Telemetry,
+        on_storage_failed: Callable[[Exception], None],
+    ) -> None:
+        self._clock = clock
+        self._telemetry = telemetry
+        self._sessions = sessions
+        self._on_storage_failed = on_storage_failed
+        self._deadlines = Deadlines(clock, self._tick)
+        self.parked_rounds: dict[LeaderSession[PartitionKey], ParkedFetch] = {}
+        """The fetch sessions of followers that wait for an append. Kept by `replica_server`."""
+        self.tallies = Tallies()
+        # Built after the shell, because they feed it.
+        self.fetching: Fetching
+        self.isr: IsrKeeping
+        self.stopping: Stopping
+        self.log_starts: LogStartKeeping
+        self.divergences: DivergenceReporting
+        self._diverged: set[PartitionKey] = set()
+        self.group_commit: FsyncRounds[HostedReplica]
+        self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
+            fx.PersistEpoch: self._persist_epoch,
+            fx.TruncateTo: self._truncate_to,
+            fx.TruncateAndStartAt: self._truncate_and_start_at,
+            fx.Append: self._append,
+            fx.AppendFetched: self._append_fetched,
+            fx.MoveLogStart: self._move_log_start,
+            fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
+            fx.AwaitFetch: lambda replica, effect, _: sessions.want(effect.replica_id, replica.key),
+            fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
+            fx.AdvanceHighWatermark: self._advance_high_watermark,
+            fx.AnswerProduces: self._answer_produces,
+            fx.AbandonWaiters: self._abandon_waiters,
+            fx.StopFetching: lambda replica, _effect, _: self.fetching.stop(replica),
+            fx.AskEpochEnd: lambda replica, effect, _: self.fetching.ask(replica, effect),
+            fx.StartFetching: self._start_fetching,
+            fx.ReportDivergence: self._report_divergence,
+            fx.ReplicaStopped: lambda replica, effect, _: self.stopping.stopped(replica, effect.delete),
+            # What the caller of `feed` reads off the effects and answers itself.
+            fx.Refuse: lambda _replica, _effect, _: None,
+            fx.AnswerEpochEnd: lambda _replica, _effect, _: None,
+        }
+
+    def feed(self, replica: HostedReplica, event: Event, payload: Payload | None = None) -> fx.Effects:
+        """Let the event happen to the replica, and perform what follows. Called for every event.
+
+        Returns the effects, for the caller to find its answer in. Raises StorageError where the log
+        failed, BatchError where what a leader sent is damaged; the event has then not happened.
+        """
+        before = replica.state
+        replica.state, effects = step(before, event)
+        try:
+            for effect in effects:
+                self.performs[type(effect)](replica, effect, payload)
+        except (StorageError, BatchError) as error:
+            replica.state = before
+            log.error("%s: %s failed: %s", replica, type(event).__name__, error)
+            if isinstance(error, LogFailed):
+                self._on_storage_failed(error)
+            raise
+        except Exception:
+            # A bug. What the log did not do has not happened; what went wrong later leaves the log as it is.
+            if isinstance(effect, _ON_THE_LOG):
+                replica.state = before
+            raise
+        state = replica.state
+        if state.is_leader:
+            self._deadlines.note(replica)
+            if state.leader_epoch != before.leader_epoch:
+                self.tallies.leaderships_begun += 1
+                self._diverges_no_more(replica)
+                self._touch_followers(replica, wake=True)
+        elif before.is_leader:
+            self._leads_no_more(replica)
+        return effects
+
+    def flushed(self, replica: HostedReplica) -> None:
+        """A round of fsync covered the replica's log. Called by `GroupCommit`."""
+        may_have_waited = replica.state.fetch_offset is None
+        self.feed(replica, FsyncDone(replica.log.durable_end_offset))
+        self.cover_unflushed(replica)
+        # One that fetched on meanwhile is not placed again: its leader would send the same batches twice.
+        if may_have_waited and replica.state.is_follower:
+            self.fetching.resume(replica)
+
+    def cover_unflushed(self, replica: HostedReplica) -> None:
+        """Where flush=fsync, nothing may wait for a flush that nobody asked for.
+
+        A round that a truncation crossed proves nothing, and a replica may come under flush=fsync, or begin
+        to follow, with records that were never flushed.
+        """
+        state = replica.state
+        if state.settings.flush_on_disk and state.durable_end_offset < state.log_end_offset:
+            self.group_commit.cover((replica,))
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._deadlines.close()
+
+    def _tick(self, replica: HostedReplica) -> None:
+        self.feed(replica, Ticked(self._clock.monotonic_ms()))
+
+    def _leads_no_more(self, replica: HostedReplica) -> None:
+        self.tallies.leaderships_lost += 1
+        if replica.first_commit is not None:
+            replica.first_commit.give_up()
+            replica.first_commit = None
+        self._touch_followers(replica, wake=True)
+
+    # --- the log ---------------------------------------------------------------------------------
+
+    def _persist_epoch(
+        self, replica: HostedReplica, effect: fx.PersistEpoch, payload: Payload | None
+    ) -> None:
+        # A follower's log notes the epochs of the batches that it appends by itself, each in its turn: an
+        # answer can begin with batches of the epoch before.
+        if payload is None:
+            replica.log.assign_epoch(effect.epoch, effect.start_offset)
+
+    def _truncate_to(self, replica: HostedReplica, effect: fx.TruncateTo, _: Payload | None) -> None:
+        end_offset = replica.log.log_end_offset
+        self.tallies.truncated(end_offset - effect.offset)
+        if effect.lost_committed:
+            log.error(
+                "%s: cutting the log from %d to %d goes below the high watermark %d: committed records go",
+                replica, end_offset, effect.offset, replica.state.high_watermark,
+            )  # fmt: skip
+        else:
+            log.info("%s: cutting the log from %d to %d", replica, end_offset, effect.offset)
+        if not replica.traceparent:
+            replica.log.truncate_to(effect.offset)
+            return
+        attributes: dict[str, Attribute] = {
+            "partition": str(replica), "from_offset": end_offset, "to_offset": effect.offset,
+        }  # fmt: skip
+        with self._telemetry.span(TRUNCATE_LOG, parent=replica.traceparent, attributes=attributes):
+            replica.log.truncate_to(effect.offset)
+
+    def _truncate_and_start_at(
+        self, replica: HostedReplica, effect: fx.TruncateAndStartAt, _: Payload | None
+    ) -> None:
+        if effect.lost_committed:
+            log.error(
+                "%s: the leader's log is another one from %d on: committed records go", replica, effect.offset
+            )
+        else:
+            log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
+        replica.log.truncate_and_start_at(effect.offset)
+
+    def _append(self, replica: HostedReplica, effect: fx.Append, payload: Payload | None) -> None:
+        assert payload is not None
+        appended = replica.log.append_as_leader(payload.batches, payload.headers, effect.leader_epoch)
+        assert (appended.base_offset, appended.end_offset) == (effect.base_offset, effect.end_offset), replica
+        self.tallies.append(replica.topic, len(payload.batches), effect.end_offset - effect.base_offset)
+        self._touch_followers(replica, wake=True)
+        self._flush_after(replica, appended)
+
+    def _append_fetched(
+        self, replica: HostedReplica, effect: fx.AppendFetched, payload: Payload | None
+    ) -> None:
+        assert payload is not None
+        batches = _from_offset(payload, effect.base_offset)
+        appended = replica.log.append_as_follower(batches)
+        assert appended.end_offset == effect.end_offset, replica
+        self.tallies.replicated_in.add(len(batches), effect.end_offset - effect.base_offset)
+        self._flush_after(replica, appended)
+
+    def _move_log_start(self, replica: HostedReplica, effect: fx.MoveLogStart, _: Payload | None) -> None:
+        log.info("%s: nobody reads below %d any more", replica, effect.offset)
+        replica.log.move_start(effect.offset)
+        self.log_starts.moved(replica)
+        if replica.state.is_leader:
+            self._touch_followers(replica, wake=True)
+
+    def _flush_after(self, replica: HostedReplica, appended: AppendInfo) -> None:
+        """Where nobody waits for the disk a closed segment is flushed all the same: recovery after a crash
+        reads what is not known to be on disk, and shall not read more than the last segment."""
+        if replica.state.settings.flush_on_disk or appended.rolled:
+            self.group_commit.cover((replica,))
+
+    def _start_fetching(self, replica: HostedReplica, effect: fx.StartFetching, _: Payload | None) -> None:
+        self.fetching.start(replica, effect)
+        self.cover_unflushed(replica)
+        self._diverges_no_more(replica)
+
+    def _report_divergence(
+        self, replica: HostedReplica, effect: fx.ReportDivergence, _: Payload | None
+    ) -> None:
+        state = replica.state
+        log.error(
+            "%s: leader %d in epoch %d has this log end at %d, and all below %d is committed: records are "
+            "lost there, and no unclean election tells why; it is kept as it is and follows nobody (%s)",
+            replica, state.leader, state.leader_epoch, effect.offset, state.high_watermark, NEXT_STEP,
+        )  # fmt: skip
+        divergence = Divergence(effect.offset, state.high_watermark, state.leader, state.leader_epoch)
+        self._diverged.add(replica.key)
+        self.divergences.report_divergence(replica.key, divergence)
+
+    def _diverges_no_more(self, replica: HostedReplica) -> None:
+        if replica.key in self._diverged:
+            self._diverged.discard(replica.key)
+            self.divergences.diverges_no_more(replica.key)
+
+    # --- whoever waits ---------------------------------------------------------------------------
+
+    def _touch_followers(self, replica: HostedReplica, wake: bool) -> None:
+        """Tell the sessions of followers; a high watermark alone rides along with what comes next."""
+        for session in self._sessions.touch(replica.key):
+            if wake and (parked := self.parked_rounds.get(session)) is not None:
+                parked.wake()
+
+    def _advance_high_watermark(
+        self, replica: HostedReplica, effect: fx.AdvanceHighWatermark, _: Payload | None
+    ) -> None:
+        if replica.fetches:
+            replica.wake_fetches()
+        state = replica.state
+        if not state.is_leader:
+            return
+        self._touch_followers(replica, wake=False)
+        if replica.first_commit is None or state.leading is None:
+            return
+        if effect.high_watermark > state.leading.epoch_start_offset:
+            replica.first_commit.happened(str(replica), state.leader_epoch, effect.high_watermark)
+            replica.first_commit = None
+
+    def _answer_produces(self, replica: HostedReplica, effect: fx.AnswerProduces, _: Payload | None) -> None:
+        failure = None if effect.refusal is None else convert.error_code_of(effect.refusal)
+        replica.acks.release(effect.end_offset, failure)
+
+    def _abandon_waiters(self, replica: HostedReplica, effect: fx.AbandonWaiters, _: Payload | None) -> None:
+        replica.acks.fail(convert.error_code_of(effect.refusal))
+        replica.wake_fetches()
+
+
+def refusal_in(effects: fx.Effects) -> Refusal | None:
+    """The refusal among the effects of a step, or None where the event was taken."""
+    for effect in effects:
+        if isinstance(effect, fx.Refuse):
+            return effect.refusal
+    return None
+
+
+def _from_offset(payload: Payload, base_offset: int) -> Buffer:
+    """The fetched batches from `base_offset` on: what is before it is in the log already."""
+    at = 0
+    for header in payload.headers:
+        if header.base_offset >= base_offset:
+            break
+        at += header.size_bytes
+    return payload.batches if at == 0 else memoryview(payload.batches)[at:]

@@ -1,0 +1,1 @@
+"""Both sides of ReplicaFetch, and ISR changes in ZooKeeper."""

@@ -1,0 +1,143 @@
+"""Compares what followers have at rest, and has committed, with what their leaders have.
+
+Theory of operation. The CRC of each batch says that its bytes are those that were once written, and not that
+they are those that its leader has: a fault of software, or of a hand, could give two replicas two histories
+that are both whole. So whoever checks what is at rest (`scrub`) has each piece compared, below the high
+watermark, by a digest. Where they differ nobody can say which of the two is right: the log and the controller
+say where, and nothing else is done. What cannot be compared just now, since the leader changes or has let go
+of it, is left for the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, Protocol
+
+import grpc
+from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract import convert
+from hightide_broker.contract.replica_calls import DigestQuestion, Follower
+from hightide_broker.core.replica import Role
+from hightide_broker.ports import Connect
+from hightide_broker.replica.held_replicas import HostedReplica
+from hightide_broker.replica.shell import Divergence
+from hightide_broker.replication.digests import digest_of
+from hightide_broker.storage import StorageError
+
+__all__ = ["Comparison"]
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S: Final = 10.0
+
+
+class Reporting(Protocol):
+    """Who tells the controller (`failed_replicas.FailedReplicas`)."""
+
+    def report_difference(self, key: PartitionKey, where: Divergence | None) -> None:
+        """A replica differs from its leader there; None: not any more."""
+        ...
+
+
+class Comparison:
+    """One for a broker. Belongs to the event loop's thread; `scrub` calls it, piece by piece."""
+
+    def __init__(
+        self,
+        follower: Callable[[], Follower],
+        address_of: Callable[[int], HostPort | None],
+        reports: Reporting,
+        disk: Executor,
+        connect: Connect = open_channel,
+    ) -> None:
+        """`follower` says who asks; `disk` runs the reads."""
+        self._follower = follower
+        self._address_of = address_of
+        self._reports = reports
+        self._disk = disk
+        self._open_channel = connect
+        self._channels: dict[HostPort, grpc.aio.Channel] = {}
+        self._differing: dict[PartitionKey, Divergence] = {}
+        self.compared_bytes = 0
+
+    @property
+    def differing_count(self) -> int:
+        """How many replicas differ from their leaders; asked on any thread."""
+        return len(self._differing)
+
+    async def compare(
+        self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
+    ) -> None:
+        """Compare what is committed of these batches, which are whole here and have so many bytes."""
+        state = replica.state
+        end_offset = min(end_offset, state.high_watermark)
+        if state.role is not Role.FETCHING or replica.is_held:
+            return
+        if not max(state.log_start_offset, replica.leaders_log_start) <= base_offset < end_offset:
+            return
+        address = self._address_of(state.leader)
+        if address is None:
+            return
+        epoch = state.leader_epoch
+        question = DigestQuestion(self._follower(), replica.key, epoch, base_offset, end_offset)
+        try:
+            ours, is_exact = await asyncio.get_running_loop().run_in_executor(
+                self._disk, digest_of, replica.log, base_offset, end_offset
+            )
+            if not is_exact:
+                return
+            theirs = await self._ask(address, question)
+        except StorageError as error:
+            log.debug("%s is not compared: %s", replica, error)
+            return
+        except grpc.aio.AioRpcError as error:
+            log.debug("%s is not compared with broker %d: %s", replica, state.leader, error.details())
+            return
+        now = replica.state
+        if now.role is not Role.FETCHING or now.leader_epoch != question.leader_epoch:
+            return
+        self.compared_bytes += size_bytes
+        self._found(
+            replica, Divergence(base_offset, end_offset, now.leader, now.leader_epoch), ours == theirs
+        )
+
+    def _found(self, replica: HostedReplica, where: Divergence, is_same: bool) -> None:
+        known = self._differing.get(replica.key)
+        if not is_same and known is None:
+            log.error(
+                "%s differs from its leader, broker %d, somewhere in the offsets %d to %d: both are whole, "
+                "and one of them has other records than were acknowledged",
+                replica, where.leader, where.offset, where.high_watermark - 1,
+            )  # fmt: skip
+            self._differing[replica.key] = where
+            self._reports.report_difference(replica.key, where)
+        elif is_same and known is not None and where.offset <= known.offset < where.high_watermark:
+            log.warning("%s does not differ from broker %d any more", replica, where.leader)
+            del self._differing[replica.key]
+            self._reports.report_difference(replica.key, None)
+
+    async def _ask(self, address: HostPort, question: DigestQuestion) -> bytes:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._open_channel(address)
+        stub = ReplicaServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
+        answer = await stub.DigestBatches(convert.digest_question_out(question), timeout=CALL_TIMEOUT_S)
+        return bytes(answer.digest)
+
+    def tell_again(self) -> None:
+        """A new controller was elected, which knows of no difference."""
+        for key, where in self._differing.items():
+            self._reports.report_difference(key, where)
+
+    async def rest(self) -> None:
+        """Let go of the connections: a pass is over."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()

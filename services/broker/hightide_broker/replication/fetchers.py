@@ -1,0 +1,513 @@
+"""The follower's side of replication: one fetcher for each leader (V3 section G, "At the follower").
+
+Theory of operation. A fetcher keeps one ReplicaFetch under way for all partitions that it follows its
+leader in; while nothing is new the leader holds it. Where a partition joins meanwhile, the next round
+is sent beside the one that is parked, which makes the leader answer that one at once: a failover
+waits for no timer. Partitions that are to be truncated first ask where their epoch ended, all of them
+in one call. Whatever fails is repeated after a pause that doubles from 10 ms to a second.
+
+A partition that fails stands alone (KIP-461): what its leader sent is damaged, or there is a bug in what
+becomes of it. The others go on; it is tried again after a pause of its own, from a second to a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from hightide.batch.errors import BatchError, MalformedMessage
+from hightide.batch.header import BatchHeader, iterate
+from hightide.batch.wire import (
+    ReplicaFetchPartitionResult,
+    ReplicaFetchResponse,
+    parse_replica_fetch_response,
+)
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
+
+from hightide_broker.cluster.partition_decisions import PartitionKey
+from hightide_broker.contract import convert
+from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_broker.core.effects import AskEpochEnd, StartFetching
+from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.fetch_session import FollowerSession, Position
+from hightide_broker.core.replica import Role
+from hightide_broker.ports import Connect
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import Payload, ReplicaShell
+from hightide_broker.storage import AppendOutOfOrder, StorageError
+
+log = logging.getLogger(__name__)
+
+PAUSE_MIN_S: Final = 0.01
+PAUSE_MAX_S: Final = 1.0
+CONNECT_TIMEOUT_S: Final = 1.0
+"""How long one attempt to reach a leader may take; gRPC tries several times within it."""
+CANCEL_AGAIN_S: Final = 1.0
+"""How long a cancellation has until it counts as lost."""
+CALL_GRACE_S: Final = 10.0
+"""How long a leader may take beyond the wait that it was asked for."""
+FAILED_PAUSE_MIN_S: Final = 1.0
+FAILED_PAUSE_MAX_S: Final = 60.0
+ROUNDS_MAX: Final = 2
+"""Rounds under way: one that is parked, and one that brings news."""
+
+_FETCH: Final = "/hightide.v1.ReplicaService/ReplicaFetch"
+_EPOCH_ENDS: Final = "/hightide.v1.ReplicaService/EndOffsetForLeaderEpoch"
+_FAILURES: Final = (grpc.aio.AioRpcError, MalformedMessage, ConnectionError)
+
+Response = ReplicaFetchResponse[memoryview]
+Result = ReplicaFetchPartitionResult[memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that could not be copied, though its leader answered."""
+
+    reason: str
+    pause_s: float
+    """Until it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What all fetchers of a broker share."""
+
+    max_wait_ms: int
+    max_bytes: int
+    follower: Callable[[], Follower]
+    """Who asks; the broker epoch changes when the broker registers anew."""
+    address_of: Callable[[int], HostPort | None]
+    """Where a leader is reached; None while that is not known."""
+    registered: Callable[[], Awaitable[None]]
+    """Returns once this broker is registered: under an earlier epoch nobody would answer it."""
+
+
+class Fetchers:
+    """All fetchers of a broker, by leader; so at most one for each other broker of the cluster."""
+
+    def __init__(
+        self,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        settings: FetchSettings,
+        connect: Connect = open_channel,
+    ) -> None:
+        self._replicas = replicas
+        self._shell = shell
+        self._settings = settings
+        self._open_channel = connect
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._where: dict[PartitionKey, LeaderFetcher] = {}
+        self._retired = False
+
+    def start(self, replica: HostedReplica, effect: StartFetching) -> None:
+        """Fetch the partition from its leader."""
+        if not self._retired:
+            self._move(replica, effect.leader).place(replica)
+
+    def failed(self) -> dict[PartitionKey, FailedPartition]:
+        """The partitions that are not copied at present, for reports about this broker."""
+        return {key: each for fetcher in self._by_leader.values() for key, each in fetcher.failed.items()}
+
+    def count_failed(self) -> int:
+        """How many those are; asked on any thread."""
+        return sum(len(fetcher.failed) for fetcher in tuple(self._by_leader.values()))
+
+    @property
+    def leader_count(self) -> int:
+        """How many leaders there are fetchers for; asked on any thread."""
+        return len(self._by_leader)
+
+    def stop(self, replica: HostedReplica) -> None:
+        """Fetch the partition no more."""
+        if (fetcher := self._where.pop(replica.key, None)) is not None:
+            fetcher.forget(replica.key)
+
+    def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
+        """Ask the leader where an epoch ended in its log, until it answers."""
+        if not self._retired:
+            self._move(replica, effect.leader).ask(replica, effect)
+
+    def resume(self, replica: HostedReplica) -> None:
+        """What was fetched is on disk: fetch on."""
+        if (fetcher := self._where.get(replica.key)) is not None:
+            fetcher.place(replica)
+
+    def hold(self, replica: HostedReplica) -> None:
+        """The replica is damaged, or waits for its disk: fetch nothing into it until `resume`."""
+        self.resume(replica)
+
+    async def retire(self) -> None:
+        """Fetch nothing any more, whatever the controller decides. Called once, before a broker hands its
+        leaderships over: a leader lets a follower that fetches back into the ISR, and would then wait for
+        this one, which is about to be gone, until it counts as lagging."""
+        self._retired = True
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop all fetchers."""
+        await asyncio.gather(*(fetcher.close() for fetcher in self._by_leader.values()))
+        self._by_leader.clear()
+        self._where.clear()
+
+    def _move(self, replica: HostedReplica, leader: int) -> LeaderFetcher:
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = LeaderFetcher(leader, self._replicas, self._shell, self._settings, self._open_channel)
+            self._by_leader[leader] = fetcher
+        before = self._where.get(replica.key)
+        if before is not None and before is not fetcher:
+            before.forget(replica.key)
+        self._where[replica.key] = fetcher
+        return fetcher
+
+
+class LeaderFetcher:
+    """Fetches from one leader, in one task."""
+
+    def __init__(
+        self,
+        leader: int,
+        replicas: HostedReplicas,
+        shell: ReplicaShell,
+        settings: FetchSettings,
+        connect: Connect = open_channel,
+    ) -> None:
+        self._leader = leader
+        self._open_channel = connect
+        self._replicas = replicas
+        self._shell = shell
+        self._settings = settings
+        self._session: FollowerSession[PartitionKey] = FollowerSession()
+        self._questions: dict[PartitionKey, EpochQuestion] = {}
+        self.failed: dict[PartitionKey, FailedPartition] = {}
+        self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
+        self._repeat: set[PartitionKey] = set()
+        self._refused: set[PartitionKey] = set()
+        self._repeat_timer: asyncio.TimerHandle | None = None
+        self._pause_s = PAUSE_MIN_S
+        self._repeat_pause_s = PAUSE_MIN_S
+        self._stir = asyncio.Event()
+        self._rounds: deque[tuple[bool, asyncio.Future[bytes]]] = deque()
+        self._asking: asyncio.Future[bytes] | None = None
+        self._asked: Sequence[EpochQuestion] = ()
+        self._channel: grpc.aio.Channel | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch-from-{leader}")
+
+    def place(self, replica: HostedReplica) -> None:
+        """Fetch the partition from where its log ends, once that is on disk where it must be."""
+        state = replica.state
+        if replica.is_held:
+            self._session.forget(replica.key)  # Else its leader would let it into the ISR again.
+            return
+        if state.role is Role.TRUNCATING:
+            return  # A flush from before has ended: where the log parts from the leader's is still asked.
+        self._questions.pop(replica.key, None)
+        if (offset := state.fetch_offset) is not None and state.leader == self._leader:
+            position = Position(
+                state.leader_epoch, offset, state.log_start_offset, state.decision.partition_epoch
+            )
+            self._session.place(replica.key, position)
+            self._stir.set()
+
+    def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
+        """Ask where an epoch ended; nothing is fetched until that is known."""
+        self._session.forget(replica.key)
+        self._questions[replica.key] = EpochQuestion(replica.key, effect.leader_epoch, effect.epoch)
+        self._stir.set()
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition has another leader, or none."""
+        self._questions.pop(key, None)
+        self._repeat.discard(key)
+        self._refused.discard(key)
+        self._recovered(key)
+        self._session.forget(key)
+
+    async def close(self) -> None:
+        """Stop, and wait until all is let go."""
+        while not self._task.done():
+            # Once need not do: a cancellation is lost where something on the way takes it for its own.
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_AGAIN_S)
+        if self._repeat_timer is not None:
+            self._repeat_timer.cancel()
+        for retry in self._retries.values():
+            retry.cancel()
+
+    # --- the conversation ------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        await self._settings.registered()
+        try:
+            while True:
+                try:
+                    await self._converse()
+                except _FAILURES as error:
+                    self._log_failure(error)
+                except Exception:
+                    # The top of a task: a bug in one round must not end replication for good.
+                    log.exception("fetching from broker %d failed", self._leader)
+                await self._begin_anew()
+                await asyncio.sleep(self._pause_s)
+                self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+                self._stir.set()
+        finally:
+            await self._let_go()
+
+    async def _converse(self) -> None:
+        """Send rounds and take their answers in turn, until something fails."""
+        while True:
+            await self._stir.wait()
+            self._stir.clear()
+            if self._channel is None and (len(self._session) or self._questions):
+                await self._connect()
+            while self._rounds and self._rounds[0][1].done():
+                opening, answered = self._rounds.popleft()
+                self._take_round(opening, parse_replica_fetch_response(_result_of(answered)))
+            if self._asking is not None and self._asking.done():
+                answered, self._asking = self._asking, None
+                self._take_epoch_ends(convert.epoch_answers_in(_result_of(answered)))
+            if self._asking is None and self._questions:
+                self._send_questions()
+            if self._may_send():
+                self._send_round()
+
+    async def _connect(self) -> None:
+        """Reach the leader before anything is said: the first round of a session names every partition, and
+        while a failover goes on nobody has the time to build it for one that is dead, again and again.
+
+        Raises ConnectionError; whoever tries again looks its address up again.
+        """
+        address = self._settings.address_of(self._leader)
+        if address is None:
+            raise ConnectionError(f"no address is known of broker {self._leader}")
+        self._channel = self._open_channel(address)
+        try:
+            # Not wait_for: that of Python 3.11 forgets a cancellation that comes together with the answer.
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            raise ConnectionError(f"nobody answers at {address}") from None
+
+    def _may_send(self) -> bool:
+        if not self._rounds:
+            return len(self._session) > 0 or self._session.has_news
+        # The first round of a session is answered at once; until then there is no session to go on with.
+        under_way = len(self._rounds)
+        return self._session.has_news and self._session.session_id != 0 and under_way < ROUNDS_MAX
+
+    def _send_round(self) -> None:
+        settings = self._settings
+        asked = self._session.next_request()
+        call = ReplicaFetchCall(settings.follower(), asked, settings.max_wait_ms, settings.max_bytes)
+        opening = asked.session_id == 0
+        if not opening:
+            # Rounds count when they are sent: the next one may leave before this one is answered.
+            self._session.answered(asked.session_id)
+        timeout_s = settings.max_wait_ms / 1000 + CALL_GRACE_S
+        self._rounds.append((opening, self._send(_FETCH, convert.replica_fetch_out(call), timeout_s)))
+
+    def _send_questions(self) -> None:
+        self._asked = tuple(self._questions.values())
+        request = convert.epoch_questions_out(self._settings.follower(), self._asked)
+        self._asking = self._send(_EPOCH_ENDS, request, CALL_GRACE_S)
+
+    def _send(self, method: str, request: bytes, timeout_s: float) -> asyncio.Future[bytes]:
+        assert self._channel is not None
+        send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        sent = asyncio.ensure_future(_outcome(send(request, timeout=timeout_s)))
+        sent.add_done_callback(lambda _: self._stir.set())
+        return sent
+
+    async def _begin_anew(self) -> None:
+        """After a failure: no call is under way, the session is new, the connection too."""
+        try:
+            await self._let_go()
+        except Exception:
+            # Still the top of the task: whatever cannot be let go is left behind.
+            log.exception("letting go of the connection to broker %d failed", self._leader)
+        self._session.restart()
+
+    async def _let_go(self) -> None:
+        under_way = [call for _, call in self._rounds]
+        if self._asking is not None:
+            under_way.append(self._asking)
+        self._rounds.clear()
+        self._asking = None
+        for call in under_way:
+            call.cancel()
+        if under_way:
+            # Their outcomes are nobody's any more; looked at, so that none is reported as lost.
+            await asyncio.gather(*under_way, return_exceptions=True)
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            await channel.close()
+
+    def _log_failure(self, error: BaseException) -> None:
+        said = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else error
+        level = logging.INFO if self._pause_s == PAUSE_MIN_S else logging.DEBUG
+        log.log(level, "fetching from broker %d is repeated: %s", self._leader, said)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _take_round(self, opening: bool, response: Response) -> None:
+        if opening:
+            if response.session_id <= 0:
+                raise MalformedMessage(f"broker {self._leader} opened a fetch session without an id")
+            self._session.answered(response.session_id)
+        self._pause_s = PAUSE_MIN_S
+        for result in response.partitions:
+            replica = self._replicas.get((result.topic_id, result.partition))
+            if replica is None or not self._is_followed(replica):
+                # Removed or stopped, or led by another, since the round was sent.
+                self._session.forget((result.topic_id, result.partition))
+                self._refused.discard((result.topic_id, result.partition))
+                continue
+            try:
+                self._take_result(replica, result)
+            except Exception as error:
+                # Like the top of a task: a bug that one partition meets must not stop the others (KIP-461).
+                log.exception("%s: taking what broker %d sent failed", replica, self._leader)
+                self._fail(replica, f"{type(error).__name__}: {error}")
+        if not self._refused:
+            self._repeat_pause_s = PAUSE_MIN_S
+
+    def _is_followed(self, replica: HostedReplica) -> bool:
+        return replica.state.is_follower and replica.state.leader == self._leader
+
+    def _take_result(self, replica: HostedReplica, result: Result) -> None:
+        """Take one partition of a round."""
+        if result.error_code:
+            self._take_refusal(replica, result)
+            return
+        try:
+            headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
+            spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
+            event = BatchesReceived(
+                self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
+            )
+            self._shell.feed(replica, event, Payload(result.batches, headers))
+            replica.leaders_log_start = result.log_start_offset
+        except (BatchError, AppendOutOfOrder) as error:
+            self._fail(replica, f"what broker {self._leader} sent does not fit: {error}")
+            return
+        except StorageError as error:
+            log.warning("%s: what broker %d sent is not appended: %s", replica, self._leader, error)
+            self._repeat_later(replica)
+            return
+        self._refused.discard(replica.key)
+        if headers:
+            self._recovered(replica.key)
+            self.place(replica)
+
+    def _take_refusal(self, replica: HostedReplica, result: Result) -> None:
+        asked = self._session.positions.get(replica.key)
+        if asked is None:
+            return
+        refusal = convert.refusal_of(result.error_code)
+        event = FetchRefused(self._leader, asked.leader_epoch, refusal, result.log_start_offset)
+        try:
+            effects = self._shell.feed(replica, event)
+        except StorageError as error:
+            log.warning("%s: starting again where broker %d starts failed: %s", replica, self._leader, error)
+            effects = ()
+        if not effects:
+            self._repeat_later(replica)
+
+    def _take_epoch_ends(self, answers: Sequence[EpochAnswer]) -> None:
+        asked, self._asked = self._asked, ()
+        if len(answers) != len(asked):
+            raise MalformedMessage(f"{len(asked)} epoch questions got {len(answers)} answers")
+        for question, answer in zip(asked, answers, strict=True):
+            replica = self._replicas.get(question.key)
+            if self._questions.get(question.key) != question or replica is None:
+                continue  # the partition has moved on meanwhile
+            del self._questions[question.key]
+            try:
+                self._take_epoch_end(replica, question, answer)
+            except StorageError as error:
+                log.warning("%s: truncation failed: %s", replica, error)
+                self._repeat_later(replica)
+            except Exception as error:
+                # As with rounds: one partition must not stop the others.
+                log.exception("%s: truncating its log to that of broker %d failed", replica, self._leader)
+                self._fail(replica, f"{type(error).__name__}: {error}")
+
+    def _take_epoch_end(self, replica: HostedReplica, question: EpochQuestion, answer: EpochAnswer) -> None:
+        epoch = question.current_leader_epoch
+        if answer.code:
+            self._shell.feed(replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code)))
+            self._repeat_later(replica)
+        else:
+            self._refused.discard(replica.key)
+            end = answer.end
+            self._shell.feed(replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset))
+
+    # --- trying again ----------------------------------------------------------------------------
+
+    def _fail(self, replica: HostedReplica, reason: str) -> None:
+        """The partition stands still; it is tried again, less and less often."""
+        key = replica.key
+        before = self.failed.get(key)
+        pause_s = FAILED_PAUSE_MIN_S if before is None else min(FAILED_PAUSE_MAX_S, before.pause_s * 2)
+        log.error("%s: not copied, tried again in %.0f s: %s", replica, pause_s, reason)
+        self.failed[key] = FailedPartition(reason, pause_s)
+        self._refused.discard(key)
+        self._session.forget(key)
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.cancel()
+        self._retries[key] = asyncio.get_running_loop().call_later(pause_s, self._ask_for, key)
+
+    def _recovered(self, key: PartitionKey) -> None:
+        self.failed.pop(key, None)
+        if (retry := self._retries.pop(key, None)) is not None:
+            retry.cancel()
+
+    def _repeat_later(self, replica: HostedReplica) -> None:
+        """Ask for the partition again after a pause: its leader may just not know yet that it leads. Pauses
+        grow as long as any that was refused has not been answered since."""
+        self._repeat.add(replica.key)
+        self._refused.add(replica.key)
+        if self._repeat_timer is None:
+            loop = asyncio.get_running_loop()
+            self._repeat_timer = loop.call_later(self._repeat_pause_s, self._repeat_now)
+            self._repeat_pause_s = min(PAUSE_MAX_S, self._repeat_pause_s * 2)
+
+    def _repeat_now(self) -> None:
+        self._repeat_timer = None
+        keys, self._repeat = self._repeat, set()
+        for key in keys:
+            self._ask_for(key)
+
+    def _ask_for(self, key: PartitionKey) -> None:
+        self._retries.pop(key, None)
+        replica = self._replicas.get(key)
+        if replica is None or not self._is_followed(replica):
+            return
+        state = replica.state
+        if state.role is Role.TRUNCATING:
+            self._questions.setdefault(key, EpochQuestion(key, state.leader_epoch, state.epochs.latest_epoch))
+            self._stir.set()
+        else:
+            self.place(replica)
+
+
+def _result_of(answered: asyncio.Future[bytes]) -> bytes:
+    """What a call was answered. Raises AioRpcError, or ConnectionError where the connection was closed."""
+    if answered.cancelled():
+        # As an error of its own: a CancelledError would end the task of whoever looks at it.
+        raise ConnectionError("the call was cancelled with its connection")
+    return answered.result()
+
+
+async def _outcome(call: grpc.aio.UnaryUnaryCall[bytes, bytes]) -> bytes:
+    response = await call
+    assert isinstance(response, bytes)
+    return response

@@ -1,0 +1,1 @@
+"""A directory of logs: whose it is, its files, its health, its age."""

@@ -1,0 +1,61 @@
+"""Where partitions wait that are no longer assigned here, before they are deleted (DESIGN 6.6).
+
+A partition put aside is a directory `<topic id>-<partition>.<microseconds>`, of the data
+directory's clock (`ageing`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hightide_broker.storage.files.files import Files
+
+__all__ = ["Quarantine"]
+
+_NAME: Final = "quarantine"
+
+
+class Quarantine:
+    """The directory `quarantine` of a data directory. Its methods raise OSError."""
+
+    def __init__(self, files: Files, data_directory: str) -> None:
+        self._files = files
+        self._data_directory = data_directory
+        self._path = f"{data_directory}/{_NAME}"
+
+    def place_for(self, name: str, now_us: int) -> str:
+        """Where something of this name goes now."""
+        return f"{self._path}/{name}.{now_us}"
+
+    def _free_place_for(self, name: str, now_us: int) -> str:
+        """The same, or as soon after as the place is free: what is there may be of the same name and moment,
+        since the time is not as exact as its unit."""
+        while self._files.exists(self.place_for(name, now_us)):
+            now_us += 1
+        return self.place_for(name, now_us)
+
+    def take(self, name: str, now_us: int) -> None:
+        """Move a directory of the data directory here, in one step that a crash cannot tear."""
+        self._files.make_directory(self._path)
+        self._files.replace(f"{self._data_directory}/{name}", self._free_place_for(name, now_us))
+        self._files.sync_directory(self._path)
+        self._files.sync_directory(self._data_directory)
+
+    def delete_expired(self, now_us: int, grace_us: int) -> list[str]:
+        """Delete what was put here longer than `grace_us` ago; give the names. What is named by a moment that
+        is still to come was put here while the wall clock was wrong: its grace begins now."""
+        if not self._files.exists(self._path):
+            return []
+        deleted = []
+        for name in self._files.directories(self._path):
+            what, _, since = name.rpartition(".")
+            if not (since.isascii() and since.isdigit()):
+                continue
+            if int(since) > now_us:
+                self._files.replace(f"{self._path}/{name}", self._free_place_for(what, now_us))
+            elif int(since) < now_us - grace_us:
+                for file_name in self._files.names(f"{self._path}/{name}"):
+                    self._files.remove(f"{self._path}/{name}/{file_name}")
+                self._files.remove_directory(f"{self._path}/{name}")
+                deleted.append(name)
+        return deleted

@@ -1,0 +1,97 @@
+"""What all logs of a data directory share: its files, its health, and the memory that they may take."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from hightide_broker.storage.directory.ageing import AgeingClock
+from hightide_broker.storage.errors import DamagedLog
+from hightide_broker.storage.files.disk_health import DiskHealth
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.open_files import OpenFiles
+from hightide_broker.storage.log.tail import TailMemory
+from hightide_broker.storage.settings import DirectorySettings
+
+__all__ = ["DamageBell", "LoadedIndexes", "Volume"]
+
+_INDEXES_MAX: Final = 64
+
+
+class Unloadable(Protocol):
+    """A segment, whose indexes can be read again."""
+
+    def unload_indexes(self) -> None:
+        """Let go of the indexes in memory."""
+        ...
+
+
+class LoadedIndexes:
+    """Closed segments whose indexes are in memory: the ones used last, at most 64. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[int, Unloadable] = OrderedDict()
+
+    def used(self, segment: Unloadable) -> None:
+        """Note that a segment loaded or used its indexes."""
+        with self._lock:
+            self._loaded[id(segment)] = segment
+            self._loaded.move_to_end(id(segment))
+            if len(self._loaded) > _INDEXES_MAX:
+                _, oldest = self._loaded.popitem(last=False)
+                oldest.unload_indexes()
+
+    def forget(self, segment: Unloadable) -> None:
+        """The segment is active again, or removed."""
+        with self._lock:
+            self._loaded.pop(id(segment), None)
+
+
+class DamageBell:
+    """Who is told of damage to a log. Any thread."""
+
+    def __init__(self) -> None:
+        self._on_damage: Callable[[DamagedLog], None] | None = None
+
+    def tell(self, on_damage: Callable[[DamagedLog], None]) -> None:
+        """Have this called at each damage that is met, on the thread that met it."""
+        self._on_damage = on_damage
+
+    def ring(self, damage: DamagedLog) -> None:
+        """Somebody has met damage."""
+        if self._on_damage is not None:
+            self._on_damage(damage)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """The shared things, made once by the data directory."""
+
+    path: str
+    files: Files
+    disk: DiskHealth
+    damage: DamageBell
+    open_files: OpenFiles
+    tails: TailMemory
+    indexes: LoadedIndexes
+    settings: DirectorySettings
+    clock: AgeingClock
+
+    @classmethod
+    def make(cls, path: str, files: Files, settings: DirectorySettings, clock: AgeingClock) -> Volume:
+        """Those of one data directory."""
+        return cls(
+            path=path,
+            files=files,
+            disk=DiskHealth(path),
+            damage=DamageBell(),
+            open_files=OpenFiles(files, settings.open_files_max),
+            tails=TailMemory(settings.tail_bytes_max, settings.tail_bytes_per_log_max),
+            indexes=LoadedIndexes(),
+            settings=settings,
+            clock=clock,
+        )

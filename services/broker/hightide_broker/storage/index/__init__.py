@@ -1,0 +1,1 @@
+"""Where in a segment an offset or a timestamp is."""

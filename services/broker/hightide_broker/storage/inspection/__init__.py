@@ -1,0 +1,1 @@
+"""Looks into logs and the files beside them without changing anything."""

@@ -1,0 +1,82 @@
+"""Looks into logs on disk without changing anything: what `hightide dump-log` prints.
+
+Works on a directory that a broker has open, and on damaged files.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import BatchHeader
+
+from hightide_broker.storage.log.batch_scan import scan
+from hightide_broker.storage.log.segment import LOG_SUFFIX
+
+__all__ = ["InspectedBatch", "InspectedDamage", "inspect"]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedBatch:
+    """A batch, and where it is."""
+
+    path: Path
+    position: int
+    header: BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedDamage:
+    """Where a file stops being readable, and why."""
+
+    path: Path
+    position: int
+    reason: str
+
+
+def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
+    """Every batch of a segment file, or of all segments under a directory, with its CRC checked, and that its
+    offset follows on the one in front, its leader epoch does not go back, and no segment lies between two.
+
+    A file that is damaged ends with one InspectedDamage. Raises OSError, also where there is none: a mistyped
+    directory is not one without damage.
+    """
+    paths = sorted(path.rglob(f"*{LOG_SUFFIX}")) if path.is_dir() else [path]
+    if not paths:
+        raise FileNotFoundError(errno.ENOENT, f"no segment (*{LOG_SUFFIX}) is here or below", str(path))
+    before: tuple[Path, int] | None = None
+    for segment_path in paths:
+        base_offset = int(segment_path.stem) if segment_path.stem.isdigit() else None
+        if base_offset is not None and before is not None and before[0] == segment_path.parent:
+            end_offset = before[1]
+            if end_offset != base_offset:
+                yield InspectedDamage(
+                    segment_path, 0, f"the segment in front of it ends at offset {end_offset}"
+                )
+        before = None
+        for found in _inspect_file(segment_path, base_offset):
+            yield found
+            if isinstance(found, InspectedBatch):
+                before = (segment_path.parent, found.header.next_offset)
+            else:
+                before = None
+
+
+def _inspect_file(path: Path, base_offset: int | None) -> Iterator[InspectedBatch | InspectedDamage]:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+
+        def read(wanted: int, position: int) -> bytes:
+            file.seek(position)
+            return file.read(wanted)
+
+        end = 0
+        try:
+            for position, header in scan(read, 0, size, verify=True, next_offset=base_offset):
+                yield InspectedBatch(path, position, header)
+                end = position + header.size_bytes
+        except BatchError as error:
+            yield InspectedDamage(path, end, str(error))

@@ -1,0 +1,52 @@
+"""What a log answers, and what it is opened with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hightide.batch.header import BatchHeader
+
+from hightide_broker.storage.log.log_files import LogFiles
+from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
+from hightide_broker.storage.recovery.log_marks import Mark
+from hightide_broker.storage.recovery.start_file import StartFile
+
+__all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did. `end_offset` is the log end offset after it; `headers` are as appended, one a
+    batch."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    headers: tuple[BatchHeader, ...]
+    # The append closed a segment: call `flush` in a thread soon, so that recovery after a crash stays short.
+    rolled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampFound:
+    """The first record at or after a timestamp."""
+
+    offset: int
+    timestamp_us: int
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """What `log_opening` found on disk. Not frozen, since a broker makes one for each of its many logs."""
+
+    files: LogFiles
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    has_directory: bool
+    high_watermark: int
+    recovery_point: int
+    lost_data: bool
+    start_file: StartFile
+    start_offset: int
+    mark: Mark

@@ -1,0 +1,600 @@
+"""One partition's log: what is appended, read, cut off at either end, and made durable.
+
+Theory of operation. A log is a row of segments (`segment_row`). An append is one write at its end, then the
+offsets in memory move; a write that fails is cut back, so the log is always whole batches. Nothing is synced
+on the way: `flush` syncs from a thread what was written so far (`unsynced`), and `durable_end_offset`
+follows. Opening and recovering a log is `log_opening`, which batches lie in memory `tail`, how the others are
+found `reading`, which segments may go `retention`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import cached_property
+
+from hightide.batch.errors import BatchError
+from hightide.batch.header import BatchHeader, Buffer
+
+from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
+from hightide_broker.storage.files.open_files import Lease
+from hightide_broker.storage.log.answers import AppendInfo, OpenedLog, TimestampFound
+from hightide_broker.storage.log.producer_states import ProducerState, ProducerStates
+from hightide_broker.storage.log.reading import SequentialReads, first_candidate, found_in, segment_with
+from hightide_broker.storage.log.replicated_batches import ExpectedBatches
+from hightide_broker.storage.log.retention import Deleted, expired
+from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.log.segment_row import SegmentRow
+from hightide_broker.storage.log.snapshots import ProducerSnapshots
+from hightide_broker.storage.log.stamping import stamped
+from hightide_broker.storage.log.tail import Tail, TailBatch, worth_keeping
+from hightide_broker.storage.log.unsynced import UnsyncedSegments
+from hightide_broker.storage.recovery.log_at_rest import LogAtRest
+from hightide_broker.storage.recovery.log_promises import LogPromises
+from hightide_broker.storage.settings import LogSettings
+
+__all__ = ["AppendInfo", "Log", "TimestampFound"]
+
+
+class Log:
+    """One partition's log; made by `DataDirectory.log`.
+
+    Any thread may call any method; a lock inside keeps them apart, and is never held over an fsync or a
+    deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read) but for
+    `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Raises StorageFailed
+    after the data directory's first I/O error, LogClosed once closed, and DamagedLog where what is on disk is
+    not what was written, from every method that reads or writes.
+    """
+
+    def __init__(
+        self,
+        volume: Volume,
+        directory: str,
+        topic_id: bytes,
+        partition: int,
+        topic_name: str,
+        settings: LogSettings,
+        opened: OpenedLog,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition = partition
+        self.topic_name = topic_name
+        self.settings = settings
+        # As of the last checkpoint; 0 where there is none. What the broker's high watermark starts from.
+        self.high_watermark_checkpoint = opened.high_watermark
+        # The recovery point that the checkpoint file has; the data directory keeps it up to date.
+        self.recovery_point_checkpoint = opened.recovery_point
+        self.lost_data = opened.lost_data  # it has less than it had
+        self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
+        self.epochs = opened.epochs
+        self.deleted = Deleted()  # by retention
+        self._volume = volume
+        self._files = opened.files
+        self._directory = directory
+        self._row = SegmentRow(volume, directory, opened.segments, has_directory=opened.has_directory)
+        self._lock = threading.RLock()
+        self._flush_lock = threading.Lock()
+        self._start_file = opened.start_file
+        self.promises = LogPromises(self, self._lock, opened.files, opened.start_file, opened.mark)
+        self._end_offset = self._durable_end_offset = opened.segments[-1].next_offset
+        self._start_offset = opened.start_offset
+        # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
+        self._truncations = 0
+        self._changed = self._closed = False
+        self._tail = Tail(volume.tails)
+        self._reads = SequentialReads()
+        self._snapshots = ProducerSnapshots(volume.files, directory)
+        self._producers: ProducerStates | None = None
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_name}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read. The batch that holds it may begin before it."""
+        return self._start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will have."""
+        return self._end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        """Everything below is on disk (fsynced)."""
+        return self._durable_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments."""
+        return self._row.size_bytes
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Sizes of all segments and of the active one, and how many there are; for the checkpoint."""
+        return self._row.size_bytes, self._row.active.size_bytes, len(self._row.segments)
+
+    @property
+    def data_directory(self) -> str:
+        """The path of the data directory that it lives in."""
+        return self._volume.path
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producers' states; read from disk on first use, and after a truncation."""
+        with self._lock, self._files:
+            if self._producers is None:
+                self._producers = self._restore_producers()
+            return self._producers
+
+    def describe_producers(self, producer_ids: Collection[int]) -> list[ProducerState]:
+        """What the log remembers of these producers, or of all where none is named. Call it in a thread."""
+        with self._lock:
+            self._check_open()
+            return self.producers.describe(producer_ids)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers not heard of for long; `now_ms` is of a clock that cannot jump. Call it in a
+        thread."""
+        with self._lock:
+            if self._producers is not None:
+                self._producers.expire(now_ms, self._volume.settings.producer_expiry_ms)
+
+    @cached_property
+    def at_rest(self) -> LogAtRest:
+        """What lies on disk of it. Made when it is first asked for: of many logs nobody does."""
+        about = (self.topic_name, self.topic_id, self.partition)
+        return LogAtRest(
+            self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
+            (self._lock, self._flush_lock), about, lambda: self._start_offset,
+        )  # fmt: skip
+
+    # --- appending -----------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batches: Buffer, headers: Sequence[BatchHeader], leader_epoch: int
+    ) -> AppendInfo:
+        """Stamp and append batches that `check_from_producer` and `producers.check_all` have passed.
+
+        `headers` are what `check_from_producer(batches, …)` returned. One write call. The log may keep
+        `batches` alive for its tail; it never changes them. Raises DiskFull (nothing was appended),
+        StorageFailed.
+        """
+        assert headers
+        assert leader_epoch >= self.epochs.latest, (leader_epoch, self.epochs.latest)
+        with self._lock:
+            offset, ours = self._end_offset, []
+            for header in headers:
+                ours.append(header.stamped(offset, leader_epoch))
+                offset += header.record_count
+            to_disk, in_tail = stamped(batches, ours)
+            return self._append(to_disk, in_tail, tuple(ours), len(batches))
+
+    def append_as_follower(self, batches: Buffer) -> AppendInfo:
+        """Append what a leader sent, as it is. Checks CRCs, where it starts, and that epochs rise.
+
+        Assigns leader epochs as they appear in the batches. Raises BatchError, AppendOutOfOrder, DiskFull,
+        StorageFailed; in all cases nothing was appended.
+        """
+        view = memoryview(batches)
+        with self._lock:
+            headers = ExpectedBatches(
+                repr(self), self.topic_id, self.partition, self._end_offset, self.epochs.latest
+            ).check(view)
+            if not worth_keeping(view):
+                view = memoryview(bytes(view))
+            in_tail, at = [], 0
+            for header in headers:
+                piece = view[at : at + header.size_bytes]
+                in_tail.append(TailBatch(header.base_offset, header.next_offset, len(piece), (piece,)))
+                at += header.size_bytes
+            return self._append([view], in_tail, headers, len(view))
+
+    def _append(
+        self,
+        to_disk: Sequence[Buffer],
+        in_tail: Sequence[TailBatch],
+        headers: tuple[BatchHeader, ...],
+        size_bytes: int,
+    ) -> AppendInfo:
+        """Write batches that are stamped and checked; then, when that worked, let the log end move."""
+        with self._files:
+            rolled = self._make_ready(size_bytes, headers[-1].next_offset)
+            states = self._producers if self._producers is not None else self._restore_producers()
+            self._producers = states
+            for header in headers:
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+            position = self._row.active.size_bytes
+            segment = self._row.write(to_disk, size_bytes)
+            for header in headers:
+                segment.note(position, header, self.settings.index_interval_bytes)
+                position += header.size_bytes
+                states.update(header)
+        assert position == segment.size_bytes
+        base_offset, self._end_offset = self._end_offset, segment.next_offset
+        self.promises.note()
+        if size_bytes <= self._volume.tails.bytes_per_log_max:
+            self._tail.append(in_tail)
+        return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
+
+    def _make_ready(self, size_bytes: int, end_offset: int) -> bool:
+        """Before an append: there must be a directory, and room in the segment. Tells if it rolled."""
+        self._check_writable()
+        self._changed = True
+        self._make_directory()
+        self.promises.prepare()
+        if self._row.has_room_for(size_bytes, end_offset, self.settings.segment_bytes):
+            return False
+        self._roll()
+        return True
+
+    def _make_directory(self) -> None:
+        """Where there is none yet."""
+        if not self._row.has_directory:
+            self._row.make_directory(
+                {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
+            )
+            self.epochs.directory_made()
+
+    def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Write down where an epoch starts; called on becoming leader, before it appends (DESIGN 6.1).
+
+        A log that has nothing on disk yet keeps it in memory until its first append.
+        """
+        with self._lock:
+            self._check_writable()
+            assert start_offset >= self._end_offset, (start_offset, self._end_offset)
+            self.epochs.assign(leader_epoch, start_offset)
+            self.promises.renew()
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
+        """Whole batches from the one that contains `offset` on, all below `end_offset`.
+
+        At most `max_bytes`, but always one batch where there is one; may end sooner, at the end of a
+        segment. Pieces of batches in order, to be joined; a piece need not be a batch. Empty where `offset`
+        is at or above `end_offset`. Raises OffsetOutOfRange below the log start offset or above the log end
+        offset, and DamagedLog where the batch at `offset` is not what was written.
+        """
+        in_memory = self.read_memory(offset, max_bytes, end_offset)
+        return self.read_file(offset, max_bytes, end_offset) if in_memory is None else in_memory
+
+    def read_memory(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer] | None:
+        """As `read`, but None where that takes a file: then `read_file` is to be called, in a thread."""
+        self._files.check_usable()
+        if not self._start_offset <= offset:
+            return None
+        in_memory = self._tail.read(offset, max_bytes, end_offset)
+        if in_memory is None and not self._closed and offset == self._end_offset:
+            return []
+        return in_memory
+
+    def read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
+        """As `read`, from the file. It waits for the disk without the log's lock, so that nobody who appends
+        waits with it. Empty also where the log was cut meanwhile."""
+        with self._lock:
+            self._check_open()
+            if not self.log_start_offset <= offset <= self._end_offset:
+                raise OffsetOutOfRange(offset, self.log_start_offset, self._end_offset)
+            end_offset = min(end_offset, self._end_offset)
+            if offset >= end_offset:
+                return []
+            segment, position, base_offset, lease = self._find(offset)
+            truncations, forgotten = self._truncations, self._reads.forgotten
+            expected = self.at_rest.expected
+        try:
+            with self._volume.disk:
+                batches, next_offset = segment.read(
+                    lease.fd, position, base_offset, max_bytes, end_offset, expected
+                )
+        except BatchError as error:
+            if forgotten == self._reads.forgotten:
+                raise self._files.damaged(error, segment.base_offset, offset) from error
+            return []
+        finally:
+            lease.release()
+        with self._lock:
+            if truncations != self._truncations or not batches:
+                return []
+            if forgotten == self._reads.forgotten and next_offset < segment.next_offset:
+                self._reads.note(next_offset, segment, position + len(batches))
+        return [batches]
+
+    def _find(self, offset: int) -> tuple[Segment, int, int, Lease]:
+        """The segment with an offset, position and base offset of the batch that holds it, and the file, kept
+        open."""
+        with self._volume.disk:
+            try:
+                segment, position, base_offset = self._reads.find(self._row.segments, offset)
+                return segment, position, base_offset, self._volume.open_files.lease(segment.log_path)
+            except (BatchError, CorruptFile, FileNotFoundError) as error:
+                if not self._files.is_damage(error):
+                    raise
+                base_offset = segment_with(self._row.segments, offset).base_offset
+                raise self._files.damaged(error, base_offset, offset) from error
+
+    def find_timestamp(self, timestamp_us: int, end_offset: int) -> TimestampFound | None:
+        """The first record at or after a timestamp, below `end_offset`; None where there is none.
+
+        Opens one batch by pyarrow, which is imported then. Call it in a thread. Raises DamagedLog, and
+        BatchError where the batch was never one.
+        """
+        offset = self.log_start_offset
+        while True:
+            with self._lock:
+                self._check_open()
+                with self._files:
+                    candidate = first_candidate(
+                        self._row.segments, timestamp_us, max(offset, self.log_start_offset), end_offset
+                    )
+                    if candidate is not None:
+                        self.at_rest.expected.check(candidate[1], 0, candidate[0])
+            if candidate is None:
+                return None
+            found = found_in(*candidate, timestamp_us, self.log_start_offset)
+            if found is not None:
+                return found
+            # The header promised more than the records hold; look behind it.
+            offset = candidate[0].next_offset
+
+    # --- cutting off ---------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off everything from `offset` on; give the new log end. Called by a follower (DESIGN 6.1).
+
+        Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
+        and the start stays. At or above the log end no record goes, only epochs that begin there.
+        """
+        with self._lock:
+            self._check_writable()
+            base_offset = self._row.base_offset  # Behind the start where the front is missing.
+            if (
+                offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
+            ) or self._start_offset <= offset < base_offset:
+                self.truncate_and_start_at(max(offset, self._start_offset))
+                return self._end_offset
+            try:
+                with self._files:
+                    if offset >= self._end_offset:
+                        self.epochs.truncate_to(offset)
+                    else:
+                        self.promises.cutting()
+                        self._cut(offset)
+            finally:
+                self.promises.note()
+            return self._end_offset
+
+    def _cut(self, offset: int) -> None:
+        self._note_cut()
+        self._end_offset = self._row.truncate_to(offset)
+        self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
+        self._tail.truncate_to(self._end_offset)
+        self.epochs.truncate_to(self._end_offset)
+        self._sync_below_recovery_point()
+        self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+
+    def truncate_and_start_at(self, offset: int) -> None:
+        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
+        assert offset >= 0
+        with self._lock, self._start_file.lock:
+            self._check_writable()
+            with self._files:
+                self._note_cut()
+                self._make_directory()
+                self.promises.cutting(offset)
+                self._start_file.begin_at(offset)
+                self._row.begin_anew(offset)
+                self._start_offset = self._end_offset = self._durable_end_offset = offset
+                self._tail.clear()
+                self.epochs.rebuild(())
+                self._snapshots.prune((), -1)
+                self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
+            self.promises.note()
+
+    def move_start(self, offset: int) -> None:
+        """Let nobody read below `offset` from here on; `persist_start` makes it hold beyond this life, and
+        `apply_retention` deletes the segments that lie below. Nothing happens where the log begins there or
+        later. It touches no file, and cannot fail."""
+        with self._lock:
+            assert offset <= self._end_offset, (offset, self._end_offset)
+            self._start_offset = self._start_file.wanted = max(self._start_offset, offset)
+
+    def persist_start(self) -> None:
+        """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
+        StorageFailed, DiskFull."""
+        self._check_writable()
+        with self._files:
+            self._start_file.write()
+        self.promises.renew()
+
+    def _sync_below_recovery_point(self) -> None:
+        """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
+        yet.
+
+        So the cut itself is synced, and so is what was appended since before its segment is closed, until the
+        next checkpoint knows. Seldom: a tail that is cut off is younger than a checkpoint, as a rule.
+        """
+        if self._durable_end_offset >= self.recovery_point_checkpoint:
+            return
+        active = self._row.active
+        if active.exists:
+            with self._volume.open_files.lease(active.log_path) as fd:
+                self._volume.files.sync(fd)
+        self.epochs.sync()
+        self._volume.files.sync_directory(self._directory)
+
+    def _note_cut(self) -> None:
+        self._changed = True
+        self._truncations += 1
+        self._reads.forget()
+        self._producers = None
+
+    # --- durability ----------------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Bring everything appended so far to disk; give the durable end offset. Call it in a thread.
+
+        A failed fsync is final for the data directory: StorageFailed, now and from every later write.
+        """
+        with self._flush_lock:
+            with self._lock:
+                self._check_writable()
+                if self._durable_end_offset == self._end_offset and not self._row.names_unsynced:
+                    return self._durable_end_offset
+                end_offset, truncations = self._end_offset, self._truncations
+                with self._files:
+                    unsynced = UnsyncedSegments.of(self._row.segments, self._volume.open_files)
+                names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
+            unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
+            with self._lock:
+                # After a cut meanwhile, what is there now may not be what was synced.
+                if truncations == self._truncations:
+                    unsynced.note_synced()
+                    self._durable_end_offset = max(self._durable_end_offset, end_offset)
+                return self._durable_end_offset
+
+    def apply_retention(self, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
+        """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
+        log start. What ends at or before the log start goes in any case, and for a follower, what ends at or
+        before `leaders_log_start`.
+
+        `now_us` is of the data directory's clock (`ageing`). Age counts from the last append to a segment,
+        not from the records' timestamps: old records that are loaded today are kept as long as new ones. Also
+        closes a segment that is older than segment_ms. Call it in a thread. Raises DiskFull only where
+        nothing was deleted, so that the start is told if it moves.
+        """
+        unwritten = self._start_unwritten()
+        with self._lock:
+            self._check_writable()
+            with self._files:
+                active = self._row.active
+                if active.opened_us is None and active.size_bytes:
+                    active.opened_us = now_us
+                elif (
+                    active.opened_us is not None
+                    and now_us - active.opened_us > self.settings.segment_ms * 1000
+                ):
+                    self._roll()
+                start = max(leaders_log_start, self._start_offset)
+                reasons = expired(self._row.segments, self.settings, now_us, high_watermark, start)
+                if (count := len(reasons)) == 0:
+                    if unwritten is not None:
+                        raise unwritten
+                    return self.log_start_offset
+                self._changed = True
+                if count == len(self._row.segments):
+                    count -= self._could_not_roll(count)
+                if self._row.hold_place() or unwritten is not None:
+                    self._volume.files.sync_directory(self._directory)
+                gone = self._row.let_go(count)
+                self.deleted.note(gone, reasons)
+                self._start_offset = max(self._start_offset, self._row.base_offset)
+                self._start_file.wanted = max(self._start_file.wanted, self._row.base_offset)
+                self._reads.forget()
+                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+        # Before they go: a first segment that begins later than is written down says that one is missing.
+        unwritten = self._start_unwritten()
+        for segment in gone:
+            with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
+                segment.remove()
+        # These need room, which may have come with the segments only. A log can do without: epochs that begin
+        # before it are true, and the start is written by a later round.
+        with self._lock, suppress(DiskFull), self._files:
+            if not self._closed:  # It may be in quarantine by now.
+                self.epochs.begin_at(self._row.base_offset)
+        if unwritten is not None:
+            self._start_unwritten()
+        return self.log_start_offset
+
+    def _start_unwritten(self) -> DiskFull | None:
+        """Write down where the log begins; what forbids it where the disk is full, which retention heals."""
+        try:
+            self.persist_start()
+        except DiskFull as full:
+            return full
+        return None
+
+    def _could_not_roll(self, expired: int) -> bool:
+        """Close the active segment, so that all may go. On a full disk it stays if others make room."""
+        try:
+            with self._files:
+                self._roll()
+        except DiskFull:
+            if expired == 1:
+                raise
+            return True
+        return False
+
+    def roll(self) -> None:
+        """Close the active segment; the next append starts a new one. Does nothing where it is empty."""
+        with self._lock:
+            self._check_writable()
+            with self._files:
+                self._roll()
+
+    def _roll(self) -> None:
+        active = self._row.active
+        if active.size_bytes == 0:
+            return
+        # Whatever of this fails, for want of space, leaves the log as it was.
+        self._sync_below_recovery_point()
+        active.write_indexes()
+        self._snapshots.write(active.next_offset, self.producers)
+        self._row.begin_segment()
+        self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+
+    def update_settings(self, settings: LogSettings) -> None:
+        """Take over changed settings; they hold from the next call on."""
+        with self._lock:
+            self.promises.flush_changes(settings.flush)
+            self.settings = settings
+
+    def close(self) -> None:
+        """Flush, write indexes and the producer snapshot, and let go of files. Again is harmless."""
+        if self._closed:
+            return
+        if self._row.has_directory:
+            self.flush()
+            # Nobody was told that a start is durable which had no room; the records above it matter.
+            self._start_unwritten()
+            with self._lock, self._files:
+                self.epochs.sync()
+                if self._changed:
+                    self._row.active.write_indexes()
+                    self._snapshots.write(self._end_offset, self.producers)
+                    self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of files and memory without writing anything; called where the disk failed or data is to
+        go."""
+        with self._lock:
+            self._closed = self._files.is_closed = True
+            self._tail.clear()
+            self._row.close()
+
+    # -------------------------------------------------------------------------------------------------------
+
+    def _restore_producers(self) -> ProducerStates:
+        """The states as of the log end: the newest snapshot and the headers behind it."""
+        states = ProducerStates(self._volume.settings.producers_per_log_max)
+        if self._row.has_directory:
+            self._snapshots.restore(states, self._row.segments)
+        return states
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self!r} is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        self._files.check_usable()

@@ -1,0 +1,81 @@
+"""The files of one log, as `disk_health` looks at those of a whole directory: what is wrong with them
+concerns this log alone.
+
+Theory of operation. A disk that fails says so, with an I/O error. One that has lost or changed something says
+nothing: a batch fails its check, or a file is not there. As long as the data directory itself is there, that
+is damage of one log (`DamagedLog`), which its peers can mend; nobody else has to stand still for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from hightide.batch.errors import BatchError
+
+from hightide_broker.storage.directory.identity import is_there
+from hightide_broker.storage.errors import CorruptFile, DamagedLog, LogClosed
+from hightide_broker.storage.files.disk_health import DiskHealth
+from hightide_broker.storage.files.files import Files
+
+__all__ = ["LogFiles"]
+
+
+class LogFiles:
+    """A context around calls on the files of one log; it holds no state of a call. Any thread."""
+
+    __slots__ = ("_disk", "_files", "_on_damage", "_partition", "_path", "_topic", "_topic_id", "is_closed")
+
+    def __init__(
+        self,
+        files: Files,
+        disk: DiskHealth,
+        path: str,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        on_damage: Callable[[DamagedLog], None],
+    ) -> None:
+        """`path` is that of the data directory; `on_damage` is told of each damage, on the thread that met
+        it."""
+        self._files = files
+        self._disk = disk
+        self._path = path
+        self._topic = topic
+        self._topic_id = topic_id
+        self._partition = partition
+        self._on_damage = on_damage
+        self.is_closed = False
+        """Whether the log was closed or put into quarantine: what is not there any more is no damage."""
+
+    def check_usable(self) -> None:
+        """Raise StorageFailed after the directory's first final error."""
+        self._disk.check_usable()
+
+    def damaged(self, reason: object, segment: int = -1, offset: int = -1) -> DamagedLog:
+        """Tell of damage; the caller raises what this gives."""
+        damage = DamagedLog(self._topic, self._topic_id, self._partition, str(reason), segment, offset)
+        self._on_damage(damage)
+        return damage
+
+    def is_damage(self, error: BaseException) -> bool:
+        """Whether an error that a file call met says that this log is damaged."""
+        if isinstance(error, FileNotFoundError):
+            # Where the directory is gone as well, a disk was taken away.
+            return is_there(self._files, self._path)
+        return isinstance(error, BatchError | CorruptFile)
+
+    def __enter__(self) -> LogFiles:
+        self._disk.check_usable()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        if self.is_closed and isinstance(error, FileNotFoundError):
+            raise LogClosed(f"{self._topic}-{self._partition} was closed meanwhile") from error
+        if self.is_damage(error):
+            raise self.damaged(error) from error
+        self._disk.__exit__(kind, error, trace)

@@ -1,0 +1,84 @@
+"""Which segments of a log have had their time, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.settings import LogSettings
+
+__all__ = ["Deleted", "Why", "expired"]
+
+
+class Why(Enum):
+    """Why a segment goes; the value ends the sentence "so many bytes …"."""
+
+    START = "below where the log begins"
+    AGE = "older than retention.ms"
+    SIZE = "more than retention.bytes"
+
+
+class Deleted:
+    """What went of a log since somebody asked last. Any thread."""
+
+    __slots__ = ("segments", "sizes")
+
+    def __init__(self) -> None:
+        self.segments = 0
+        self.sizes: dict[Why, int] = {}
+
+    def note(self, segments: Iterable[Segment], reasons: Iterable[Why]) -> None:
+        """These segments go for these reasons, of which there may be more. Called by the log."""
+        for segment, why in zip(segments, reasons, strict=False):
+            self.segments += 1
+            self.sizes[why] = self.sizes.get(why, 0) + segment.size_bytes
+
+    def add(self, other: Deleted) -> None:
+        """Of another log, too."""
+        self.segments += other.segments
+        for why, size_bytes in other.sizes.items():
+            self.sizes[why] = self.sizes.get(why, 0) + size_bytes
+
+    def take(self) -> Deleted:
+        """What there is, which then counts as told."""
+        taken = Deleted()
+        taken.segments, self.segments = self.segments, 0
+        taken.sizes, self.sizes = self.sizes, {}
+        return taken
+
+
+def expired(
+    segments: Sequence[Segment],
+    settings: LogSettings,
+    now_us: int,
+    high_watermark: int,
+    leaders_log_start: int = 0,
+) -> list[Why]:
+    """Of the segments that may be deleted, from the oldest on, why. Raises OSError.
+
+    Never one that reaches above the high watermark. The active one goes by age only, when it has not been
+    written to for as long as the retention. What the leader does not have any more goes in any case.
+    """
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    # All are asked, also those whose turn is later: the grace of what bears a time to come begins now.
+    times_us = [segment.appended_us() if segment.size_bytes else 0 for segment in segments]
+    reasons = []
+    appended_us = 0
+    for segment, time_us in zip(segments, times_us, strict=True):
+        if segment.size_bytes == 0 or segment.next_offset > high_watermark:
+            break
+        # Appends come in order: no segment is older than the one in front of it, whatever its file says.
+        appended_us = max(appended_us, time_us)
+        too_low = segment.next_offset <= leaders_log_start
+        too_old = settings.retention_ms >= 0 and now_us - appended_us > settings.retention_ms * 1000
+        too_much = (
+            not segment.is_active
+            and settings.retention_bytes >= 0
+            and size_bytes - segment.size_bytes >= settings.retention_bytes
+        )
+        if not (too_low or too_old or too_much):
+            break
+        size_bytes -= segment.size_bytes
+        reasons.append(Why.START if too_low else Why.AGE if too_old else Why.SIZE)
+    return reasons

@@ -1,0 +1,83 @@
+"""The producer snapshots of one log: files `<offset>.producers`, each the states of producers up to that
+offset."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Final
+
+from hightide_broker.storage.errors import CorruptFile
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.sealed_file import read_file, write_whole
+from hightide_broker.storage.log.producer_states import ProducerStates
+from hightide_broker.storage.log.segment import Segment, offset_name
+
+__all__ = ["ProducerSnapshots"]
+
+_SUFFIX: Final = ".producers"
+
+
+class ProducerSnapshots:
+    """The snapshots in one log's directory."""
+
+    __slots__ = ("_directory", "_files")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def write(self, offset: int, states: ProducerStates) -> None:
+        """Write a snapshot; called when a segment is closed and when the log is. Raises OSError."""
+        write_whole(self._files, self._path(offset), states.encode(), durable=False)
+
+    def restore(self, states: ProducerStates, segments: Sequence[Segment]) -> None:
+        """Restore the states as of the end of the log: a snapshot, then the headers behind it. Raises
+        OSError.
+
+        Takes a microsecond or three a batch of the active segment, so that a log that crashed does it when
+        opened.
+        """
+        start = max(self._restore_latest(states, segments[-1].next_offset), segments[0].base_offset)
+        for segment in segments:
+            if segment.next_offset <= start:
+                continue
+            position, base_offset = 0, None
+            if start > segment.base_offset:
+                position, header = segment.locate(start)
+                base_offset = header.base_offset if position else None
+            for _, header in segment.batches(position, base_offset):
+                states.update(header)
+
+    def _restore_latest(self, states: ProducerStates, offset_max: int) -> int:
+        """Restore the newest snapshot at or below `offset_max`; give its offset, or -1 where there is none.
+
+        Damaged ones are removed on the way. Raises OSError.
+        """
+        for offset in reversed(self._offsets()):
+            if offset > offset_max:
+                continue
+            try:
+                states.restore(read_file(self._files, self._path(offset)))
+            except CorruptFile:
+                self._files.remove(self._path(offset))
+            else:
+                return offset
+        return -1
+
+    def prune(self, keep: Container[int], offset_max: int) -> None:
+        """Remove snapshots behind `offset_max`, and those in front but for the newest and those in `keep`."""
+        offsets = self._offsets()
+        newest = max((offset for offset in offsets if offset <= offset_max), default=-1)
+        for offset in offsets:
+            if offset > offset_max or (offset != newest and offset not in keep):
+                self._files.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{offset_name(offset)}{_SUFFIX}"
+
+    def _offsets(self) -> list[int]:
+        """Offsets of all snapshots, rising."""
+        if not self._files.exists(self._directory):
+            return []
+        stems = (name.removesuffix(_SUFFIX) for name in self._files.names(self._directory) if _SUFFIX in name)
+        return [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]

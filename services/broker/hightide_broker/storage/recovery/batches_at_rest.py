@@ -1,0 +1,53 @@
+"""What a batch at rest must be: whole, of its log, at its offset, of the leader epoch that the log has there.
+
+The CRC covers all of a batch but what its leader stamped, which is the offset and the epoch: these follow
+from the batch in front and from the log's epochs. So one that passes is, byte for byte, the one that every
+replica has at this offset (leader epoch and offset name a batch, KIP-101).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hightide.batch.errors import CorruptBatch
+from hightide.batch.header import BatchHeader, Buffer, parse, verify_crc
+
+from hightide_broker.storage.recovery.leader_epochs import EpochStart
+
+__all__ = ["BatchesAtRest"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesAtRest:
+    """What the batches of one log have in common, and which leader epoch is where."""
+
+    topic_id: bytes
+    partition: int
+    epochs: Sequence[EpochStart]
+
+    def check(self, data: Buffer, at: int, header: BatchHeader) -> None:
+        """Check the batch at `at`, whose header that is. Raises CorruptBatch."""
+        verify_crc(data, at, header)
+        if (header.topic_id, header.partition) != (self.topic_id, self.partition):
+            raise CorruptBatch(f"the batch belongs to {header.topic_id.hex()}-{header.partition}")
+        epoch = self._epoch_at(header.base_offset)
+        if epoch is not None and header.leader_epoch != epoch:
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, "
+                f"the log has {epoch} there"
+            )
+
+    def check_next(self, data: Buffer, at: int, offset: int) -> BatchHeader:
+        """The header of the batch at `at`, which must begin at `offset`. Raises BatchError."""
+        header = parse(data, at)
+        if header.base_offset != offset:
+            raise CorruptBatch(f"the batch has offset {header.base_offset}, the next is {offset}")
+        self.check(data, at, header)
+        return header
+
+    def _epoch_at(self, offset: int) -> int | None:
+        """None before the first that is known."""
+        place = bisect_right(self.epochs, offset, key=lambda entry: entry.start_offset) - 1
+        return self.epochs[place].epoch if place >= 0 else None

@@ -1,0 +1,227 @@
+"""Where each leader epoch starts in one log, in memory and in the file `leader_epochs`.
+
+Theory of operation. An election adds one entry to each partition that moves, so adding must be cheap: an
+entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
+disk with the data. Cutting the log cuts the file. Only retention and recovery write the file anew. What a
+power cut takes is rebuilt from the batches, which name their epochs; an epoch without a batch may be lost
+then, and changes no answer (DESIGN 6.1).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from hightide.batch.checksum import crc32c
+
+from hightide_broker.storage.errors import CorruptFile, DiskFull
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.sealed_file import read_file, write_new, write_whole
+from hightide_broker.storage.log.log_files import LogFiles
+
+__all__ = ["EpochEnd", "EpochStart", "LeaderEpochs", "decode"]
+
+_MAGIC: Final = b"HTLE\x01\x00\x00\x00"
+_ENTRY: Final = struct.Struct("<iq")
+_CRC: Final = struct.Struct("<I")
+_ENTRY_SIZE_BYTES: Final = _ENTRY.size + _CRC.size
+
+
+class EpochStart(NamedTuple):
+    """An epoch, and the offset of the first record that its leader wrote, or would have written."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """The answer to EndOffsetForLeaderEpoch. `epoch` is -1 where the log has none at or below the one asked
+    for."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log; both epochs and start offsets rise strictly. The log calls it under its lock."""
+
+    __slots__ = ("_damaged", "_disk", "_entries", "_files", "_path", "_unsynced", "_written")
+
+    def __init__(self, files: Files, disk: LogFiles, path: str, on_disk: bool) -> None:
+        self._files = files
+        self._disk = disk
+        self._path = path
+        # The entries in order. Replaced, never changed, so that a reader on another thread sees a whole list.
+        self._entries: tuple[EpochStart, ...] = ()
+        # How many entries the file holds; -1 as long as the log has no directory to put it into.
+        self._written = 0 if on_disk else -1
+        self._unsynced = False
+        # The file is missing or of no use: `rebuild` writes it whatever it was told to hold.
+        self._damaged = False
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All epochs in order; what a replica's core starts from."""
+        return self._entries
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, or -1 where there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def start_of(self, epoch: int) -> int | None:
+        """Where exactly this epoch starts; None where the log does not know it."""
+        return next((entry.start_offset for entry in reversed(self._entries) if entry.epoch == epoch), None)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int, log_start_offset: int = 0) -> EpochEnd:
+        """The largest epoch at or below `epoch`, and the offset after its last record (KIP-101, KIP-279).
+
+        For the newest epoch that is `log_end_offset`. With no epoch as old as that, (-1, log start offset).
+        """
+        end_offset = log_end_offset
+        for entry in reversed(self._entries):
+            if entry.epoch <= epoch:
+                return EpochEnd(entry.epoch, end_offset)
+            end_offset = entry.start_offset
+        return EpochEnd(-1, log_start_offset)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` starts at `start_offset`, and persist it. An epoch that is not newer changes
+        nothing.
+
+        Epochs that would start there or later had no record, and go. Raises StorageFailed, DiskFull.
+        """
+        assert start_offset >= 0, start_offset
+        if epoch <= self.latest:
+            return
+        kept = tuple(entry for entry in self._entries if entry.start_offset < start_offset)
+        self._change_end(kept, (EpochStart(epoch, start_offset),))
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forget epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
+        if self._entries and self._entries[-1].start_offset >= end_offset:
+            self._change_end(tuple(entry for entry in self._entries if entry.start_offset < end_offset), ())
+
+    def begin_at(self, start_offset: int) -> None:
+        """Forget epochs that ended before the log's new start; the one that spans it starts there."""
+        if not self._entries or self._entries[0].start_offset >= start_offset:
+            return
+        kept = [entry for entry in self._entries if entry.start_offset >= start_offset]
+        if not kept or kept[0].start_offset > start_offset:
+            spanning = [entry for entry in self._entries if entry.start_offset < start_offset][-1]
+            kept.insert(0, EpochStart(spanning.epoch, start_offset))
+        self._replace(tuple(kept))
+
+    def rebuild(self, entries: Iterable[EpochStart]) -> None:
+        """Take over what recovery found. Raises StorageFailed, DiskFull."""
+        rebuilt = tuple(entries)
+        if self._damaged or rebuilt != self._entries:
+            self._replace(rebuilt)
+
+    def load(self) -> None:
+        """Read the file. Raises CorruptFile where it is missing or damaged: recovery then reads the log."""
+        self._damaged = True
+        try:
+            data = read_file(self._files, self._path)
+        except FileNotFoundError as error:
+            raise CorruptFile("the leader epochs' file is missing") from error
+        self._entries, is_torn = decode(data)
+        whole = len(self._entries)
+        self._written = whole
+        self._damaged = False
+        if is_torn:
+            # A crash tore the last entry; no batch of its epoch was written, since the entry goes first.
+            self._written = whole + 1
+            self._change_end(self._entries, ())
+
+    def restore_file(self) -> None:
+        """Write the file anew where it is gone. Raises StorageFailed, DiskFull."""
+        if self._written >= 0 and not self._files.exists(self._path):
+            self._replace(self._entries)
+
+    def directory_made(self) -> None:
+        """The log has a directory now: write what was kept in memory. Raises StorageFailed, DiskFull."""
+        if self._written < 0:
+            with self._disk:
+                write_new(self._files, self._path, _MAGIC + b"".join(map(_encode, self._entries)))
+            self._written = len(self._entries)
+            self._unsynced = True
+
+    def sync(self) -> None:
+        """Bring the file to disk, if it changed; called by the log's flush, on its thread. Raises OSError."""
+        if not self._unsynced or self._written < 0:
+            return
+        self._unsynced = False
+        fd = self._files.open(self._path, create=False)
+        try:
+            self._files.sync(fd)
+        finally:
+            self._files.close(fd)
+
+    def _change_end(self, kept: tuple[EpochStart, ...], added: tuple[EpochStart, ...]) -> None:
+        """Keep the first entries and add some behind them, in the file where there is one, then in memory.
+
+        A crash in between leaves entries that do not rise, which `load` notices.
+        """
+        if self._written >= 0:
+            with self._disk:
+                self._disk.check_usable()
+                fd = self._files.open(self._path, create=False)
+                try:
+                    self._write_end(fd, len(kept), b"".join(map(_encode, added)))
+                finally:
+                    self._files.close(fd)
+            self._written = len(kept) + len(added)
+            self._unsynced = True
+        self._entries = (*kept, *added)
+
+    def _write_end(self, fd: int, kept: int, data: bytes) -> None:
+        at = _position(kept)
+        if data and self._files.write_at(fd, [data], at) != len(data):
+            # What was written of it is overwritten next time, or cut by `load`.
+            raise DiskFull(f"{self._path}: no room for a leader epoch; free or add space")
+        if at + len(data) < _position(self._written):
+            self._files.truncate(fd, at + len(data))
+
+    def _replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """Write the file anew, durably: entries that were on disk must not be lost with those that are
+        new."""
+        if self._written >= 0:
+            with self._disk:
+                self._disk.check_usable()
+                data = _MAGIC + b"".join(map(_encode, entries))
+                write_whole(self._files, self._path, data, durable=True)
+            self._written = len(entries)
+            self._unsynced = self._damaged = False
+        self._entries = entries
+
+
+def decode(data: bytes) -> tuple[tuple[EpochStart, ...], bool]:
+    """The entries of a file, and whether a crash tore one more behind them. Raises CorruptFile."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise CorruptFile("the leader epochs' file does not start as one")
+    entries: list[EpochStart] = []
+    whole = (len(data) - len(_MAGIC)) // _ENTRY_SIZE_BYTES
+    for place in range(whole):
+        at = _position(place)
+        entry = EpochStart(*_ENTRY.unpack_from(data, at))
+        (crc,) = _CRC.unpack_from(data, at + _ENTRY.size)
+        if crc != crc32c(data[at : at + _ENTRY.size]):
+            raise CorruptFile("an entry of the leader epochs' file has another CRC")
+        if entries and not (
+            entry.epoch > entries[-1].epoch and entry.start_offset > entries[-1].start_offset
+        ):
+            raise CorruptFile("the entries of the leader epochs' file do not rise")
+        entries.append(entry)
+    return tuple(entries), len(data) != _position(whole)
+
+
+def _position(place: int) -> int:
+    """Where the entry at this place is in the file."""
+    return len(_MAGIC) + place * _ENTRY_SIZE_BYTES
+
+
+def _encode(entry: EpochStart) -> bytes:
+    packed = _ENTRY.pack(entry.epoch, entry.start_offset)
+    return packed + _CRC.pack(crc32c(packed))

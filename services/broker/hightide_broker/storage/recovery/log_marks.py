@@ -1,0 +1,224 @@
+"""Where each log of a data directory begins and ends, written down with each append: the file `marks`.
+
+Theory of operation. What a process wrote outlives it, since the operating system has it; so after a kill a
+log must be as long as it was. Whoever opens it cannot see that from its files: a file that was cut, or is
+gone, looks like one that was never longer. A mark says it, in a record of its own in one file for all logs:
+64 bytes that are written over in place and never synced, a microsecond or two an append. They hold for the
+boot of the machine that they were written in. After another boot anything unsynced may be lost, marks and
+records alike, and the checkpoints alone are believed, which say what was synced.
+
+The order makes a mark never more than the truth: it moves up behind what is appended and down in front of
+what is cut. A partition that never had a record has none, so that ten thousand empty ones cost nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import threading
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hightide.batch.checksum import crc32c
+
+from hightide_broker.storage.errors import CorruptFile
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.sealed_file import read_file, write_whole
+from hightide_broker.storage.recovery.checkpoint import PartitionKey
+
+__all__ = ["NOTHING", "UNLIMITED", "LogMark", "LogMarks", "Mark"]
+
+log = logging.getLogger(__name__)
+
+_NAME: Final = "marks"
+_HEADER: Final = struct.Struct("<4sII40s")
+_RECORD: Final = struct.Struct("<16siqqiq")
+_CRC: Final = struct.Struct("<I")
+_END: Final = struct.Struct("<I12x")
+_SIZE_BYTES: Final = 64
+_MAGIC: Final = b"HTLM"
+_VERSION: Final = 1
+_FREE: Final = (bytes(16), -1)
+UNLIMITED: Final = 2**63 - 1
+
+
+class LogMark(NamedTuple):
+    """What a log has: its persisted start, its end, its latest leader epoch; and from where on its
+    checkpoint's recovery point does not count any more, since the log was cut below it."""
+
+    start_offset: int
+    end_offset: int
+    latest_epoch: int
+    recovery_limit: int = UNLIMITED
+
+
+NOTHING: Final = LogMark(0, 0, -1)
+"""Of a log that has nothing to lose."""
+
+
+class Mark:
+    """One log's. The log calls it under its lock. Methods raise OSError."""
+
+    __slots__ = ("_key", "_marks", "_slot", "is_held", "promised", "written")
+
+    def __init__(self, marks: LogMarks, key: PartitionKey, slot: int | None, written: LogMark | None) -> None:
+        self._marks = marks
+        self._key = key
+        self._slot = slot
+        self.written = written
+        """As it stands in the file; None where it does not."""
+        self.promised = written
+        """As it stood when the directory was opened: what the log must have. None where nothing is known."""
+        self.is_held = False
+        """Whether it stays as it is until that is over: what was promised and is not there must not be
+        forgotten before this broker has left the ISR."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether it has its place in the file, so that writing it needs no room."""
+        return self._slot is not None
+
+    def note(self, mark: LogMark) -> None:
+        """Write it down."""
+        if mark == self.written or self.is_held:
+            return
+        self._slot = self._marks.write(self._slot, self._key, mark)
+        self.written = mark
+
+    def clear(self) -> None:
+        """The log is put aside; whatever has its name next has nothing to lose."""
+        if self._slot is not None:
+            self._marks.free(self._slot)
+        self._slot = self.written = self.promised = None
+
+
+class LogMarks:
+    """The marks of one data directory. Any thread. Made by `open`."""
+
+    def __init__(
+        self, files: Files, root: str, boot: str, of: Mapping[PartitionKey, tuple[int, LogMark]], count: int
+    ) -> None:
+        """Called by `open`, with the places and marks in the file."""
+        self._files = files
+        self._path = f"{root}/{_NAME}"
+        self._boot = boot
+        self._lock = threading.Lock()
+        self._count = count
+        self._slots = dict(of)
+        self._free = sorted(set(range(count)) - {slot for slot, _ in of.values()})
+        self._fd = files.open(self._path, create=True)
+
+    @classmethod
+    def open(
+        cls, files: Files, root: str, promised: Mapping[PartitionKey, LogMark], *, is_known: bool
+    ) -> tuple[LogMarks, bool]:
+        """The marks of a directory, and whether those that were found there hold.
+
+        `promised` is what else is known, which counts where they do not, or where it is all (`is_known`: the
+        last life closed its logs). Called by the data directory when it is opened. Raises OSError.
+        """
+        boot = files.machine_boot()
+        found = None if is_known else _load(files, root, boot)
+        if found is not None:
+            return cls(files, root, boot, *found), True
+        of = {key: (slot, mark) for slot, (key, mark) in enumerate(promised.items())}
+        records = b"".join(_record(key, mark) for key, mark in promised.items())
+        try:
+            write_whole(files, f"{root}/{_NAME}", _header(boot, len(of)) + records, durable=False)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # What is there is not of this boot, and says nothing. A kill then costs the ISRs.
+            log.warning("how long the logs are is not written down, since there is no room: %s", error)
+        return cls(files, root, boot, of, len(of)), False
+
+    def of(self, key: PartitionKey) -> Mark:
+        """A log's own. Called when it is opened."""
+        with self._lock:
+            found = self._slots.pop(key, None)
+        return Mark(self, key, *(found if found is not None else (None, None)))
+
+    def promised(self, key: PartitionKey) -> LogMark | None:
+        """What a log that was not opened yet must have; None where it has no mark."""
+        found = self._slots.get(key)
+        return None if found is None else found[1]
+
+    def void(self, key: PartitionKey) -> None:
+        """A partition that was not opened is put aside. Raises OSError."""
+        self.of(key).clear()
+
+    def write(self, slot: int | None, key: PartitionKey, mark: LogMark) -> int:
+        """Write a record, in a place of its own from the first time on; give the place."""
+        if slot is not None:
+            self._write_at(slot + 1, _record(key, mark))
+            return slot
+        with self._lock:
+            slot = self._free.pop() if self._free else self._count
+            self._write_at(slot + 1, _record(key, mark))
+            if slot == self._count:
+                # How many there are says whether some were cut off.
+                self._write_at(0, _header(self._boot, slot + 1))
+                self._count += 1
+        return slot
+
+    def free(self, slot: int) -> None:
+        """Write that nobody has this place."""
+        with self._lock:
+            self._write_at(slot + 1, _record(_FREE, NOTHING))
+            self._free.append(slot)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._files.close(self._fd)
+
+    def _write_at(self, place: int, record: bytes) -> None:
+        if self._files.write_at(self._fd, [record], place * _SIZE_BYTES) != len(record):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
+
+def _load(files: Files, root: str, boot: str) -> tuple[dict[PartitionKey, tuple[int, LogMark]], int] | None:
+    """The marks of this boot, each with its place, and how many places there are; None where none holds."""
+    path = f"{root}/{_NAME}"
+    if not boot or not files.exists(path):
+        return None
+    try:
+        of_boot, count, found = _decode(read_file(files, path))
+    except CorruptFile as error:
+        log.error("%s is damaged (%s): how long the logs were is not known", path, error)
+        return None
+    return (found, count) if of_boot == boot else None
+
+
+def _decode(data: bytes) -> tuple[str, int, dict[PartitionKey, tuple[int, LogMark]]]:
+    magic, version, count, boot = _HEADER.unpack(_checked(data, 0, _HEADER.size))
+    if (magic, version) != (_MAGIC, _VERSION):
+        raise CorruptFile(f"it starts with {magic!r} and version {version}")
+    found: dict[PartitionKey, tuple[int, LogMark]] = {}
+    for slot in range(count):
+        topic_id, partition, *mark = _RECORD.unpack(_checked(data, slot + 1, _RECORD.size))
+        if (topic_id, partition) != _FREE:
+            found[topic_id, partition] = (slot, LogMark(*mark))
+    return boot.rstrip(b"\0").decode("ascii", "replace"), count, found
+
+
+def _checked(data: bytes, place: int, size: int) -> bytes:
+    at = place * _SIZE_BYTES
+    contents = data[at : at + size]
+    if len(data) < at + _SIZE_BYTES:
+        raise CorruptFile(f"it ends at byte {len(data)}, in record {place}")
+    (crc,) = _CRC.unpack_from(data, at + size)
+    if crc != crc32c(contents):
+        raise CorruptFile(f"record {place} has another CRC")
+    return contents
+
+
+def _header(boot: str, count: int) -> bytes:
+    contents = _HEADER.pack(_MAGIC, _VERSION, count, boot.encode("ascii", "replace")[:40])
+    return (contents + _CRC.pack(crc32c(contents))).ljust(_SIZE_BYTES, b"\0")
+
+
+def _record(key: PartitionKey, mark: LogMark) -> bytes:
+    contents = _RECORD.pack(*key, *mark)
+    return contents + _END.pack(crc32c(contents))

@@ -1,0 +1,194 @@
+"""Opens a log: without reading it where it was closed cleanly, else by recovery."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.errors import CorruptFile, DamagedLog
+from hightide_broker.storage.log.answers import OpenedLog
+from hightide_broker.storage.log.log import Log
+from hightide_broker.storage.log.log_files import LogFiles
+from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
+from hightide_broker.storage.recovery.log_marks import NOTHING, UNLIMITED, Mark
+from hightide_broker.storage.recovery.recovery import open_clean, recover
+from hightide_broker.storage.recovery.start_file import StartFile
+from hightide_broker.storage.settings import LogSettings
+
+__all__ = ["open_log"]
+
+log = logging.getLogger(__name__)
+
+_EPOCHS_NAME = "leader_epochs"
+
+
+def open_log(
+    volume: Volume,
+    directory: str,
+    topic_id: bytes,
+    partition: int,
+    topic_name: str,
+    settings: LogSettings,
+    checkpoint: PartitionCheckpoint,
+    mark: Mark,
+    kept_at: Callable[[], str],
+    may_have_directory: bool,
+) -> Log:
+    """The log in `directory`, or a new one where that is not there, which may be known beforehand. Called by
+    the data directory, once a log.
+
+    `checkpoint` and `mark` are what the last process left, `kept_at` tells where recovery puts what it cuts
+    off. Where it has less than they say it has `lost_data`, and the mark stays as it is until that is
+    settled. Raises StorageFailed, DiskFull, DamagedLog.
+    """
+    opening = _Opening(
+        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, may_have_directory
+    )
+    limit = UNLIMITED if mark.promised is None else mark.promised.recovery_limit
+    if checkpoint.recovery_point > limit:
+        checkpoint = replace(checkpoint, recovery_point=limit)
+    try:
+        return opening.open(checkpoint)
+    except DamagedLog as damage:
+        # What need not be read is damaged, too: so all of it is read, and cut in front of that.
+        log.error("%s; the log is recovered from its start", damage)
+        return opening.open(replace(checkpoint, recovery_point=0, is_clean=False))
+
+
+@dataclass(slots=True)
+class _Opening:
+    """One log that is being opened."""
+
+    volume: Volume
+    directory: str
+    topic_id: bytes
+    partition: int
+    topic_name: str
+    settings: LogSettings
+    kept_at: Callable[[], str]
+    mark: Mark
+    may_have_directory: bool
+
+    def open(self, checkpoint: PartitionCheckpoint) -> Log:
+        """Raises StorageFailed, DiskFull, DamagedLog."""
+        volume = self.volume
+        files = LogFiles(
+            volume.files, volume.disk, volume.path, self.topic_name, self.topic_id, self.partition,
+            volume.damage.ring,
+        )  # fmt: skip
+        with files:
+            has_directory = self.may_have_directory and volume.files.exists(self.directory)
+            epochs = LeaderEpochs(volume.files, files, f"{self.directory}/{_EPOCHS_NAME}", has_directory)
+            lost_data = is_recovered = False
+            if has_directory:
+                segments, lost_data, is_recovered = self._segments(checkpoint, epochs)
+            else:
+                segments = [Segment(volume, self.directory, 0, 0, 0, exists=False)]
+                segments[0].activate()
+            promised = self.mark.promised if self.mark.promised is not None else NOTHING
+            base_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
+            start_file = StartFile(volume.files, self.directory)
+            if has_directory:
+                # Of a log of which nothing is known the first segment is the first.
+                start_file.load(base_offset if self.mark.promised is None else promised.start_offset)
+            lacks_front = base_offset > start_file.offset
+            if lacks_front or end_offset < promised.end_offset:
+                lost_data = True
+                self._tell_of_loss(start_file.offset, base_offset, end_offset, promised.end_offset)
+            self.mark.is_held = lost_data
+            opened = OpenedLog(
+                files, segments, epochs, has_directory,
+                high_watermark=max(base_offset, min(checkpoint.high_watermark, end_offset)),
+                recovery_point=checkpoint.recovery_point,
+                lost_data=lost_data,
+                start_file=start_file,
+                start_offset=start_file.offset,
+                mark=self.mark,
+            )  # fmt: skip
+            made = Log(
+                volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
+            )
+            if made.log_start_offset > end_offset:
+                # The power went, and with it records of which it is durably known that nobody wants them.
+                log.warning("%r has lost its end at %d: it begins anew, empty", made, end_offset)
+                made.truncate_and_start_at(made.log_start_offset)
+            if is_recovered:
+                # Now, on a thread that may wait, and not at the first append.
+                assert made.producers is not None
+            if has_directory:
+                made.promises.note()
+            return made
+
+    def _segments(
+        self, checkpoint: PartitionCheckpoint, epochs: LeaderEpochs
+    ) -> tuple[list[Segment], bool, bool]:
+        """The segments, whether recovery cut off more than a torn write, and whether there was one."""
+        latest = -1 if self.mark.promised is None else self.mark.promised.latest_epoch
+        segments = open_clean(self.volume, self.directory, checkpoint)
+        if segments is not None:
+            _load_epochs(epochs, segments, segments[-1].next_offset, (), latest)
+            return segments, False, False
+        recovered = recover(
+            self.volume,
+            self.directory,
+            self.topic_id,
+            self.partition,
+            checkpoint.recovery_point,
+            self.settings.index_interval_bytes,
+            self.kept_at(),
+        )
+        _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs, latest)
+        return recovered.segments, recovered.lost_data, True
+
+    def _tell_of_loss(self, start: int, base_offset: int, end_offset: int, promised_end: int) -> None:
+        lacks = [f"records {start} to {base_offset - 1}"] * (base_offset > start)
+        lacks += [f"records {end_offset} to {promised_end - 1}"] * (end_offset < promised_end)
+        log.error(
+            "%s-%d has lost %s, which it had: its files were cut or taken away",
+            self.topic_name, self.partition, " and ".join(lacks),
+        )  # fmt: skip
+
+
+def _load_epochs(
+    epochs: LeaderEpochs,
+    segments: list[Segment],
+    scanned_from: int,
+    seen: Sequence[EpochStart],
+    latest_promised: int,
+) -> None:
+    """Read the epochs' file; from `scanned_from` on, what the batches say counts more.
+
+    Where the file is of no use, or lacks what was in it, the headers of all batches are read. Raises
+    BatchError, OSError.
+    """
+    base_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
+    try:
+        epochs.load()
+        if epochs.entries and epochs.entries[0].start_offset > base_offset:
+            # A power cut brought back segments that retention had removed.
+            raise CorruptFile("the leader epochs' file starts behind the log")
+        if epochs.latest < latest_promised or not (epochs.entries or seen or end_offset == base_offset):
+            raise CorruptFile(
+                f"the leader epochs' file ends with {epochs.latest}, the log had {latest_promised}"
+            )
+        entries = [entry for entry in epochs.entries if entry.start_offset < scanned_from]
+        latest = epochs.entries[-1:] if epochs.entries else ()
+    except CorruptFile as error:
+        log.warning("reading the leader epochs from the log, since %s", error)
+        entries, latest = [], ()
+        for segment in segments:
+            for _, header in segment.batches():
+                if not entries or header.leader_epoch > entries[-1].epoch:
+                    entries.append(EpochStart(header.leader_epoch, header.base_offset))
+    for entry in (*seen, *latest):
+        # The last epoch of all may have no batch yet; it starts at the log's end then.
+        is_empty_epoch = entry in latest and entry not in seen
+        if (not entries or entry.epoch > entries[-1].epoch) and (
+            not is_empty_epoch or entry.start_offset == end_offset
+        ):
+            entries.append(entry)
+    epochs.rebuild(entries)

@@ -1,0 +1,127 @@
+"""What is written down of a log outside of it, for the next life to compare with what it finds: its mark, its
+entry in the checkpoints, and where it begins."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from hightide.batch.header import NO_EPOCH
+
+from hightide_broker.storage.errors import DiskFull
+from hightide_broker.storage.log.log_files import LogFiles
+from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
+from hightide_broker.storage.recovery.log_marks import UNLIMITED, LogMark, Mark
+from hightide_broker.storage.recovery.start_file import StartFile
+from hightide_broker.storage.settings import Flush, LogSettings
+
+__all__ = ["LogPromises"]
+
+
+class Promising(Protocol):
+    """A log, as seen from here."""
+
+    settings: LogSettings
+    epochs: LeaderEpochs
+    recovery_point_checkpoint: int
+
+    @property
+    def log_end_offset(self) -> int:
+        """See `Log`."""
+        ...
+
+    @property
+    def durable_end_offset(self) -> int:
+        """See `Log`."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """See `Log`."""
+        ...
+
+
+class LogPromises:
+    """Of one log, which calls all but `checkpoint` and `settle` under its lock."""
+
+    __slots__ = ("_acks_are_synced", "_files", "_lock", "_log", "_mark", "_sync_to", "start_file")
+
+    def __init__(
+        self, log: Promising, lock: threading.RLock, files: LogFiles, start_file: StartFile, mark: Mark
+    ) -> None:
+        self._log = log
+        self._lock = lock
+        self._files = files
+        self._mark = mark
+        self.start_file = start_file
+        # What is open is on disk up to its end.
+        self._acks_are_synced = log.settings.flush is Flush.FSYNC
+        self._sync_to = 0
+
+    def prepare(self) -> None:
+        """Before an append: from here on, writing the mark needs no room. Raises OSError."""
+        if not self._mark.exists:
+            self._mark.note(self._as_mark())
+
+    def cutting(self, start_offset: int = 0) -> None:
+        """Before anything is cut off: until `note`, nothing is promised but that the log begins there or
+        before. Raises OSError."""
+        start_offset = max(start_offset, self.start_file.offset)
+        self._mark.note(LogMark(start_offset, 0, NO_EPOCH, recovery_limit=0))
+
+    def note(self) -> None:
+        """After something was appended, cut or begun. Where there is no room it says less, which is not
+        wrong. Raises StorageFailed."""
+        try:
+            with self._files:
+                self._mark.note(self._as_mark())
+        except DiskFull:
+            return
+
+    def renew(self) -> None:
+        """Something else than the end may have moved. Called on any thread. Raises StorageFailed."""
+        with self._lock:
+            if self._mark.exists:
+                self.note()
+
+    def flush_changes(self, flush: Flush) -> None:
+        """Records that were acknowledged before flush=fsync are on disk when a flush has covered them."""
+        if flush is not self._log.settings.flush:
+            self._acks_are_synced, self._sync_to = False, self._log.log_end_offset
+
+    @property
+    def acks_are_synced(self) -> bool:
+        """Whether all that was ever acknowledged is on disk."""
+        if self._log.settings.flush is Flush.FSYNC and self._log.durable_end_offset >= self._sync_to:
+            self._acks_are_synced = True
+        return self._acks_are_synced
+
+    def checkpoint(self, high_watermark: int, *, is_clean: bool) -> PartitionCheckpoint:
+        """What to write into the checkpoints. Called by the data directory, which then does."""
+        log = self._log
+        with self._lock:
+            # A cut comes before the promise, which then is lower, or after it: then it is synced.
+            durable = log.durable_end_offset
+            log.recovery_point_checkpoint = max(log.recovery_point_checkpoint, durable)
+            return PartitionCheckpoint(
+                durable, min(high_watermark, log.log_end_offset), self.start_file.offset, log.epochs.latest,
+                *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,
+            )  # fmt: skip
+
+    def settle(self) -> None:
+        """What the log lost has been acted on: from here on it need not have more than it has. Called by the
+        data directory. Raises StorageFailed."""
+        with self._lock:
+            self._mark.is_held = False
+            self.renew()
+
+    def clear(self) -> None:
+        """The log is put aside. Raises OSError."""
+        self._mark.clear()
+
+    def _as_mark(self) -> LogMark:
+        log = self._log
+        durable = log.durable_end_offset
+        limit = durable if durable < log.recovery_point_checkpoint else UNLIMITED
+        return LogMark(self.start_file.offset, log.log_end_offset, log.epochs.latest, limit)

@@ -1,0 +1,249 @@
+"""Finds the end of a log that was not closed cleanly, and its segments.
+
+Theory of operation. Below the recovery point everything is on disk and was checked, so reading starts with
+the segment that holds it. Every batch from there on must have its CRC, belong to the partition, follow on
+the one in front without a gap, and not go back in leader epoch. The log ends in front of the first batch
+that does not. A write that a crash tore is cut off and that is that: it was never acknowledged by this
+replica alone. Where whole batches follow the cut, the disk lost or changed something in the middle; what is
+cut off then is kept aside, since it may be the last copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from hightide.batch.errors import BatchError, CorruptBatch
+from hightide.batch.header import BatchHeader
+
+from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
+from hightide_broker.storage.log.batch_scan import TornBatch, check_order, scan
+from hightide_broker.storage.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    offset_name,
+)
+from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.recovery.leader_epochs import EpochStart
+
+__all__ = ["Recovered", "open_clean", "recover", "segment_bases"]
+
+log = logging.getLogger(__name__)
+
+_OFFSET_DIGITS: Final = 20
+_COPY_BYTES: Final = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found; filled while it reads."""
+
+    topic_id: bytes
+    partition: int
+    index_interval_bytes: int
+    segments: list[Segment] = field(default_factory=list)
+    # Where reading started, and the epochs of the batches from there on.
+    scanned_from: int = 0
+    epochs: list[EpochStart] = field(default_factory=list)
+    # Why the log was cut, and whether more than a torn write was lost.
+    cut_because: str = ""
+    lost_data: bool = False
+
+    def check(self, header: BatchHeader, expected_offset: int) -> None:
+        """A batch must be this partition's and the next one. Raises CorruptBatch."""
+        if (header.topic_id, header.partition) != (self.topic_id, self.partition):
+            raise CorruptBatch(f"the batch belongs to {header.topic_id.hex()}-{header.partition}")
+        check_order(header, expected_offset, self.epochs[-1].epoch if self.epochs else -1)
+        if not self.epochs or header.leader_epoch > self.epochs[-1].epoch:
+            self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
+
+
+def segment_bases(files: Files, directory: str) -> list[int]:
+    """Base offsets of the segments in a log's directory, in order."""
+    bases = []
+    for name in files.names(directory):
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix == LOG_SUFFIX and len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdigit():
+            bases.append(int(stem))
+    return bases
+
+
+def open_clean(volume: Volume, directory: str, checkpoint: PartitionCheckpoint) -> list[Segment] | None:
+    """The segments of a log that was closed cleanly, without reading them; None where it was not.
+
+    Called with the checkpoint of a clean shutdown. Sizes and number must be what they were then.
+    """
+    if not checkpoint.is_clean:
+        return None
+    bases = segment_bases(volume.files, directory)
+    if not bases:
+        return None
+    sizes = [volume.files.size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}") for base in bases]
+    ends = [*bases[1:], checkpoint.recovery_point]
+    found = (sum(sizes), sizes[-1], len(sizes))
+    if found != (checkpoint.size_bytes, checkpoint.active_size_bytes, checkpoint.segment_count) or any(
+        (end > base) != (size > 0) for base, end, size in zip(bases, ends, sizes, strict=True)
+    ):
+        return None
+    segments = [
+        Segment(volume, directory, base, end, size, exists=True)
+        for base, end, size in zip(bases, ends, sizes, strict=True)
+    ]
+    segments[-1].activate()
+    return segments
+
+
+def recover(
+    volume: Volume,
+    directory: str,
+    topic_id: bytes,
+    partition: int,
+    recovery_point: int,
+    index_interval_bytes: int,
+    kept_at: str,
+) -> Recovered:
+    """Read the log from the recovery point on and cut it where it cannot be used.
+
+    Called when a log is opened that was not closed cleanly; takes as long as reading the bytes. What is cut
+    off and was more than a torn write goes to the directory `kept_at`. Raises OSError.
+    """
+    recovered = Recovered(topic_id, partition, index_interval_bytes)
+    bases = segment_bases(volume.files, directory)
+    _remove_leftovers(volume.files, directory, bases)
+    if not bases:
+        recovered.segments.append(Segment(volume, directory, 0, 0, 0, exists=False))
+    first = _trust(volume, directory, bases, recovery_point, recovered)
+    expected = recovered.scanned_from = bases[first] if bases else 0
+    for place in range(first, len(bases)):
+        if bases[place] != expected:
+            recovered.cut_because = f"segment {bases[place]} does not follow on offset {expected}"
+            _keep_aside(volume, directory, bases[place:], kept_at, recovered)
+            break
+        segment = _read_segment(volume, directory, bases[place], recovered, kept_at)
+        recovered.segments.append(segment)
+        expected = segment.next_offset
+        if recovered.cut_because:
+            _keep_aside(volume, directory, bases[place + 1 :], kept_at, recovered)
+            break
+    recovered.segments[-1].activate()
+    _make_durable(volume, directory, recovered, recovery_point)
+    return recovered
+
+
+def _trust(
+    volume: Volume, directory: str, bases: list[int], recovery_point: int, recovered: Recovered
+) -> int:
+    """Take over the segments in front of the one with the recovery point; tell from which place on to
+    read."""
+    first = max((place for place, base in enumerate(bases) if base <= recovery_point), default=0)
+    for place in range(first):
+        size = volume.files.size(f"{directory}/{offset_name(bases[place])}{LOG_SUFFIX}")
+        if size == 0:
+            return place
+        segment = Segment(volume, directory, bases[place], bases[place + 1], size, exists=True)
+        try:
+            segment.check_end()
+        except BatchError as error:
+            # It was cut, or the one behind it is gone. What follows may be the last copy and stays; what is
+            # missing is mended from peers (`log_at_rest`).
+            log.error("%s does not end where the next segment begins: %s", segment.log_path, error)
+            recovered.lost_data = True
+        recovered.segments.append(segment)
+    return first
+
+
+def _read_segment(volume: Volume, directory: str, base: int, recovered: Recovered, kept_at: str) -> Segment:
+    """Read one segment; cut it in front of the first batch that cannot be used."""
+    _remove_indexes(volume.files, f"{directory}/{offset_name(base)}")
+    segment = Segment(volume, directory, base, base, 0, exists=True)
+    segment.synced_bytes = 0
+    segment.forget_indexes()
+    size = volume.files.size(segment.log_path)
+    try:
+        for position, header in scan(segment.read_at, 0, size, verify=True):
+            recovered.check(header, segment.next_offset)
+            segment.adopt(position, header, recovered.index_interval_bytes)
+    except BatchError as error:
+        recovered.cut_because = f"at byte {segment.size_bytes} of {segment.log_path}: {error}"
+        if not isinstance(error, TornBatch):
+            _keep_suffix(volume, segment, size, kept_at, recovered)
+        with volume.open_files.lease(segment.log_path) as fd:
+            volume.files.truncate(fd, segment.size_bytes)
+        log.warning("cutting the log at offset %d: %s", segment.next_offset, recovered.cut_because)
+    assert recovered.cut_because or segment.size_bytes == size
+    return segment
+
+
+def _keep_suffix(volume: Volume, segment: Segment, size: int, kept_at: str, recovered: Recovered) -> None:
+    """Copy what is about to be cut off a segment."""
+    files = volume.files
+    files.make_directory(kept_at)
+    recovered.lost_data = True
+    target = f"{kept_at}/{offset_name(segment.next_offset)}.cut"
+    fd = files.open(target, create=True)
+    try:
+        at = segment.size_bytes
+        while at < size:
+            piece = segment.read_at(min(_COPY_BYTES, size - at), at)
+            files.write_at(fd, [piece], at - segment.size_bytes)
+            at += len(piece)
+        files.sync(fd)
+    finally:
+        files.close(fd)
+    log.error("what is cut off offset %d is kept at %s", segment.next_offset, target)
+
+
+def _keep_aside(volume: Volume, directory: str, bases: list[int], kept_at: str, recovered: Recovered) -> None:
+    """Move segments behind the cut; drop those that are empty."""
+    for base in bases:
+        path = f"{directory}/{offset_name(base)}"
+        _remove_indexes(volume.files, path)
+        volume.open_files.forget(path + LOG_SUFFIX)
+        if volume.files.size(path + LOG_SUFFIX) == 0:
+            volume.files.remove(path + LOG_SUFFIX)
+            continue
+        recovered.lost_data = True
+        volume.files.make_directory(kept_at)
+        volume.files.replace(path + LOG_SUFFIX, f"{kept_at}/{offset_name(base)}{LOG_SUFFIX}")
+        log.error("segment %d lies behind a cut and is kept at %s", base, kept_at)
+
+
+def _make_durable(volume: Volume, directory: str, recovered: Recovered, recovery_point: int) -> None:
+    """Bring what was read to disk, so that a log that is open is durable up to its end; write the indexes."""
+    if recovered.segments[-1].next_offset == recovery_point and not recovered.cut_because:
+        for segment in recovered.segments:
+            segment.synced_bytes = segment.size_bytes
+        return
+    for segment in recovered.segments:
+        if segment.exists and segment.next_offset > recovered.scanned_from:
+            with volume.open_files.lease(segment.log_path) as fd:
+                volume.files.sync(fd)
+            if not segment.is_active:
+                segment.write_indexes()
+        segment.synced_bytes = segment.size_bytes
+    if volume.files.exists(directory):
+        volume.files.sync_directory(directory)
+        # Whoever made it may have been killed before it was known to be there.
+        volume.files.sync_directory(directory.rpartition("/")[0])
+
+
+def _remove_indexes(files: Files, path: str) -> None:
+    """Indexes that were written before what is read now; they would say too little."""
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        if files.exists(path + suffix):
+            files.remove(path + suffix)
+
+
+def _remove_leftovers(files: Files, directory: str, bases: list[int]) -> None:
+    """Remove what a crash between two steps left: files half written, indexes without a segment."""
+    stems = {offset_name(base) for base in bases}
+    for name in files.names(directory):
+        stem, dot, suffix = name.partition(".")
+        is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in stems
+        if is_orphan or name.endswith(TEMPORARY_SUFFIX):
+            files.remove(f"{directory}/{name}")

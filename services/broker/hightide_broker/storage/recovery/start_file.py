@@ -1,0 +1,88 @@
+"""Where a log begins: the file `log_start` beside the segments.
+
+An operator lets go of records at any offset (KIP-107); segments are deleted as a whole. The file says below
+which offset nobody may read what is still there. It is written before a segment is deleted: so a first
+segment that begins behind it is not the first that there was. Without it the log begins at 0.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+import threading
+from typing import Final
+
+from hightide_broker.storage.errors import CorruptFile
+from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.files.sealed_file import read_file, seal, unseal, write_whole
+
+__all__ = ["StartFile"]
+
+log = logging.getLogger(__name__)
+
+_MAGIC: Final = b"HTLS"
+_VERSION: Final = 1
+_OFFSET: Final = struct.Struct("<q")
+_NAME: Final = "log_start"
+
+
+class StartFile:
+    """The file of one log. Methods raise OSError."""
+
+    __slots__ = ("_files", "_path", "lock", "offset", "wanted")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._path = f"{directory}/{_NAME}"
+        self.offset = 0
+        """What the file says; 0 where there is none."""
+        self.wanted = 0
+        """What it shall say."""
+        self.lock = threading.Lock()
+        """Held while it is written, which the log's lock is not; taken after that one, never before."""
+
+    def load(self, at_least: int) -> None:
+        """Read it. `at_least` is what it said when that was written down elsewhere. Where it is damaged or
+        gone, that is where the log begins, and what it says again."""
+        try:
+            self.offset = self._read()
+        except CorruptFile as error:
+            log.error("%s is damaged (%s): the log begins at %d", self._path, error, at_least)
+        if self.offset < at_least:
+            self.begin_at(at_least)
+
+    def _read(self) -> int:
+        if not self._files.exists(self._path):
+            return 0
+        contents = unseal(_MAGIC, _VERSION, read_file(self._files, self._path))
+        if len(contents) != _OFFSET.size:
+            raise CorruptFile(f"it holds {len(contents)} bytes, not {_OFFSET.size}")
+        return max(0, int(_OFFSET.unpack(contents)[0]))
+
+    def write(self) -> None:
+        """Write durably what is wanted, if it does not say so. Called in a thread."""
+        with self.lock:
+            if self.wanted > self.offset:
+                self._write(self.wanted, durable=True)
+
+    def begin_at(self, offset: int) -> None:
+        """The log is about to begin anew at `offset`, which may be further down: the file must not hide what
+        is appended from there on. Called with the lock held, or before anybody else knows of it. Where there
+        is no room it is written later. Not durably: who begins anew is in no ISR."""
+        self.wanted = offset
+        try:
+            if offset > 0:
+                self._write(offset, durable=False)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        if self.offset > offset:
+            self._files.remove(self._path)
+            self._files.sync_directory(self._path.rpartition("/")[0])
+            self.offset = 0
+
+    def _write(self, offset: int, *, durable: bool) -> None:
+        contents = seal(_MAGIC, _VERSION, _OFFSET.pack(offset))
+        write_whole(self._files, self._path, contents, durable=durable)
+        self.offset = offset

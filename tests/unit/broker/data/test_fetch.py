@@ -1,0 +1,221 @@
+"""What consumers are given, from memory and from disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from adversary.batches import good_batch
+from held_threads import HeldThreads
+from hightide.batch.header import iterate
+from hightide.batch.wire import serialise_fetch_response
+from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest, FetchResponse
+from hightide.v1.errors_pb2 import ErrorCode
+from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.cluster.topic_settings import TopicSettings
+from hightide_broker.contract.convert import fetch_in, fetch_out
+from hightide_broker.contract.data_calls import FetchCall, FetchFrom
+from hightide_broker.core.effects import AskEpochEnd, StartFetching
+from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
+from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.data.fetch import Fetching
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import Payload, ReplicaShell
+from hightide_broker.storage import DataDirectory, DirectorySettings
+from hightide_runtime.errors import ServiceError
+from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.telemetry.tracing import Telemetry
+
+TOPIC_ID = bytes(range(16))
+COLD = bytes(20_000)
+ANSWERED_S = 20.0
+
+
+class NobodyFetches:
+    """The fetchers of a broker that is to follow another, which is not there."""
+
+    def start(self, replica: HostedReplica, effect: StartFetching) -> None: ...
+
+    def stop(self, replica: HostedReplica) -> None: ...
+
+    def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None: ...
+
+    def resume(self, replica: HostedReplica) -> None: ...
+
+
+class OneBroker:
+    """Leads partitions whose only replica it is; a record as large as COLD is on disk only."""
+
+    def __init__(self, data: DataDirectory) -> None:
+        self._data = data
+        failures: list[Exception] = []
+        self.shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        self.hosted = HostedReplicas()
+        self.reads = HeldThreads()
+        self.fetching = Fetching(
+            1, self.hosted, MetadataCache("the-cluster", controller_epoch=1), 10, self.reads
+        )
+
+    def leads(self, partition: int) -> HostedReplica:
+        topic = TopicSettings()
+        replica = HostedReplica(
+            (TOPIC_ID, partition), "flights", topic, Replica.opened(ReplicaSettings(1)),
+            self._data.log(TOPIC_ID, partition, True, "flights", topic.log),
+        )  # fmt: skip
+        self.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
+        self.hosted.add(replica)
+        return replica
+
+    def produce(self, replica: HostedReplica, value: bytes) -> int:
+        """Append one record; the size of its batch."""
+        batch = good_batch(TOPIC_ID, replica.key[1], (value,))
+        headers = [header for _, header in iterate(batch)]
+        self.shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
+        return len(batch)
+
+    async def fetch(
+        self, *partitions: int, min_bytes: int = 1, offset: int = 0, from_follower: bool = False
+    ) -> dict[int, int]:
+        """Fetch from an offset on: the bytes of each partition, or minus its error."""
+        asked = tuple(FetchFrom((TOPIC_ID, each), -1, offset, 1_000_000) for each in partitions)
+        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked, from_follower))
+        return {each.key[1]: -each.refused.code if each.refused else each.size_bytes for each in read}
+
+
+def serve(tmp_path: Path, story: Callable[[OneBroker], Awaitable[None]]) -> None:
+    data = DataDirectory.open(
+        tmp_path, "the-cluster", 1, DirectorySettings(tail_bytes_per_log_max=len(COLD) // 2)
+    )
+
+    async def scenario() -> None:
+        broker = OneBroker(data)
+        await story(broker)
+        broker.shell.close()
+
+    asyncio.run(scenario())
+    data.close()
+
+
+async def answered(broker: OneBroker, fetch: asyncio.Task[dict[int, int]]) -> dict[int, int]:
+    """The disk does what it is asked until the fetch is answered."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+        broker.reads.go_on()
+    return await asyncio.wait_for(fetch, ANSWERED_S)
+
+
+def test_what_is_only_on_disk_is_not_read_on_the_event_loop(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        cold, warm = broker.leads(0), broker.leads(1)
+        size = broker.produce(cold, COLD)
+        broker.produce(warm, b"x")
+        waiting = asyncio.create_task(broker.fetch(0))
+        await asyncio.sleep(0)
+        assert list(await broker.fetch(1)) == [1], "others are served meanwhile"
+        assert not waiting.done()
+        assert await answered(broker, waiting) == {0: size}
+
+    serve(tmp_path, story)
+
+
+def test_what_is_appended_while_a_file_is_read_is_not_missed(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        cold, other = broker.leads(0), broker.leads(1)
+        size = broker.produce(cold, COLD)
+        # The one that is in memory is looked at first, and has nothing yet.
+        waiting = asyncio.create_task(broker.fetch(1, 0, min_bytes=size + 1))
+        await asyncio.sleep(0)
+        assert len(broker.reads) == 1
+        more = broker.produce(other, b"x")
+        assert await answered(broker, waiting) == {1: more, 0: size}
+
+    serve(tmp_path, story)
+
+
+def test_a_leader_that_is_replaced_while_a_file_is_read_gives_nothing_out(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        cold = broker.leads(0)
+        broker.produce(cold, COLD)
+        waiting = asyncio.create_task(broker.fetch(0))
+        await asyncio.sleep(0)
+        broker.shell.fetching = NobodyFetches()
+        broker.shell.feed(cold, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
+        assert await answered(broker, waiting) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
+
+    serve(tmp_path, story)
+
+
+def test_a_replica_that_does_not_lead_is_read_up_to_its_high_watermark(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        size = broker.produce(replica, b"x")
+        assert await broker.fetch(0, from_follower=True) == {0: size}
+        broker.shell.fetching = NobodyFetches()
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
+        assert await broker.fetch(0) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
+        assert await broker.fetch(0, from_follower=True) == {0: size}
+        refused = {0: -ErrorCode.ERROR_CODE_OFFSET_OUT_OF_RANGE}
+        assert await broker.fetch(0, offset=2, from_follower=True) == refused
+        assert await broker.fetch(7, from_follower=True) == {7: -ErrorCode.ERROR_CODE_UNKNOWN_TOPIC}
+
+    serve(tmp_path, story)
+
+
+def test_who_waits_for_a_follower_takes_no_turn_until_its_high_watermark_moves(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        broker.shell.fetching = NobodyFetches()
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
+        waiting = asyncio.create_task(broker.fetch(0, from_follower=True))
+        await asyncio.sleep(0)
+        assert len(replica.fetches) == 1
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 3, (1,), replicas=(1, 2)))
+        size = broker.produce(replica, b"x")
+        assert await asyncio.wait_for(waiting, ANSWERED_S) == {0: size}
+
+    serve(tmp_path, story)
+
+
+def test_an_epoch_is_not_taken_with_a_read_from_a_follower(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        for epochs in ({"leader_epoch": 1}, {"last_fetched_epoch": 0}):
+            request = FetchRequest(
+                partitions=[FetchPartition(topic_id=TOPIC_ID, **epochs)], from_follower=True
+            )
+            with pytest.raises(ServiceError, match=r"partition 0 .* leave them out") as caught:
+                await broker.fetching.fetch(fetch_in(request))
+            assert caught.value.code == ErrorCode.ERROR_CODE_INVALID_REQUEST
+
+    serve(tmp_path, story)
+
+
+def test_a_consumer_that_has_read_what_is_lost_is_told_where_the_logs_part(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        broker.produce(replica, b"kept")
+        broker.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 3, (1,), replicas=(1,)))
+        broker.produce(replica, b"instead")
+        # The leader of epoch 2 wrote three records and died, and broker 1 was elected without them.
+        asked = FetchFrom(replica.key, 3, 4, 1_000_000, last_fetched_epoch=2)
+        (read,) = await broker.fetching.fetch(FetchCall(30_000, 1, 1_000_000, (asked,)))
+        assert read.refused is not None
+        assert read.refused.code == ErrorCode.ERROR_CODE_DIVERGING_LOG
+        assert read.refused.agreed == EpochEnd(1, 1)
+        assert read.refused.message == (
+            "flights-0: the record that was read before offset 4, in leader epoch 2, is not in the log, "
+            "which has epoch 1 there; what was read may agree with it up to offset 1"
+        )
+        told = FetchResponse.FromString(serialise_fetch_response(fetch_out([read]))).partitions[0]
+        assert (told.error_code, told.diverging_end_offset, told.diverging_epoch) == (64, 1, 1)
+
+    serve(tmp_path, story)
+
+
+def test_the_last_epoch_that_was_read_is_heard_only_where_it_is_said() -> None:
+    request = FetchRequest(partitions=[FetchPartition(), FetchPartition(last_fetched_epoch=0)])
+    silent, says_epoch_0 = fetch_in(request).partitions
+    assert (silent.last_fetched_epoch, says_epoch_0.last_fetched_epoch) == (NO_EPOCH, 0)

@@ -1,0 +1,305 @@
+"""What a broker does now and then, on real logs: so that recovery is short, and a full disk gets room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from adversary.batches import good_batch
+from faulty_files import Fault, FaultyFiles
+from hightide.batch.header import iterate
+from hightide_broker.cluster.topic_settings import TopicSettings
+from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
+from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.directories.maintenance import Upkeep, UpkeepSettings
+from hightide_broker.directories.retention_report import Cuts
+from hightide_broker.replica.group_commit import GroupCommit
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.replica.shell import Payload, ReplicaShell
+from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_runtime.clock import Clock
+from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.telemetry.tracing import Telemetry
+
+TOPIC_ID = bytes(range(16))
+NEVER_MS = 3_600_000
+DAY_US = 24 * 3600 * 1_000_000
+BATCH_BYTES = len(good_batch(TOPIC_ID, 0))
+
+
+class WallThatJumps(SystemClock):
+    """The machine's clocks, of which a hand sets the wall's."""
+
+    __slots__ = ("ahead_us",)
+
+    def __init__(self) -> None:
+        self.ahead_us = 0
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.ahead_us
+
+
+@dataclass
+class Running:
+    """A broker's shell with leaders of partitions 0 and 1, which nobody but this broker replicates."""
+
+    data: DataDirectory
+    shell: ReplicaShell
+    replicas: list[HostedReplica]
+    hosted: HostedReplicas
+    upkeep: Upkeep
+    failures: list[Exception]
+
+    def produce(self, replica: HostedReplica) -> None:
+        batch = good_batch(TOPIC_ID, replica.key[1])
+        headers = [header for _, header in iterate(batch)]
+        self.shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
+
+    async def round_ends(self) -> None:
+        """The flushes that were asked for until now are over."""
+        await self.shell.group_commit.cover(())
+
+
+def run(
+    path: Path,
+    scenario: Callable[[Running], Awaitable[None]],
+    *,
+    settings: LogSettings | None = None,
+    files: FaultyFiles | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Run it on a data directory, and end as a process does that is killed."""
+
+    async def main() -> None:
+        data = DataDirectory.open(path, "the-cluster", 1, files=files)
+        failures: list[Exception] = []
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        hosted = HostedReplicas()
+        topic = TopicSettings(log=settings or LogSettings())
+        for partition in (0, 1):
+            key = (TOPIC_ID, partition)
+            log = data.log(*key, True, "flights", topic.log)
+            replica = HostedReplica(key, "flights", topic, Replica.opened(ReplicaSettings(1)), log)
+            hosted.add(replica)
+            shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
+        with ThreadPoolExecutor(1) as disk:
+            shell.group_commit = GroupCommit(disk, shell.flushed, failures.append)
+            upkeep = Upkeep(
+                clock or SystemClock(), hosted, shell, data, disk,
+                UpkeepSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
+            )  # fmt: skip
+            try:
+                await scenario(Running(data, shell, list(hosted), hosted, upkeep, failures))
+            finally:
+                await upkeep.close()
+                shell.close()
+                data.close(clean=False)
+
+    asyncio.run(main())
+
+
+def damage_the_start(path: Path) -> None:
+    """Change a byte of partition 0's first batch: whoever reads it notices."""
+    segment = path / f"{TOPIC_ID.hex()}-0" / f"{0:020d}.log"
+    contents = bytearray(segment.read_bytes())
+    contents[BATCH_BYTES - 1] ^= 1
+    segment.write_bytes(contents)
+
+
+def end_after_recovery(path: Path, settings: LogSettings | None = None) -> int:
+    again = DataDirectory.open(path, "the-cluster", 1)
+    end_offset = again.log(TOPIC_ID, 0, False, "flights", settings or LogSettings()).log_end_offset
+    again.close(clean=False)
+    return end_offset
+
+
+def test_a_segment_that_is_closed_is_flushed_so_that_a_crash_does_not_make_it_be_read(tmp_path: Path) -> None:
+    small = LogSettings(segment_bytes=2 * BATCH_BYTES)
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        for _ in range(7):
+            running.produce(leader)
+        await running.round_ends()
+        assert leader.log.durable_end_offset == leader.state.durable_end_offset == 7
+        await running.upkeep.checkpoint()
+
+    run(tmp_path, scenario, settings=small)
+    damage_the_start(tmp_path)
+    assert end_after_recovery(tmp_path, small) == 7
+
+
+def test_what_nobody_waits_for_is_flushed_now_and_then_and_the_recovery_point_follows(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            running.produce(replica)
+        await running.upkeep.checkpoint()
+        assert [replica.log.recovery_point_checkpoint for replica in running.replicas] == [0, 0]
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        assert [replica.log.recovery_point_checkpoint for replica in running.replicas] == [1, 1]
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_on_which_nothing_moves_neither_syncs_nor_writes(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        running.produce(running.replicas[0])
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        before = files.changes, files.syncs
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        assert (files.changes, files.syncs) == before
+
+    run(tmp_path, scenario, files=files)
+
+
+def test_a_log_that_has_no_room_for_its_epochs_gives_room_as_the_others_do(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    gone_at_once = LogSettings(segment_bytes=1, retention_bytes=0)
+
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            for _ in range(3):
+                running.produce(replica)
+        await running.round_ends()
+        files.faults.append(Fault("open", errno.ENOSPC, where=f"{TOPIC_ID.hex()}-0/", lasting=True))
+        await running.upkeep.apply_retention()
+        full, other = running.replicas
+        assert full.state.log_start_offset == 2
+        assert other.state.log_start_offset == 2
+        assert running.failures == []
+
+    run(tmp_path, scenario, settings=gone_at_once, files=files)
+
+
+def test_a_replica_put_aside_during_its_flush_is_no_disk_that_failed(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        sync = files.sync
+
+        def put_aside_first(fd: int) -> None:
+            files.sync = sync  # type: ignore[method-assign]
+            running.data.quarantine(*leader.key, 7)
+            sync(fd)
+
+        files.sync = put_aside_first  # type: ignore[method-assign]
+        await running.upkeep.flush()
+        assert leader.log.is_closed
+        assert not running.data.failed
+        assert running.failures == []
+
+    run(tmp_path, scenario, files=files)
+
+
+def test_when_its_directory_is_offline_upkeep_says_so_and_ends(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        running.produce(running.replicas[0])
+        files.faults.append(Fault("sync", errno.EIO))
+        every = asyncio.ensure_future(running.upkeep._every(0, running.upkeep.flush))
+        await asyncio.wait_for(every, 60)
+        assert [str(error) for error in running.failures if "failed" in str(error)]
+        calls = files.calls
+        await running.upkeep.checkpoint_last()
+        assert files.calls == calls
+
+    run(tmp_path, scenario, files=files)
+
+
+def test_upkeep_leaves_the_logs_of_other_directories_alone(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        other = DataDirectory.open(tmp_path / "other", "the-cluster", 1)
+        elsewhere = other.log(TOPIC_ID, 9, True, "flights", LogSettings())
+        settings = TopicSettings()
+        replica = HostedReplica(
+            (TOPIC_ID, 9), "flights", settings, Replica.opened(ReplicaSettings(1)), elsewhere
+        )
+        running.hosted.add(replica)
+        running.shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
+        for each in (running.replicas[0], replica):
+            running.produce(each)
+        await running.upkeep.flush()
+        await running.upkeep.apply_retention()
+        await running.upkeep.checkpoint()
+        assert running.replicas[0].log.durable_end_offset == 1
+        assert elsewhere.durable_end_offset == 0
+        other.close()
+
+    run(tmp_path / "one", scenario)
+
+
+def test_a_wall_clock_eight_days_ahead_for_one_round_of_retention_deletes_nothing(tmp_path: Path) -> None:
+    clock = WallThatJumps()
+
+    async def scenario(running: Running) -> None:
+        for _ in range(5):
+            running.produce(running.replicas[0])
+        clock.ahead_us = 8 * DAY_US
+        await running.upkeep.apply_retention()
+        assert (running.replicas[0].log.log_start_offset, running.replicas[0].log.log_end_offset) == (0, 5)
+
+    run(tmp_path, scenario, settings=LogSettings(segment_bytes=2 * BATCH_BYTES), clock=clock)
+
+
+def test_a_wall_clock_that_jumps_deletes_nothing_from_the_quarantine(tmp_path: Path) -> None:
+    clock = WallThatJumps()
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        running.data.quarantine(*leader.key, running.data.now_us())
+        running.hosted.remove(leader)
+        clock.ahead_us = 8 * DAY_US
+        await running.upkeep.apply_retention()
+        assert len(list((tmp_path / "quarantine").iterdir())) == 1
+
+    run(tmp_path, scenario, clock=clock)
+
+
+def test_a_round_of_retention_says_once_how_much_went_of_how_many_logs_and_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(running: Running) -> None:
+        for replica in running.replicas:
+            for _ in range(5):
+                running.produce(replica)
+        running.replicas[0].log.move_start(1)
+        await running.upkeep.apply_retention()
+        await running.upkeep.apply_retention()
+
+    run(tmp_path, scenario, settings=LogSettings(segment_bytes=1, retention_bytes=2 * BATCH_BYTES))
+    (told,) = [each.message for each in caplog.records if "retention in" in each.message]
+    assert told == (
+        f"retention in {tmp_path}: 6 segments deleted of 2 logs: {BATCH_BYTES} bytes below where the log "
+        f"begins, {5 * BATCH_BYTES} bytes more than retention.bytes; flights-0 begins at 3, flights-1 begins "
+        "at 3"
+    )
+
+
+def test_the_line_about_retention_names_ten_logs_at_most(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        cuts = Cuts()
+        for _ in range(12):
+            cuts.note(running.replicas[0], has_moved=True)
+        assert cuts.sentence().endswith("flights-0 begins at 0, and 2 more")
+        assert "12 logs; " in cuts.sentence()
+        assert Cuts().sentence() == ""
+
+    run(tmp_path, scenario)

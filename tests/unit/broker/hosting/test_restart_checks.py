@@ -1,0 +1,369 @@
+"""Which logs a restarted broker believes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from faulty_files import Fault, FaultyFiles
+from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
+from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.directories.log_directories import LogDirectories
+from hightide_broker.hosting import restart_checks
+from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
+from hightide_runtime.zookeeper.session import Check, SetData
+from log_rig import KEY, LogRig
+
+PLAIN = TopicDecisions("plain", bytes(16), {}, ())
+SYNCED = TopicDecisions("synced", bytes(16), {"flush": "fsync"}, ())
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    """A directory of a broker, new."""
+    opened = DataDirectory.open(tmp_path, "cluster", 1)
+    yield opened
+    opened.close()
+
+
+def killed_and_opened(data: DataDirectory) -> DataDirectory:
+    """The next life, after a kill."""
+    data.write_note("something", b"so that it is not new")
+    data.was_closed_cleanly = False
+    return data
+
+
+def test_a_new_directory_vouches_for_nothing(data: DataDirectory) -> None:
+    assert data.was_closed_cleanly
+    found = restart_checks.assess(data)
+    assert found.doubts(PLAIN)
+    assert found.doubts(SYNCED)
+
+
+def test_a_process_that_was_killed_lost_nothing_that_it_wrote(data: DataDirectory) -> None:
+    restart_checks.confirm(data)
+    assert not restart_checks.assess(killed_and_opened(data)).doubts(PLAIN)
+
+
+def after_a_power_cut(data: DataDirectory) -> None:
+    restart_checks.confirm(data)
+    data.write_note("machine_boot_id", b"an-earlier-boot-of-this-machine")
+
+
+def test_a_machine_that_went_down_may_have_lost_tails_but_not_what_was_synced(data: DataDirectory) -> None:
+    after_a_power_cut(data)
+    found = restart_checks.assess(killed_and_opened(data))
+    assert found.doubts(PLAIN)
+    assert not found.doubts(SYNCED)
+
+
+def test_a_clean_shutdown_is_believed_over_a_reboot(data: DataDirectory) -> None:
+    after_a_power_cut(data)
+    assert not restart_checks.assess(data).doubts(PLAIN)
+
+
+def test_a_directory_that_failed_is_not_believed_when_it_works_again(data: DataDirectory) -> None:
+    restart_checks.confirm(data)
+    data._volume.disk.fail(OSError(errno.EIO, "Input/output error"))
+    restart_checks.disown(data)
+    data.close()
+    again = DataDirectory.open(Path(data.path), "cluster", 1)
+    assert restart_checks.assess(again).doubts(SYNCED)
+    again.close()
+
+
+def test_a_full_disk_costs_the_belief_and_not_the_start(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    data = DataDirectory.open(tmp_path, "cluster", 1, files=files)
+    restart_checks.confirm(data)
+    restart_checks.suspend(data)
+    files.faults.append(Fault("write_at", errno.ENOSPC, "machine_boot_id"))
+    restart_checks.confirm(data)
+    assert restart_checks.assess(data).doubts(PLAIN)
+    restart_checks.confirm(data)
+    assert not restart_checks.assess(data).doubts(PLAIN)
+    data.close()
+
+
+MINE = Decisions(
+    (TopicDecisions("t", KEY[0], {}, (PartitionDecision(KEY[1], 1, 3, (1, 2), (1, 2), 7, 1),)),), ()
+)
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> LogRig:
+    """The data directory of a broker that was killed with ten batches in its log."""
+    rig = LogRig(tmp_path, LogSettings())
+    rig.fill(10, epoch=1)
+    rig.close(clean=False)
+    return rig
+
+
+def looked_at(rig: LogRig) -> restart_checks.LogsFound:
+    return restart_checks.look_at_logs(rig.directory, MINE, may_lack_tails=False)
+
+
+def test_a_log_that_recovery_had_to_cut_for_damage_leaves_its_isr(killed: LogRig) -> None:
+    (segment,) = killed.segments()
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    killed.open()
+    assert looked_at(killed).damaged == {KEY}
+    killed.close(clean=False)
+
+
+def test_a_write_that_a_kill_tore_was_never_acknowledged_and_leaves_no_doubt(killed: LogRig) -> None:
+    (segment,) = killed.segments()
+    contents = segment.read_bytes()
+    segment.write_bytes(contents + contents[: len(contents) // 20])
+    killed.open()
+    assert looked_at(killed).damaged == set()
+    killed.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_lost_its_tail_leaves_its_isr_also_after_a_clean_stop(killed: LogRig, clean: bool) -> None:
+    killed.open()
+    killed.close(clean)
+    (segment,) = killed.segments()
+    segment.write_bytes(segment.read_bytes()[: -segment.stat().st_size // 10])
+    killed.settles = False
+    killed.open()
+    assert looked_at(killed).damaged == {KEY}
+    assert restart_checks.log_ends(killed.directory, [(MINE.topics[0], KEY[1])]) == {
+        KEY: restart_checks.LogEnd(1, 9)
+    }
+    killed.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_directory_is_gone_leaves_its_isr(killed: LogRig, clean: bool) -> None:
+    killed.open()
+    killed.close(clean)
+    shutil.rmtree(killed.log_directory)
+    killed.open_directory()
+    assert looked_at(killed).missing == {KEY}
+    killed.close(clean=False)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "marks"])
+def test_a_directory_that_does_not_know_how_long_its_logs_were_vouches_for_none(
+    killed: LogRig, name: str
+) -> None:
+    restart_checks.confirm(killed.open_directory())
+    killed.close(clean=False)
+    assert not restart_checks.assess(killed.open_directory()).doubts(SYNCED)
+    killed.close(clean=False)
+    (killed.path / name).unlink()
+    assert restart_checks.assess(killed.open_directory()).doubts(SYNCED)
+    killed.close(clean=False)
+
+
+def test_flush_fsync_that_was_set_just_before_the_power_went_says_nothing_of_older_records(
+    tmp_path: Path,
+) -> None:
+    rig = LogRig(tmp_path, LogSettings())
+    rig.fill(10)
+    rig.directory.checkpoint_high_watermarks({KEY: 10})
+    rig.close(clean=False)
+    synced = Decisions((replace(MINE.topics[0], configs={"flush": "fsync"}),), ())
+    found = restart_checks.look_at_logs(rig.open_directory(), synced, may_lack_tails=True)
+    assert found.damaged == {KEY}
+    rig.close(clean=False)
+
+
+def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=1))
+    rig.fill(5)
+    rig.close()
+    rig.segments()[0].unlink()
+    (topic,) = MINE.topics
+    (decision,) = topic.partitions
+
+    async def life(isr: tuple[int, ...]) -> bool:
+        directories = await LogDirectories.open([rig.path], "cluster", 1)
+        trusts = await restart_checks.look_at_disks(directories, 1, MINE)
+        assert trusts.damaged == trusts.lack_front == {KEY}
+        stored = Decisions((replace(topic, partitions=(replace(decision, isr=isr),)),), ())
+        await restart_checks.begin_anew(directories, 1, trusts, stored)
+        await restart_checks.confirm_all(directories)
+        await directories.close(clean=True)
+        return directories.holds(KEY)
+
+    assert asyncio.run(life((1,)))
+    assert not asyncio.run(life((2,)))
+
+
+def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(data: DataDirectory) -> None:
+    restart_checks.confirm(data)
+    restart_checks.suspend(data)
+    after_the_crash = restart_checks.assess(killed_and_opened(data))
+    assert after_the_crash.doubts(PLAIN)
+    assert after_the_crash.doubts(SYNCED)
+    restart_checks.confirm(data)
+    assert not restart_checks.assess(data).doubts(PLAIN)
+
+
+GOOD = restart_checks.Trust(is_new=False, may_lack_tails=False)
+
+
+@pytest.mark.parametrize("other", [GOOD, restart_checks.NONE])
+def test_a_log_is_believed_like_the_directory_in_which_it_is(other: restart_checks.Trust) -> None:
+    trusts = restart_checks.Trusts(
+        {"/good": GOOD, "/other": other}, {(PLAIN.topic_id, 0): "/good"}.get, frozenset()
+    )
+    assert not trusts.doubts(PLAIN, 0)
+
+
+def test_an_absent_log_is_believed_to_be_empty_only_if_every_directory_is_believed() -> None:
+    both = restart_checks.Trusts({"/one": GOOD, "/two": GOOD}, lambda _: None, frozenset())
+    assert not both.doubts(PLAIN, 0)
+    replaced = restart_checks.Trusts({"/one": GOOD, "/two": restart_checks.NONE}, lambda _: None, frozenset())
+    assert replaced.doubts(PLAIN, 0)
+    assert replaced.doubts(SYNCED, 0)
+
+
+def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
+    key = (PLAIN.topic_id, 0)
+    trusts = restart_checks.Trusts({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
+    assert trusts.doubts(PLAIN, 0)
+
+
+def trusts_of(*paths: Path, decisions: Decisions = MINE, clean: bool = True) -> restart_checks.Trusts:
+    """A life of a broker with these data directories: what it believes at its start."""
+
+    async def life() -> restart_checks.Trusts:
+        directories = await LogDirectories.open(paths, "cluster", 1)
+        found = await restart_checks.look_at_disks(directories, 1, decisions)
+        await restart_checks.confirm_all(directories)
+        await directories.close(clean=clean)
+        return found
+
+    return asyncio.run(life())
+
+
+def test_a_directory_that_is_left_out_may_have_held_what_is_not_found(tmp_path: Path) -> None:
+    """Forgotten on the command line, or taken out for good: an absent log is not an empty one."""
+    (topic,) = MINE.topics
+    for _ in range(2):
+        both = trusts_of(tmp_path / "a", tmp_path / "b")
+    assert not both.doubts(topic, KEY[1])
+    assert trusts_of(tmp_path / "a").doubts(topic, KEY[1])
+    assert not trusts_of(tmp_path / "a").doubts(topic, KEY[1]), "the ISRs were left once, that is enough"
+
+
+def test_a_directory_that_came_back_empty_may_have_held_what_is_not_found(tmp_path: Path) -> None:
+    (topic,) = MINE.topics
+    for _ in range(2):
+        trusts_of(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "b")
+    assert trusts_of(tmp_path / "a", tmp_path / "b").doubts(topic, KEY[1])
+
+
+def test_what_is_found_twice_is_doubted(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(1)
+    rig.close()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    (topic,) = MINE.topics
+    for _ in range(2):
+        assert trusts_of(tmp_path / "data", tmp_path / "copy").doubts(topic, KEY[1])
+
+
+def decided(
+    leader: int, *isr: int, eligible: tuple[int, ...] = (), recovered: tuple[RecoveredLog, ...] = ()
+) -> Decisions:
+    """What ZooKeeper says of a partition of which broker 1 has a replica."""
+    decision = PartitionDecision(
+        KEY[1], leader, 3, isr, (1, 2, 3), 7, 1, eligible=eligible, recovered=recovered, unclean_epoch=2
+    )
+    return Decisions((TopicDecisions("t", KEY[0], {}, (decision,)),), ())
+
+
+def written(trusts: restart_checks.Trusts, decisions: Decisions) -> LeaderAndIsrZnode | None:
+    """What broker 1 writes before it registers; None: nothing."""
+    groups = list(restart_checks._departures(1, trusts, decisions))
+    if not groups:
+        return None
+    ((check, write),) = groups
+    assert isinstance(check, Check)
+    assert isinstance(write, SetData)
+    assert write.version == 7
+    return LeaderAndIsrZnode.decode(write.data)
+
+
+IN_DOUBT = restart_checks.Trusts(
+    {"/one": restart_checks.NONE}, {KEY: "/one"}.get, frozenset(), {KEY: restart_checks.LogEnd(2, 40)}
+)
+BELIEVED = restart_checks.Trusts(
+    {"/one": GOOD}, {KEY: "/one"}.get, frozenset(), {KEY: restart_checks.LogEnd(2, 40)}
+)
+HERS = RecoveredLog(1, 2, 40)
+
+
+def test_a_log_in_doubt_leaves_the_isr_and_tells_how_far_it_goes() -> None:
+    told = (cluster_znodes.RecoveredLog(*HERS),)
+    assert written(IN_DOUBT, decided(2, 1, 2)) == LeaderAndIsrZnode(2, 3, (2,), 1, "", (), told, 2)
+    assert written(IN_DOUBT, decided(1, 1, 2)) == LeaderAndIsrZnode(-1, 3, (2,), 1, "", (), told, 2)
+    assert written(BELIEVED, decided(1, 1, 2)) is None
+
+
+def test_the_last_member_stays_in_the_isr_in_name() -> None:
+    found = written(IN_DOUBT, decided(1, 1, eligible=(2,), recovered=(RecoveredLog(3, 0, 5),)))
+    assert found is not None
+    assert (found.leader, found.isr, found.eligible) == (-1, (1,), (2,))
+    assert found.recovered == (cluster_znodes.RecoveredLog(*HERS), cluster_znodes.RecoveredLog(3, 0, 5))
+
+
+def test_who_was_eligible_is_so_no_more() -> None:
+    found = written(IN_DOUBT, decided(2, 2, eligible=(1, 3)))
+    assert found is not None
+    assert (found.leader, found.isr, found.eligible) == (2, (2,), (3,))
+
+
+def test_what_an_earlier_life_told_is_brought_up_to_date_and_told_once() -> None:
+    earlier = decided(2, 2, recovered=(RecoveredLog(1, 2, 90),))
+    for trusts in (IN_DOUBT, BELIEVED):
+        found = written(trusts, earlier)
+        assert found is not None
+        assert found.recovered == (cluster_znodes.RecoveredLog(*HERS),)
+        assert written(trusts, decided(2, 2, recovered=(HERS,))) is None
+
+
+def test_who_nobody_counts_on_has_nothing_to_tell() -> None:
+    assert written(IN_DOUBT, decided(2, 2, eligible=(3,))) is None
+
+
+def test_how_far_a_log_goes_is_looked_up_on_the_disk_where_it_is(killed: LogRig, tmp_path: Path) -> None:
+    killed.open()
+    killed.close(clean=False)
+    doubted = decided(1, 1, 2)
+    assert trusts_of(Path(killed.path), decisions=doubted).ends == {KEY: restart_checks.LogEnd(1, 10)}
+    assert trusts_of(Path(killed.path), decisions=doubted).ends == {}, "it is believed by now"
+
+
+def test_a_high_watermark_above_the_end_that_is_left_is_not_found_again_when_the_log_has_grown(
+    killed: LogRig,
+) -> None:
+    """The power took what was committed; other records come in its place, and the broker is killed."""
+    path = Path(killed.path)
+    killed.open()
+    killed.directory.checkpoint_high_watermarks({KEY: 10})
+    killed.log.truncate_to(4)
+    killed.close(clean=False)
+    trusts_of(path, decisions=decided(2, 2), clean=False)
+    killed.open()
+    assert killed.log.high_watermark_checkpoint == 4
+    killed.fill(3, epoch=2)
+    killed.close(clean=False)
+    killed.open()
+    assert killed.log.high_watermark_checkpoint == 4, "what came in its place is not committed yet"
+    killed.close(clean=False)
