@@ -48,8 +48,8 @@ class Stored(NamedTuple):
         return frozenset({*self.isr, *self.eligible} - self.doubted)
 
     def without(self, member: int, epoch: int, end_offset: int) -> Stored:
-        """What a broker writes that may have lost the end of its log (restart_checks.py): it leaves, and says what it
-        has. The last member stays in the ISR in name."""
+        """What a broker writes that may have lost the end of its log (restart_checks.py): it leaves, and
+        says what it has. The last member stays in the ISR in name."""
         isr = tuple(other for other in self.isr if other != member) or self.isr
         others = tuple(each for each in self.recovered if each[0] != member)
         return self._replace(
