@@ -3,7 +3,6 @@ were stopped, every acknowledged record is read back, also when that replica lea
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S
 from hightide_local.histories.waiting import wait_until
+from integration.machines import stop_all
 
 pytestmark = pytest.mark.cluster
 
@@ -87,15 +87,6 @@ def numbers_read(cluster: LocalCluster, topic: str, count: int) -> list[int]:
 
         wait_until(f"{topic} is read", is_read, HEALED_S)
     return found
-
-
-def stop_all(cluster: LocalCluster, how: signal.Signals) -> None:
-    """All at once, and the controller first, so that nobody leaves an ISR on the way."""
-    cluster.kill("controller-1")
-    brokers = {name: pid for name, pid in cluster.running().items() if name.startswith("broker-")}
-    for pid in brokers.values():
-        os.kill(pid, how)
-    wait_until("all brokers are gone", lambda: not brokers.keys() & cluster.running().keys(), HEALED_S)
 
 
 @pytest.mark.parametrize("first", ["it starts first", "it starts last"])
