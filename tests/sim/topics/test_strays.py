@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.zookeeper.session import SetData
-from sim.messages import ZOOKEEPER
+from sim.messages import ZOOKEEPER, Envelope
+from sim.topics.messages import Rpc
 from sim.topics.schedules import FIRST_ID, TOPIC, begin, grow
 from sim.topics.world import CONTROLLERS, Cluster, Settings
 
@@ -46,3 +48,40 @@ def test_a_stray_that_was_not_certain_to_be_one_goes_once_it_is() -> None:
         assert KEY not in world.hosts[3].logs.partitions()
     finally:
         world.close()
+
+
+def test_a_replica_that_a_late_command_brings_back_goes_again() -> None:
+    """Its partition is removed: nobody names it any more, and it stayed until a controller failed over."""
+    world = Cluster(Settings())
+    try:
+        begin(world)
+        grow(world, ((1, 2, 3),))
+        assert world.produce_to(TOPIC, 1) is not None
+        world.settle()
+        world.crash(2)
+        world.expire(2)
+        world.settle_until(lambda: bool(commands_to(world, 3)))
+        (late,) = commands_to(world, 3)
+        world.delay(late, give_up=True)
+        world.settle()
+        world.ask(rq.RemovePartitionsRequested(0, TOPIC, 1), ef.AnswerTopic)
+        world.converge(2)
+        assert KEY not in world.hosts[3].logs.partitions()
+        world.let_arrive(late)
+        world.settle()
+        assert KEY in world.hosts[3].replicas
+        world.heal()
+        world.until_healed()
+        assert KEY not in world.hosts[3].replicas
+    finally:
+        world.close()
+
+
+def commands_to(world: Cluster, broker_id: int) -> list[Envelope]:
+    """The LeaderAndISR that are under way to a broker."""
+    found = []
+    for envelope in world.pending:
+        body: Any = envelope.body
+        if envelope.target == broker_id and isinstance(body, Rpc) and body.method == "LeaderAndISR":
+            found.append(envelope)
+    return found

@@ -60,6 +60,9 @@ STOPS_AT_ONCE: Final = 50
 OPENINGS_MAX: Final = 16
 """Decisions of one request that wait for disks at the same time."""
 
+LET_GO_MAX: Final = 10_000
+"""Replicas that were let go of and are remembered: a command that is late is late by a minute at most."""
+
 _OBEYING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING, Role.OFFLINE})
 
 
@@ -103,6 +106,9 @@ class Control:
         self._min_insync_replicas = min_insync_replicas
         self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
         self._turns = PartitionTurns()
+        self._let_go: dict[PartitionKey, None] = {}
+        """What this life of the broker was told to let go of, and was not told to hold again; the oldest are
+        forgotten."""
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
         self.suspect: Callable[[Iterable[PartitionKey]], None] = lambda _: None
@@ -148,6 +154,7 @@ class Control:
                     # It came late; what it has begun is nobody's.
                     self.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
             await self._obey_in_turn(waiting, spans, codes)
+            self.suspect(self._come_back(orders))
         finally:
             turn.end()
             for _, each in waiting:
@@ -233,6 +240,18 @@ class Control:
         finally:
             turn.end()
         return True
+
+    def _come_back(self, orders: Iterable[_Order]) -> list[PartitionKey]:
+        """The replicas that are here again after they were let go of: by a decision that came late, perhaps,
+        about a partition that nobody names any more."""
+        found = [
+            order.key
+            for order in orders
+            if order.key in self._let_go and self._replicas.get(order.key) is not None
+        ]
+        for key in found:
+            del self._let_go[key]
+        return found
 
     def _suspects(self, update: MetadataUpdate, forgotten: Iterable[bytes]) -> list[PartitionKey]:
         """The replicas here that an update does not name, or names as somebody else's: to be looked at."""
@@ -364,6 +383,9 @@ class Control:
                 if code != OK:
                     return code
             if stop.delete:
+                self._let_go[key] = None
+                if len(self._let_go) > LET_GO_MAX:
+                    del self._let_go[next(iter(self._let_go))]
                 await self._hosting.put_aside(key)
         except StorageError as error:
             return error.code
