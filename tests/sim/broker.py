@@ -16,7 +16,7 @@ from hightide_broker.core.fetch_session import (
     Position,
     SessionFault,
 )
-from hightide_broker.core.leader import next_deadline_ms
+from hightide_broker.core.isr import next_deadline_ms
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import UNTOLD_EPOCH, Replica, ReplicaSettings, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_controller.core.effects import Decision
 from sim.zookeeper import Stored
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field, replace
 
-from hightide_broker.core.isr import IsrState, PendingExpand
+from hightide_broker.core.isr_state import IsrState, PendingExpand
 from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_controller.core.values.mends import Mends as ControllerMends

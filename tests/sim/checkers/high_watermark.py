@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide_broker.core.isr import IsrState
+from hightide_broker.core.isr_state import IsrState
 from sim.checkers.checker import Checker
 from sim.messages import Record
 

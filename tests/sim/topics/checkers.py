@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from hightide_broker.core.isr import IsrState, PendingExpand
+from hightide_broker.core.isr_state import IsrState, PendingExpand
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Replica, Role
 from hightide_broker.replica.held_replicas import HostedReplica

@@ -16,7 +16,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrDecided,
     LeaderAndIsrRead,
 )
-from hightide_broker.core.isr import Committed
+from hightide_broker.core.isr_state import Committed
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Leading, Role
 from unit.broker_core.replica_pair import ReplicaPair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hightide_broker.core.events import LogStartMoved, Ticked
-from hightide_broker.core.isr import PendingShrink
+from hightide_broker.core.isr_state import PendingShrink
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch
 from hightide_broker.core.refusals import Refusal

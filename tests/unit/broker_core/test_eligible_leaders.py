@@ -19,7 +19,7 @@ from hightide_broker.core.events import (
     SettingsChanged,
     Ticked,
 )
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings
 from unit.broker_core.replica_pair import ReplicaPair

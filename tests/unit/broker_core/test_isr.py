@@ -20,8 +20,8 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     Ticked,
 )
-from hightide_broker.core.isr import Committed, PendingExpand
-from hightide_broker.core.leader import next_deadline_ms
+from hightide_broker.core.isr import next_deadline_ms
+from hightide_broker.core.isr_state import Committed, PendingExpand
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Role
 from unit.broker_core.replica_pair import ReplicaPair

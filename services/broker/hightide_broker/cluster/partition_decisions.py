@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hightide_broker.cluster.metadata import EndpointView
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 
 PartitionKey = tuple[bytes, int]
 """A topic id (16 bytes) and a partition: what the broker knows its replicas by."""

@@ -29,7 +29,7 @@ from hightide_broker.cluster.partition_decisions import (
     StopDecision,
     TopicDecisions,
 )
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 
 ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
 """What became of each decision: topic id, partition, and why it failed or ERROR_CODE_UNSPECIFIED."""

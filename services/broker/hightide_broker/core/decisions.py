@@ -11,8 +11,9 @@ from dataclasses import replace
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse, ReplicaStopped, StopFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.follower import become_follower_and_truncate
-from hightide_broker.core.isr import Committed
-from hightide_broker.core.leader import adopt_isr, become_leader, progress_of
+from hightide_broker.core.isr import adopt_isr
+from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.leader import become_leader, progress_of
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import NO_LEADER, UNTOLD_EPOCH, Decision, Leading, Replica, Role, enter
 

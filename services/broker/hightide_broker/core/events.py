@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 
 

@@ -32,6 +32,7 @@ from hightide_broker.core.effects import (
     TruncateTo,
 )
 from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.high_watermark import followers_high_watermark
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage
 from hightide_broker.core.log_start import follow_log_start
 from hightide_broker.core.refusals import Refusal
@@ -148,9 +149,7 @@ def batches_received(replica: Replica, event: BatchesReceived) -> Step:
         new_end = spans[-1].end_offset
         effects.append(AppendFetched(log_end_offset, new_end))
         log_end_offset = new_end
-    high_watermark = min(event.high_watermark, log_end_offset)
-    if replica.settings.mends.high_watermark_never_falls:
-        high_watermark = max(high_watermark, replica.high_watermark)
+    high_watermark = followers_high_watermark(replica, event.high_watermark, log_end_offset)
     advanced: Effects = ()
     if high_watermark != replica.high_watermark:
         advanced = (AdvanceHighWatermark(high_watermark),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hightide_broker.core.isr import Committed
+from hightide_broker.core.isr_state import Committed
 from hightide_broker.core.replica import Replica, Role
 
 

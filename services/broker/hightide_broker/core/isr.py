@@ -1,190 +1,281 @@
-"""The in-sync replica set as its leader sees it (V3 G; KIP-497).
+"""Who is in sync: followers join the ISR, leave it, and what became of the write to ZooKeeper (V3 section G;
+KIP-497, KIP-966).
 
-A change of the ISR is asked of ZooKeeper by a conditional set and is certain only when the answer is
-there. Until then the leader must not commit on less than *both* sets agree on: `maximal` is committed ∪
-pending, and the high watermark is the minimum over it and over the eligible, whom the controller elects where
-nobody of the ISR is alive (KIP-966): all who may lead next.
+Rules of this file: every function here holds for a replica in role LEADER unless it says otherwise. Names of
+actions are those of the published models (KafkaReplication, Kip320, AsyncIsr), in snake case.
 
-Whoever leaves an ISR that falls below min.insync.replicas holds all that is committed, and goes on holding
-it, since nothing is committed below that. So it stays eligible, until an ISR that is large enough is stored.
+Theory of operation. One write of the ISR is under way at most; while its outcome is unknown both sets count
+(`isr_state`). A follower joins because of a fetch of its own; it leaves by time (KIP-16), or where the
+controller took it out. Each change of the ISR ends with the high watermark, which it may move.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import replace
+
+from hightide_broker.core.effects import (
+    AbandonWaiters,
+    AnswerProduces,
+    AwaitFetch,
+    Effects,
+    ReadLeaderAndIsr,
+    StoreIsr,
+)
+from hightide_broker.core.events import (
+    IsrStored,
+    IsrStoreRefused,
+    IsrStoreUnknown,
+    LeaderAndIsrRead,
+)
+from hightide_broker.core.high_watermark import leader_inc_high_watermark
+from hightide_broker.core.isr_state import Committed, PendingExpand, PendingShrink, expand, settle, shrink
+from hightide_broker.core.mends import SMALL_LAG_RECORDS
+from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import (
+    FollowerProgress,
+    Leading,
+    Replica,
+    Role,
+    enter,
+)
+
+Step = tuple[Replica, Effects]
 
 
-class RecoveredLog(NamedTuple):
-    """What a replica had after it may have lost the end of its log."""
+def may_join(replica: Replica, leading: Leading, progress: FollowerProgress) -> bool:
+    """Whether a follower has all that is committed: at or past HW *and* the start of this epoch (KAFKA-7128).
 
-    broker_id: int
-    leader_epoch: int
-    """The latest in its log; -1 where it had no record."""
-    log_end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The ISR is what the znode says. Transitions: a follower catches up => PendingExpand; lags =>
-    PendingShrink."""
-
-    isr: tuple[int, ...]
-    partition_epoch: int
-    eligible: tuple[int, ...] = ()
-    """Out of the ISR; hold all that is committed."""
-    recovered: tuple[RecoveredLog, ...] = ()
-    """What replicas had that may have lost the end of their logs."""
-
-    @property
-    def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the stored ISR."""
-        return self.isr
-
-    @property
-    def electable(self) -> tuple[int, ...]:
-        """Every replica that may be elected next."""
-        return self.isr + self.eligible if self.eligible else self.isr
-
-    @property
-    def wanted(self) -> tuple[int, ...]:
-        """The ISR that the leader wants stored."""
-        return self.isr
-
-    @property
-    def wanted_eligible(self) -> tuple[int, ...]:
-        """Who is to be eligible with it."""
-        return self.eligible
-
-    @property
-    def wanted_recovered(self) -> tuple[RecoveredLog, ...]:
-        """What is to be remembered with it of logs that may have lost their ends."""
-        return self.recovered
+    The second because a new leader's HW may lag behind what its predecessor committed; what lies below the
+    start of the epoch is all that can have been committed before.
+    """
+    if not replica.settings.mends.join_at_epoch_start:
+        ends = [p.log_end_offset for p in leading.progress if p.replica_id in leading.isr.isr]
+        return progress.log_end_offset > min([replica.log_end_offset, *ends]) - SMALL_LAG_RECORDS
+    return progress.log_end_offset >= max(replica.high_watermark, leading.epoch_start_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpand:
-    """`joining` may have joined. Transitions: stored, or found in the znode => Committed; refused for good
-    => void, and when the znode is read => Committed."""
-
-    isr: tuple[int, ...]
-    joining: tuple[int, ...]
-    partition_epoch: int
-    wanted: tuple[int, ...]
-    """What the conditional set holds: isr and joining, sorted."""
-    incarnations: tuple[int, ...]
-    """The lives in which those that join fetched; the conditional set holds for these only."""
-    is_void: bool = False
-    """The set was refused because one of them has begun another life: it will not happen any more. Whether
-    an earlier try of it has happened is being read."""
-    eligible: tuple[int, ...] = ()
-    wanted_eligible: tuple[int, ...] = ()
-    recovered: tuple[RecoveredLog, ...] = ()
-    wanted_recovered: tuple[RecoveredLog, ...] = ()
-
-    @property
-    def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the stored ISR: those that join too."""
-        return self.wanted
-
-    @property
-    def electable(self) -> tuple[int, ...]:
-        """Every replica that may be elected next, whichever of the two is stored."""
-        return self.wanted + self.eligible if self.eligible else self.wanted
+def read_if_behind(leading: Leading) -> Effects:
+    """Read the znode where a follower knows a newer version of it. A write that is under way is answered in
+    any case, and if it failed the znode is read then."""
+    return (ReadLeaderAndIsr(),) if isinstance(leading.isr, Committed) and leading.is_behind else ()
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrink:
-    """`leaving` may have left, and the eligible may be so no more. Transitions: stored, or found in the
-    znode => Committed."""
+def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to take in the followers that wait to join and still may, unless a write is under way.
 
-    isr: tuple[int, ...]
-    leaving: tuple[int, ...]
-    partition_epoch: int
-    wanted: tuple[int, ...]
-    """What the conditional set holds: isr without leaving."""
-    eligible: tuple[int, ...] = ()
-    wanted_eligible: tuple[int, ...] = ()
-    """What it holds beside: where the ISR is too small, those that leave too."""
-    recovered: tuple[RecoveredLog, ...] = ()
-    wanted_recovered: tuple[RecoveredLog, ...] = ()
-
-    @property
-    def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the stored ISR: those that leave are still counted."""
-        return self.isr
-
-    @property
-    def electable(self) -> tuple[int, ...]:
-        """Every replica that may be elected next, whichever of the two is stored."""
-        return self.isr + self.eligible if self.eligible else self.isr
+    A follower waits because of a fetch of its own, never because of what is remembered of it: it may be dead.
+    Or it may have died since, and come back with less: so it joins in the life that fetched, or not at all.
+    """
+    state = leading.isr
+    if not isinstance(state, Committed) or not leading.waiting or leading.is_behind:
+        return leading, ()
+    joining = [
+        p
+        for p in leading.progress
+        if p.replica_id in leading.waiting and p.replica_id not in state.isr and may_join(replica, leading, p)
+    ]
+    if not joining:
+        return Leading(state, leading.progress, leading.epoch_start_offset), ()
+    ids, lives = tuple(p.replica_id for p in joining), tuple(p.incarnation for p in joining)
+    pending = expand(state, ids, lives, replica.in_sync_minimum)
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset)
+    return leading, (store(replica, pending),)
 
 
-IsrState: TypeAlias = Committed | PendingExpand | PendingShrink
+def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to take out the members that were last caught up too long ago, unless a write is under
+    way.
+
+    Time only, no bytes (KIP-16). A member that has everything is in sync however long it is silent.
+    """
+    state = leading.isr
+    if not isinstance(state, Committed):
+        return leading, ()
+    lag_time_max_ms = replica.settings.replica_lag_time_max_ms
+    leaving = tuple(
+        p.replica_id
+        for p in leading.progress
+        if p.replica_id in state.isr
+        and p.log_end_offset < replica.log_end_offset
+        and now_ms - p.caught_up_ms > lag_time_max_ms
+    )
+    if not leaving:
+        return leading, ()
+    pending = shrink(state, leaving, replica.in_sync_minimum)
+    waiting = tuple(r for r in leading.waiting if r not in leaving)
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset, waiting)
+    return leading, (store(replica, pending),)
 
 
-def expand(
-    state: Committed, joining: tuple[int, ...], incarnations: tuple[int, ...], minimum: int
-) -> PendingExpand:
-    """Ask for `joining` to be taken in, each in the life in which it fetched. `minimum`: as in
-    `eligible_with`."""
-    assert joining
-    assert len(joining) == len(incarnations)
-    assert not set(joining) & set(state.isr)
-    wanted = tuple(sorted({*state.isr, *joining}))
-    return PendingExpand(
-        state.isr,
+def leader_settle_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to forget the eligible where this ISR may commit without them; nothing to do for nearly
+    every partition, or while a write is under way."""
+    state = leading.isr
+    pending = settle(state, replica.in_sync_minimum) if isinstance(state, Committed) else None
+    if pending is None:
+        return leading, ()
+    leading = Leading(pending, leading.progress, leading.epoch_start_offset, leading.waiting)
+    return leading, (store(replica, pending),)
+
+
+def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
+    """The conditional write of an ISR, under the epochs of the decision that made this replica leader."""
+    decision = replica.decision
+    joining: tuple[tuple[int, int], ...] = ()
+    if isinstance(pending, PendingExpand) and replica.settings.mends.fenced_joins:
+        joining = tuple(zip(pending.joining, pending.incarnations, strict=True))
+    return StoreIsr(
+        pending.wanted,
+        pending.partition_epoch,
+        decision.leader_epoch,
+        decision.controller_epoch,
         joining,
-        state.partition_epoch,
-        wanted,
-        incarnations,
-        eligible=state.eligible,
-        wanted_eligible=eligible_with(state, wanted, minimum),
-        recovered=state.recovered,
-        wanted_recovered=recovered_with(state, wanted, minimum),
+        pending.wanted_eligible,
+        pending.wanted_recovered,
+        unclean_epoch=decision.unclean_epoch,
     )
 
 
-def shrink(state: Committed, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
-    """Ask for `leaving` to be taken out. `minimum`: as in `eligible_with`."""
-    assert leaving
-    assert set(leaving) < set(state.isr), "an ISR never becomes empty: its leader stays"
-    return _pending(state, leaving, minimum)
+def tick(replica: Replica, now_ms: int) -> Step:
+    """Time passed: drop members that lag for too long. Any role; only a leader has something to do."""
+    leading = replica.leading
+    if leading is None or not replica.settings.mends.shrink_on_timer:
+        return replica, ()
+    leading, effects = leader_shrink_isr(replica, leading, now_ms)
+    if not effects:
+        return replica, ()
+    ticked, advanced = leader_inc_high_watermark(replica, leading)
+    return ticked, (*effects, *advanced)
 
 
-def settle(state: Committed, minimum: int) -> PendingShrink | None:
-    """Ask for the ISR to be stored as it is, with nobody eligible beside it; None where nobody is, or it is
-    too small. A leader that may commit with this ISR may not do so while others may be elected."""
-    if not state.eligible or eligible_with(state, state.isr, minimum):
+def next_deadline_ms(replica: Replica) -> int | None:
+    """When the shell shall send Ticked, if at all: when the first lagging ISR member is to be dropped.
+
+    None while no member lags or an ISR write is under way; most partitions have none, so timers cost
+    nothing. It may lie in the past. Any role.
+    """
+    leading = replica.leading
+    if leading is None or not isinstance(leading.isr, Committed):
         return None
-    return _pending(state, (), minimum)
+    lagging = [
+        p.caught_up_ms
+        for p in leading.progress
+        if p.log_end_offset < replica.log_end_offset and p.replica_id in leading.isr.isr
+    ]
+    return min(lagging) + replica.settings.replica_lag_time_max_ms + 1 if lagging else None
 
 
-def _pending(state: Committed, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
-    wanted = tuple(r for r in state.isr if r not in leaving)
-    return PendingShrink(
-        state.isr,
-        leaving,
-        state.partition_epoch,
-        wanted,
-        eligible=state.eligible,
-        wanted_eligible=eligible_with(state, wanted, minimum),
-        recovered=state.recovered,
-        wanted_recovered=recovered_with(state, wanted, minimum),
+def isr_stored(replica: Replica, event: IsrStored) -> Step:
+    """The ISR that was asked for is in the znode."""
+    leading = replica.leading
+    if leading is None or isinstance(leading.isr, Committed):
+        return replica, ()
+    if event.partition_epoch != leading.isr.partition_epoch + 1:
+        return replica, ()  # The answer to a write that a later decision has overtaken.
+    pending = leading.isr
+    stored = Committed(
+        pending.wanted, event.partition_epoch, pending.wanted_eligible, pending.wanted_recovered
     )
+    return adopt_isr(replica, stored)
 
 
-def eligible_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[int, ...]:
-    """Who is eligible beside an ISR: nobody where it has `minimum` members and so may commit, else whoever
-    was so or leaves the ISR (KIP-966)."""
-    if len(wanted) >= minimum:
+def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown) -> Step:
+    """The write did not happen, or nobody knows: look at the znode. Until then both sets go on counting."""
+    leading = replica.leading
+    if leading is None or isinstance(leading.isr, Committed):
+        return replica, ()
+    if event.expected_partition_epoch != leading.isr.partition_epoch:
+        return replica, ()
+    if isinstance(event, IsrStoreRefused) and event.for_good and isinstance(leading.isr, PendingExpand):
+        void = replace(leading.isr, is_void=True)
+        leading = Leading(void, leading.progress, leading.epoch_start_offset, leading.waiting)
+        replica = replica.with_leading(leading, replica.high_watermark)
+    return replica, (ReadLeaderAndIsr(),)
+
+
+def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
+    """The znode as it is, after a write that failed: a newer epoch means that another leader was decided on.
+
+    V3 discussion 3: "broker A will realize that it's no longer the leader any more". If the version is the
+    one that the write expected, the write has not happened *yet*: the same one is sent again, so that it is
+    certain which of the two sets is stored (a later version proves that no earlier write can still happen).
+    """
+    leading = replica.leading
+    if leading is None:
+        return replica, ()
+    decision = replica.decision
+    state = leading.isr
+    if event.leader_epoch > decision.leader_epoch or (
+        event.partition_epoch > state.partition_epoch and decision.leader not in event.isr
+    ):
+        return enter(replica, Role.SUPERSEDED, decision), (AbandonWaiters(Refusal.NOT_LEADER),)
+    read = Committed(event.isr, event.partition_epoch, event.eligible, event.recovered)
+    if isinstance(state, Committed):
+        if event.partition_epoch > state.partition_epoch:
+            return adopt_isr(replica, read)
+        return replica, read_if_behind(leading)
+    if event.partition_epoch < state.partition_epoch:
+        return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that lags behind; ask again.
+    if event.partition_epoch == state.partition_epoch:
+        if isinstance(state, PendingExpand) and state.is_void:
+            return abandon_join(replica, state)
+        return replica, (store(replica, state),)
+    return adopt_isr(replica, read)
+
+
+def abandon_join(replica: Replica, void: PendingExpand) -> Step:
+    """The ISR is what it was, for certain: no try of the write has happened, and none can any more.
+
+    Those that were to join are heard anew, also the ones of which only another has begun another life.
+    """
+    leading = replica.leading
+    assert leading is not None
+    waiting = tuple(r for r in leading.waiting if r not in void.joining)
+    state = Committed(void.isr, void.partition_epoch, void.eligible, void.recovered)
+    leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
+    leading, effects = leader_change_isr(replica, leading)
+    abandoned, advanced = leader_inc_high_watermark(replica, leading)
+    return abandoned, (
+        *effects, *read_if_behind(leading), *(AwaitFetch(r) for r in void.joining), *advanced,
+    )  # fmt: skip
+
+
+def adopt_isr(replica: Replica, stored: Committed) -> Step:
+    """The stored ISR is known again: commit by it, and ask for the next change that waits.
+
+    A follower whose join did not get through still waits, and so does one that fetched while the leader's
+    own write took it out. One that the controller took out may be dead: only a new fetch lets it back in.
+    """
+    leading = replica.leading
+    assert leading is not None
+    assert stored.partition_epoch > leading.isr.partition_epoch, "the znode's version only rises"
+    assert replica.settings.broker_id in stored.isr
+    own = stored.isr == leading.isr.wanted and stored.partition_epoch == leading.isr.partition_epoch + 1
+    removed = () if own else tuple(r for r in leading.isr.isr if r not in stored.isr)
+    joining = leading.isr.joining if isinstance(leading.isr, PendingExpand) else ()
+    if isinstance(leading.isr, PendingExpand) and leading.isr.is_void:
+        removed = tuple(sorted({*removed, *joining} - set(stored.isr)))
+    waiting = tuple(sorted({*leading.waiting, *joining} - {*removed, *stored.isr}))
+    leading = Leading(stored, leading.progress, leading.epoch_start_offset, waiting)
+    leading, effects = leader_change_isr(replica, leading)
+    adopted, advanced = leader_inc_high_watermark(replica, leading)
+    awaited = tuple(AwaitFetch(r) for r in removed)
+    return adopted, (*effects, *read_if_behind(leading), *awaited, *advanced, *refuse_waiting(adopted))
+
+
+def leader_change_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
+    """The next change that waits, now that the stored ISR is known: those that join, else what is to be
+    forgotten."""
+    leading, effects = leader_expand_isr(replica, leading)
+    if effects:
+        return leading, effects
+    return leader_settle_isr(replica, leading)
+
+
+def refuse_waiting(replica: Replica) -> Effects:
+    """Tell the producers that wait for acks=all that the ISR has become too small, rather than let them wait
+    until they give up: what they sent is committed when it has grown again, and they may send it again."""
+    assert replica.leading is not None
+    if replica.has_enough_in_sync or not replica.settings.mends.commits_by_min_insync:
         return ()
-    return tuple(sorted({*state.eligible, *state.isr} - {*wanted}))
-
-
-def recovered_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[RecoveredLog, ...]:
-    """What is remembered of logs that may have lost their ends: nothing beside an ISR that is large enough,
-    else that of those out of it. It may be all that is left, where the few of this ISR lose theirs."""
-    if not state.recovered or len(wanted) >= minimum:
-        return ()
-    return tuple(log for log in state.recovered if log.broker_id not in wanted)
+    return (AnswerProduces(replica.log_end_offset, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND),)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from hightide_broker.core import decisions, follower, leader, log_start
+from hightide_broker.core import decisions, follower, high_watermark, isr, leader, log_start
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, StopFetching
 from hightide_broker.core.events import (
     BatchesReceived,
@@ -61,7 +61,7 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
         case FsyncDone():
             return leader.fsync_done(replica, event)
         case Ticked():
-            return leader.tick(replica, event.now_ms)
+            return isr.tick(replica, event.now_ms)
         case LeaderAndIsrDecided():
             return decisions.leader_and_isr_decided(replica, event)
         case EpochEndAsked():
@@ -71,11 +71,11 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
         case FetchRefused():
             return follower.fetch_refused(replica, event)
         case IsrStored():
-            return leader.isr_stored(replica, event)
+            return isr.isr_stored(replica, event)
         case IsrStoreRefused() | IsrStoreUnknown():
-            return leader.isr_store_failed(replica, event)
+            return isr.isr_store_failed(replica, event)
         case LeaderAndIsrRead():
-            return leader.leader_and_isr_read(replica, event)
+            return isr.leader_and_isr_read(replica, event)
         case StopRequested():
             return decisions.stop_requested(replica, event)
         case DeleteRecordsArrived():
@@ -101,9 +101,9 @@ def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica,
     changed = replace(replica, settings=settings)
     if changed.leading is None:
         return changed, ()
-    leading, effects = leader.leader_settle_isr(changed, changed.leading)
-    settled, advanced = leader.leader_inc_high_watermark(changed, leading)
-    return settled, (*effects, *advanced, *leader.refuse_waiting(settled))
+    leading, effects = isr.leader_settle_isr(changed, changed.leading)
+    settled, advanced = high_watermark.leader_inc_high_watermark(changed, leading)
+    return settled, (*effects, *advanced, *isr.refuse_waiting(settled))
 
 
 def storage_failed(replica: Replica) -> tuple[Replica, Effects]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hightide_broker.core.isr import Committed
+from hightide_broker.core.isr_state import Committed
 from hightide_broker.core.leader import refuse_client
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal

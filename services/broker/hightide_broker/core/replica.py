@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hightide_broker.core.isr import IsrState, RecoveredLog
+from hightide_broker.core.isr_state import IsrState, RecoveredLog
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
 from hightide_broker.core.mends import Mends
 

@@ -36,7 +36,7 @@ from hightide_broker.cluster.partition_decisions import (
     TopicDecisions,
 )
 from hightide_broker.cluster.topic_settings import topic_settings
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.replica import NO_LEADER
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 from hightide_broker.hosting.startup import ClusterAsStored, read_cluster

@@ -26,7 +26,7 @@ from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, PartitionView, TopicView
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 
 log = logging.getLogger(__name__)
 

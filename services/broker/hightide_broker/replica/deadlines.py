@@ -14,7 +14,7 @@ from typing import Final
 
 from hightide_runtime.clock import Clock
 
-from hightide_broker.core.leader import next_deadline_ms
+from hightide_broker.core.isr import next_deadline_ms
 from hightide_broker.replica.held_replicas import HostedReplica
 
 log = logging.getLogger(__name__)

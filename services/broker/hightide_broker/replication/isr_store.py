@@ -49,7 +49,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     StopRequested,
 )
-from hightide_broker.core.isr import Committed, RecoveredLog
+from hightide_broker.core.isr_state import Committed, RecoveredLog
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import StorageError

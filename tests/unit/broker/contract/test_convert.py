@@ -18,7 +18,7 @@ from hightide_broker.cluster.metadata import (
 from hightide_broker.contract import convert, convert_control
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.core.fetch_session import Position, SessionRequest
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from faulty_files import Fault, FaultyFiles
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.core.isr import RecoveredLog
+from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting import restart_checks
 from hightide_broker.storage import DataDirectory, LogSettings

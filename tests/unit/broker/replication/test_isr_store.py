@@ -20,7 +20,7 @@ from hightide_broker.core.events import (
     StopRequested,
 )
 from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.core.isr import Committed
+from hightide_broker.core.isr_state import Committed
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import Payload, ReplicaShell

@@ -1,0 +1,50 @@
+"""What is committed: the high watermark of a leader, and of those that follow it (V3 section G).
+
+Theory of operation. Three things move a leader's high watermark: a follower's fetch, the leader's own end
+(its append, or its fsync where flush=fsync), and a change of the maximal ISR. Each ends in
+`leader_inc_high_watermark`. An ISR below min.insync.replicas commits nothing (KIP-966): then whoever left it
+last has all that is committed for as long as that lasts, and may be elected where the ISR is lost. A follower
+takes its leader's, as far as its own log goes.
+"""
+
+from __future__ import annotations
+
+from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Effects
+from hightide_broker.core.replica import Leading, Replica
+
+Step = tuple[Replica, Effects]
+
+
+def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
+    """The smallest end over the maximal ISR becomes the high watermark, which never falls
+    (LeaderIncHighWatermark).
+
+    Every member of whatever ISR is stored now has all records below it, so that any of them may lead next,
+    and so has who is eligible. A follower's end counts from its fetches in this epoch only. Nothing is
+    committed while the ISR that is stored for certain is below min.insync.replicas, nor while another one may
+    be stored than this leader knows: who is in no ISR any more may have all, but is not trusted to.
+    """
+    mends = replica.settings.mends
+    state = leading.isr
+    before = replica.high_watermark
+    if mends.commits_by_min_insync and len(state.isr) < replica.in_sync_minimum:
+        return replica if leading is replica.leading else replica.with_leading(leading, before), ()
+    counted = state.electable if mends.maximal_isr else state.wanted
+    smallest_end = replica.reliable_end_offset
+    for progress in leading.progress:
+        if progress.partition_epoch > state.partition_epoch:
+            return replica if leading is replica.leading else replica.with_leading(leading, before), ()
+        if progress.log_end_offset < smallest_end and progress.replica_id in counted:
+            smallest_end = progress.log_end_offset
+    if mends.high_watermark_never_falls and smallest_end <= before:
+        return replica if leading is replica.leading else replica.with_leading(leading, before), ()
+    after = max(smallest_end, replica.log_start_offset)
+    if after == before:
+        return replica.with_leading(leading, before), ()
+    return replica.with_leading(leading, after), (AdvanceHighWatermark(after), AnswerProduces(after))
+
+
+def followers_high_watermark(replica: Replica, leaders: int, log_end_offset: int) -> int:
+    """The high watermark of a follower whose log ends there now, by the one that its leader told."""
+    told = min(leaders, log_end_offset)
+    return max(told, replica.high_watermark) if replica.settings.mends.high_watermark_never_falls else told
