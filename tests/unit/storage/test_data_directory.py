@@ -178,6 +178,22 @@ def test_thousands_of_partitions_without_data_cost_no_file(tmp_path: Path) -> No
     directory.close()
 
 
+def test_a_partition_that_never_had_a_record_is_opened_without_a_look_at_the_disk(tmp_path: Path) -> None:
+    looked: list[str] = []
+
+    class Looking(OsFiles):
+        def exists(self, path: str) -> bool:
+            looked.append(path)
+            return super().exists(path)
+
+    directory = DataDirectory.open(tmp_path, "c", 1, files=Looking())
+    looked.clear()
+    for at in range(10):
+        directory.log(TOPIC_ID, at, True, "t", LogSettings())
+    assert looked == []
+    directory.close()
+
+
 def test_open_files_are_capped_however_many_partitions_are_used(tmp_path: Path) -> None:
     directory = DataDirectory.open(
         tmp_path, "c", 1, DirectorySettings(open_files_max=16, tail_bytes_max=0, tail_bytes_per_log_max=0)
