@@ -141,6 +141,10 @@ class _Opening:
             self.settings.index_interval_bytes,
             self.kept_at(),
         )
+        for segment in recovered.segments:
+            # What was not synced may bear a time of a wall clock that was wrong.
+            if segment.exists and (recovered.cut_because or segment.next_offset > checkpoint.recovery_point):
+                segment.was_appended_after(self.volume.clock.written_us)
         _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs, latest)
         return recovered.segments, recovered.lost_data, True
 
