@@ -90,8 +90,16 @@ class AdminReader:
         paths = {DeleteTopicZnode.path(topic) for topic in topics}
         for parent, names in zip(above, await asyncio.gather(*map(self._children, above)), strict=True):
             paths |= {f"{parent}/{name}" for name in names}
-        standing = {path for path in self._seen if path.rpartition("/")[0] in above}
-        return await self.read(paths | standing)
+        paths |= self._seen_below(above)
+        read = await self.read(paths)
+        # A watch may have told of others meanwhile, which this read, being told later, must not leave out.
+        while told := self._seen_below(above) - paths:
+            paths |= told
+            read = await self.read(paths)
+        return read
+
+    def _seen_below(self, parents: Collection[str]) -> set[str]:
+        return {path for path in self._seen if path.rpartition("/")[0] in parents}
 
     async def read(self, paths: Iterable[str]) -> AdminRead:
         """These paths, as told by the watch: what stands there now, or that nothing does."""
