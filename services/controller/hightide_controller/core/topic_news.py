@@ -264,6 +264,8 @@ def _take_read(
     known = state.topics.get(topic_name)
     work.is_gone = read is None
     work.newcomer = None
+    work.orphan_markers |= work.perhaps_created
+    work.perhaps_created.clear()
     if known is not None and (read is None or read.topic_id != known.topic_id):
         # A hand took it away, or this controller did in a multi whose answer was lost.
         effects += _forget(state, topic_name, work, cause)

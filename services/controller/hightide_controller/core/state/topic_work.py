@@ -61,6 +61,9 @@ class TopicWork:
     """A topic whose id or marker is not written yet; it is not in ClusterState.topics before it is."""
     orphan_markers: dict[str, None] = field(default_factory=dict)
     """The ids of topics that a hand took away: their markers must go."""
+    perhaps_created: dict[str, None] = field(default_factory=dict)
+    """The ids of topics whose creation has an unknown outcome. One that is not found has been taken away by a
+    hand, if it ever was."""
     store_id: int | None = None
     """The multi about this topic that is under way: at most one."""
     is_reading: bool = False
@@ -92,4 +95,5 @@ class TopicWork:
             self.moves or self.abandoned or self.additions or self.removals or self.intent or self.complaints
         )
         wanted = self.deletion or self.wishes or self.newcomer or self.orphan_markers or self.is_resting
-        return not (stands or wanted or self.is_busy or self.doubtful_version is not None)
+        in_doubt = self.perhaps_created or self.doubtful_version is not None
+        return not (stands or wanted or self.is_busy or in_doubt)

@@ -128,10 +128,13 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
     waiter = state.waiters.pop(event.request_id, None)
     if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
-    name = waiter.purpose.topic.name
+    topic, name = waiter.purpose.topic, waiter.purpose.topic.name
     if event.exists:
         message = f"topic {name!r} exists already"
         return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
+    # Where a hand takes it away before anybody has seen it, nothing but its marker tells of it.
+    state.work_of(name).perhaps_created[topic.topic_id] = None
+    state.want_read(name, waiter.cause)
     message = f"ZooKeeper did not answer, so topic {name!r} may have been created or not; describe it to see"
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
 
