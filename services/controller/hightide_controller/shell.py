@@ -84,6 +84,8 @@ class Shell:
         self.store = ControllerStore(session)
         self.active: ActiveController | None = None
         """Who is active, as last read."""
+        self._campaigns = 0
+        """How many elections this process has run in."""
         self._unreadable_states: dict[TopicPartition, None] = {}
         """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
         self.failed = asyncio.Event()
@@ -332,7 +334,8 @@ class Shell:
             case ef.StoreTopic():
                 self._spawn(self._store_topic(effect))
             case ef.Campaign():
-                self._spawn(self._campaign(effect))
+                self._campaigns += 1
+                self._spawn(self._campaign(effect, self._campaigns))
             case ef.Resign():
                 self._traces.finish_all()
                 self._watches.deactivate()
@@ -420,7 +423,7 @@ class Shell:
         self._traces.topic_stored(effect, type(event).__name__)
         self.inbox.put(event)
 
-    async def _campaign(self, effect: ef.Campaign) -> None:
+    async def _campaign(self, effect: ef.Campaign, number: int) -> None:
         try:
             elected = await self._elected(effect)
         except ZooKeeperError as error:
@@ -431,7 +434,9 @@ class Shell:
             _log.exception("the election failed")
             elected = None
             await asyncio.sleep(_PAUSE_S)
-        self.inbox.put(ev.CampaignLost() if elected is None else elected)
+        # One that another has overtaken, since the core stood back meanwhile, is not what the core waits for.
+        if number == self._campaigns:
+            self.inbox.put(ev.CampaignLost() if elected is None else elected)
 
     async def _step_down(self, effect: ef.StepDown) -> None:
         while True:
