@@ -30,7 +30,7 @@ from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
 from hightide_runtime.znodes.cluster_znodes import ADMIN  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
-from integration.operators_hand import OperatorsHand  # noqa: E402
+from integration.controller.operators_hand import OperatorsHand  # noqa: E402
 
 HEALED_S = 40.0
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)

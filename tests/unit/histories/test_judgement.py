@@ -105,7 +105,7 @@ JUDGES = [
         each.name
         for each in pkgutil.iter_modules(hightide_local.histories.__path__, "hightide_local.histories.")
     ),
-    "hightide_cli.campaign.campaign",
+    "hightide_bench.campaign.campaign",
     "histories.group_anomalies",
     "histories.group_drill",
     "histories.zookeeper_outage",

@@ -1,0 +1,161 @@
+"""Groups divided over coordinators that run side by side (C9), as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+from hightide import Admin
+from hightide.v1 import broker_service_pb2
+from hightide.v1 import coordinator_service_pb2 as pb
+from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
+from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from hightide.v1.metadata_pb2 import Endpoint
+from hightide_local.cluster import LocalCluster
+from hightide_local.histories.waiting import wait_until
+from hightide_local.ports import HOST, free_port
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.znodes.group_znodes import CoordinatorZnode, shard_of
+from integration.controller.controller_harness import until
+from integration.controller.operators_hand import OperatorsHand
+from integration.coordinator.raw_consumer import RawConsumer, ending_of
+
+pytestmark = pytest.mark.cluster
+
+SHARDS = 4
+GROUPS = [f"g-{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        tmp_path_factory.mktemp("shards"),
+        brokers=1,
+        controllers=1,
+        coordinators=2,
+        coordinator_arguments=("--shards", str(SHARDS)),
+    ) as cluster:
+        with Admin(cluster.bootstrap) as admin:
+            admin.create_topic("flights", partitions=1, replication_factor=1)
+        divide(cluster)
+        yield cluster
+
+
+def divide(cluster: LocalCluster) -> None:
+    """See to it that both have some shards. Those that start at the same time have by themselves
+    (test_coordinator_watches); one that starts a second late finds nothing left. Then the other one stands
+    still while two of its seats are taken away."""
+    hand = OperatorsHand(cluster)
+    try:
+        while len(owners := set(named_by_the_broker(cluster))) == 1:
+            (holder,) = owners
+            cluster.pause(f"coordinator-{holder}")
+            for shard in (0, 1):
+                hand.take_away(CoordinatorZnode.path(shard, SHARDS))
+            nobody_else = {0, holder}
+            wait_until(
+                "the other one has them",
+                partial(lambda those: not those & set(named_by_the_broker(cluster)[:2]), nobody_else),
+                60,
+            )
+            cluster.resume(f"coordinator-{holder}")
+            wait_until("all have a coordinator", lambda: 0 not in named_by_the_broker(cluster), 60)
+    finally:
+        hand.close()
+
+
+def named_by_the_broker(cluster: LocalCluster) -> list[int]:
+    """The number of the coordinator of each shard; 0: nobody."""
+    return [endpoint.id if endpoint.host else 0 for endpoint in asyncio.run(coordinators(cluster))]
+
+
+async def coordinators(cluster: LocalCluster) -> list[Endpoint]:
+    """The coordinator of each shard, as a broker names it."""
+    async with open_channel(HostPort.parse(cluster.brokers[1])) as channel:
+        stub: Any = BrokerServiceStub(channel)
+        reply = await stub.GetMetadata(broker_service_pb2.GetMetadataRequest(), timeout=20)
+    return list(reply.coordinators)
+
+
+async def listed(channel: grpc.aio.Channel) -> set[str]:
+    stub: Any = CoordinatorServiceStub(channel)
+    return {each.group for each in (await stub.ListGroups(pb.ListGroupsRequest(), timeout=20)).groups}
+
+
+async def joined(cluster: LocalCluster, group: str) -> tuple[grpc.aio.Channel, RawConsumer]:
+    """A consumer of the group, at the coordinator of its shard."""
+
+    async def named() -> Endpoint | None:
+        endpoint = (await coordinators(cluster))[shard_of(group, SHARDS)]
+        return endpoint if endpoint.host else None
+
+    endpoint = await until(named, "the shard has a coordinator")
+    channel = open_channel(HostPort(endpoint.host, endpoint.port))
+    consumer = RawConsumer(channel, group, "flights")
+    await consumer.register()
+    await consumer.until_owns(("flights", 0))
+    return channel, consumer
+
+
+def test_the_shards_of_the_groups_lie_on_both_coordinators_and_each_knows_its_own(
+    cluster: LocalCluster,
+) -> None:
+    async def test() -> None:
+        owners = [endpoint.id for endpoint in await coordinators(cluster)]
+        assert len(owners) == SHARDS
+        assert set(owners) == {1, 2}
+        members = [await joined(cluster, group) for group in GROUPS]
+        for number, address in cluster.coordinators.items():
+            mine = {group for group in GROUPS if owners[shard_of(group, SHARDS)] == number}
+            other = next(group for group in GROUPS if group not in mine)
+            shard = shard_of(other, SHARDS)
+            async with open_channel(HostPort.parse(address)) as channel:
+                assert await listed(channel) == mine
+                stub: Any = CoordinatorServiceStub(channel)
+
+                async def named(stub: Any = stub, other: str = other, shard: int = shard) -> str:
+                    with pytest.raises(grpc.aio.AioRpcError) as raised:
+                        await stub.DescribeGroup(pb.DescribeGroupRequest(group=other), timeout=20)
+                    refusal = ending_of(raised.value)
+                    assert (refusal.reason, refusal.metadata["shard"]) == ("NOT_COORDINATOR", str(shard))
+                    return refusal.metadata.get("coordinator_address", "")
+
+                assert await until(named, "it knows whose it is") == cluster.coordinators[owners[shard]]
+        for channel, consumer in members:
+            await consumer.leave()
+            await channel.close()
+
+    asyncio.run(test())
+
+
+def test_the_shards_of_a_coordinator_that_stops_go_to_the_other_one(cluster: LocalCluster) -> None:
+    async def test() -> None:
+        cluster.terminate("coordinator-1")
+
+        async def all_are_second() -> bool:
+            return {endpoint.id for endpoint in await coordinators(cluster)} == {2}
+
+        await until(all_are_second, "coordinator 2 has every shard")
+        for group in GROUPS[:4]:
+            channel, consumer = await joined(cluster, group)
+            await consumer.leave()
+            await channel.close()
+
+    asyncio.run(test())
+    cluster.restart("coordinator-1")
+
+
+def test_a_coordinator_that_would_divide_the_groups_otherwise_does_not_start(cluster: LocalCluster) -> None:
+    command = [sys.executable, "-m", "hightide_coordinator.main", "--coordinator-id", "9", "--shards", "3"]
+    where = ["--listen", f"{HOST}:{free_port()}", "--zookeeper", cluster.zookeeper]
+    ended = subprocess.run([*command, *where], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "divided into 4 shards" in ended.stderr
+    assert "--shards 4" in ended.stderr

@@ -1,0 +1,99 @@
+"""The event loop of a process hangs while its session with ZooKeeper is pinged by another thread: it leads no
+more, and when it goes on it is one of the cluster again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hightide_local.cluster import LocalCluster
+from hightide_local.histories.anomalies import Kind
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+HUNG_LOOP = Path(__file__).parents[2] / "hung_loop"
+SESSION_TIMEOUT_MS = 6_000
+
+
+class Hang:
+    """Lets the event loop of a process hang, and go on."""
+
+    def __init__(self, fifo: Path) -> None:
+        self._fifo = fifo
+        os.mkfifo(fifo)
+
+    def begin(self, cluster: LocalCluster, name: str) -> float:
+        """From now on; the monotonic time."""
+        os.kill(cluster.running()[name], signal.SIGUSR2)
+        return time.monotonic()
+
+    def end(self) -> None:
+        """Nobody hangs any more: opening for writing waits for whoever waits in open(2)."""
+        os.close(os.open(self._fifo, os.O_WRONLY))
+
+
+@pytest.fixture(scope="module")
+def hang(tmp_path_factory: pytest.TempPathFactory) -> Hang:
+    return Hang(tmp_path_factory.mktemp("hang") / "fifo")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, hang: Hang) -> Iterator[LocalCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HUNG_LOOP), prepend=os.pathsep)
+        patch.setenv("HANG_ON", str(hang._fifo))
+        with LocalCluster(
+            tmp_path_factory.mktemp("hung"), coordinators=2, session_timeout_ms=SESSION_TIMEOUT_MS
+        ) as running:
+            yield running
+
+
+def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_follows_when_it_goes_on(
+    cluster: LocalCluster, hang: Hang
+) -> None:
+    # When it goes on it reads what waited in its socket before it can hear what happened: whoever still takes
+    # it for the leader may read its old high watermark, as with a process that was stopped as a whole.
+    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
+    with Drill(cluster, "hung-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
+        assert drill.leader() == 1
+        began = hang.begin(cluster, "broker-1")
+        drill.wait_for_other_leaders(1)
+        took_s = time.monotonic() - began
+        print(f"led by others {took_s:.1f} s after the loop hung")
+        drill.wait_for_progress()
+        hang.end()
+        drill.wait_for_isr(3)
+    assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
+
+
+def test_a_controller_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, hang: Hang) -> None:
+    hung = cluster.active_controller(HEALED_S)
+    began = hang.begin(cluster, hung)
+
+    def replaced() -> bool:
+        return cluster.active_controller(HEALED_S) != hung
+
+    wait_until("another controller is active", replaced, HEALED_S)
+    print(f"another controller {time.monotonic() - began:.1f} s after the loop hung")
+    hang.end()
+    with Drill(cluster, "hung-controller") as drill:
+        drill.wait_for_progress()
+    assert cluster.active_controller(HEALED_S) != hung
+
+
+def test_a_coordinator_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, hang: Hang) -> None:
+    hung = cluster.active_coordinator()
+    began = hang.begin(cluster, hung)
+
+    def replaced() -> bool:
+        return cluster.active_coordinator() != hung
+
+    wait_until("another coordinator is active", replaced, HEALED_S)
+    print(f"another coordinator {time.monotonic() - began:.1f} s after the loop hung")
+    hang.end()

@@ -1,0 +1,126 @@
+"""Sessions expire, one by one and all at once, and all of ZooKeeper is gone, while leaders keep serving.
+
+V3 leans on ZooKeeper for every decision; nothing that is decided needs it, so clients see no error for as
+long as the ISR need not change, and what comes back heals by itself. Each test is a `Drill`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+from hightide_local.cluster import LocalCluster
+from hightide_local.histories.anomalies import Kind
+from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.waiting import wait_until
+from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES
+from histories.zookeeper_outage import without_zookeeper
+from integration.controller.operators_hand import OperatorsHand
+from integration.controller.session_theft import end_session_of
+
+pytestmark = pytest.mark.cluster
+
+SESSION_TIMEOUT_MS = 4_000
+
+
+@pytest.fixture(scope="module")
+def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsHand]:
+    with LocalCluster(tmp_path_factory.mktemp("away"), session_timeout_ms=SESSION_TIMEOUT_MS) as cluster:
+        hand = OperatorsHand(cluster)
+        yield hand
+        hand.close()
+
+
+@pytest.fixture
+def hand(shared_hand: OperatorsHand) -> Iterator[OperatorsHand]:
+    """The cluster, whole again after a test that failed halfway."""
+    yield shared_hand
+    shared_hand.make_whole()
+
+
+@contextlib.contextmanager
+def session_expires(hand: OperatorsHand, name: str, ephemeral: str) -> Iterator[None]:
+    """A process stands still while its session ends; it wakes up when the block ends."""
+    hand.cluster.pause(name)
+    end_session_of(hand.cluster.zookeeper, ephemeral)
+    yield
+    hand.cluster.resume(name)
+
+
+def broker_epoch(hand: OperatorsHand, broker_id: int) -> int:
+    return next(
+        each.broker_epoch for each in hand.admin.describe_cluster().brokers if each.broker_id == broker_id
+    )
+
+
+def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(hand: OperatorsHand) -> None:
+    with Drill(hand.cluster, "follower-expired") as drill:
+        before = broker_epoch(hand, 2)
+        with session_expires(hand, "broker-2", "/brokers/ids/2"):
+            drill.wait_for_isr(2)
+            drill.wait_for_progress()
+        wait_until("it is registered anew", lambda: broker_epoch(hand, 2) > before, HEALED_S)
+        drill.wait_for_isr(3)
+        assert [each.leader for each in drill.describe()] == [1, 1, 1]
+        drill.wait_for_progress()
+
+
+def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(hand: OperatorsHand) -> None:
+    # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
+    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
+    with Drill(hand.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
+        with session_expires(hand, "broker-1", "/brokers/ids/1"):
+            drill.wait_for_other_leaders(1)
+            drill.wait_for_progress()
+        drill.wait_for_isr(3)
+        assert all(each.leader != 1 for each in drill.describe())
+        drill.wait_for_progress()
+
+
+def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(hand: OperatorsHand) -> None:
+    """Nobody decides meanwhile; a leader that dies is replaced as soon as one of them wakes up."""
+    with Drill(hand.cluster, "controllers-expired") as drill:
+        active = hand.cluster.active_controller(HEALED_S)
+        standby = "controller-1" if active == "controller-2" else "controller-2"
+        hand.cluster.pause(standby)
+        (candidate,) = (
+            each
+            for each in hand.zookeeper.get_children(CONTROLLER_CANDIDATES)
+            if each.startswith(f"{standby.rpartition('-')[2]}-")
+        )
+        end_session_of(hand.cluster.zookeeper, f"{CONTROLLER_CANDIDATES}/{candidate}")
+        with session_expires(hand, active, "/controller"):
+            drill.wait_for_progress()
+            leader = leader_by_hand(hand, drill.topic)
+            drill.kill(leader)
+            hand.cluster.resume(standby)
+            # Asked in ZooKeeper: an admin would wait for the controller that is still asleep.
+            wait_until("it is succeeded", lambda: leader_by_hand(hand, drill.topic) != leader, HEALED_S)
+        drill.wait_for_other_leaders(leader)
+        drill.wait_for_progress()
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_all_of_zookeeper_is_gone_for_longer_than_any_session_lasts(hand: OperatorsHand, how: str) -> None:
+    with Drill(hand.cluster, f"gone-by-{how}") as drill:
+        outage = without_zookeeper(drill, 2 * SESSION_TIMEOUT_MS / 1000, "kill" if how == "kill" else "pause")
+        assert outage.acknowledged >= 3 * 40, "every partition went on"
+        assert outage.refusal, "nobody can create a topic without ZooKeeper"
+        hand.wait_until_led(f"gone-by-{how}-after", 3)
+        hand.produce(f"gone-by-{how}-after", 3, 3)
+        assert hand.complaints() == {}
+        leader = drill.leader()
+        drill.kill(leader)
+        drill.wait_for_other_leaders(leader)
+        drill.restart(leader)
+        drill.wait_for_isr(3)
+
+
+def leader_by_hand(hand: OperatorsHand, topic: str) -> int:
+    """Who leads partition 0, without a controller that could be asked."""
+    content = hand.content(f"/brokers/topics/{topic}/0/leaderAndISR")
+    return int(json.loads(content or b"")["leader"])

@@ -1,0 +1,116 @@
+"""The process watcher on real processes: SIGKILL is noticed at once, SIGSTOP is no death."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+from hightide_local.guard import Guard
+from hightide_local.ports import free_port
+from hightide_local.processes import ManagedProcess
+from hightide_runtime.addresses import HostPort
+from hightide_runtime.process.process_watcher import ProcessWatcher, is_refused
+from hightide_runtime.system_clock import SystemClock
+from integration.controller.controller_harness import paused, until
+
+SCRIPT = Path(__file__).with_name("health_process.py")
+
+
+class Watched:
+    """A process that serves health, and a watcher that holds a stream to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.address = HostPort("127.0.0.1", free_port())
+        command = [sys.executable, str(SCRIPT), str(self.address.port)]
+        self.process = ManagedProcess("health", command, {}, directory / "health.log")
+        self._guard = Guard()
+        self.died = asyncio.Event()
+        self.watcher: ProcessWatcher
+
+    async def start(self) -> None:
+        self.process.start(self._guard)
+
+        async def listens() -> bool:
+            return not await is_refused(self.address)
+
+        await until(listens, "the process listens")
+        self.watcher = ProcessWatcher(self.address, "", SystemClock(), lambda _: self.died.set())
+
+        async def reached() -> bool:
+            return self.watcher.was_reached
+
+        await until(reached, "the stream is open")
+
+    async def stop(self) -> None:
+        self.watcher.close()
+        await self.watcher.closed()
+        self.process.kill()
+        self._guard.close()
+
+
+def test_a_killed_process_is_dead_within_tens_of_milliseconds(tmp_path: Path) -> None:
+    async def scenario(number: int) -> float:
+        watched = Watched(tmp_path / str(number))
+        await watched.start()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        watched.process.kill()
+        await asyncio.wait_for(watched.died.wait(), 60)
+        took_ms = (loop.time() - began) * 1000
+        await watched.stop()
+        return took_ms
+
+    # Some 5 ms on a quiet machine. One that runs other tests too may hold up one or the other; who waited
+    # for a ping or for the end of a session would need seconds each time.
+    took_ms = min(asyncio.run(scenario(number)) for number in range(3))
+    assert took_ms < 1_000, f"{took_ms:.0f} ms"
+
+
+def test_a_paused_process_is_not_dead(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path)
+        await watched.start()
+        with paused(watched.process):
+            assert not await is_refused(watched.address)
+            try:
+                await asyncio.wait_for(watched.died.wait(), 1.5)
+            except TimeoutError:
+                pass
+            else:
+                raise AssertionError("a paused process was declared dead")
+        await watched.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_never_answered_is_given_time_to_start(tmp_path: Path) -> None:
+    async def scenario() -> float:
+        address = HostPort("127.0.0.1", free_port())
+        died = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        watcher = ProcessWatcher(address, "", SystemClock(), lambda _: died.set())
+        await asyncio.wait_for(died.wait(), 60)
+        watcher.close()
+        await watcher.closed()
+        return loop.time() - began
+
+    assert asyncio.run(scenario()) >= 0.2
+
+
+def test_only_a_refusal_of_every_address_counts() -> None:
+    async def scenario() -> None:
+        with socket.socket() as listening:
+            # Not one that the kernel may give to a client, or to the next server, once it is closed.
+            port = free_port()
+            listening.bind(("127.0.0.1", port))
+            listening.listen()
+            assert not await is_refused(HostPort("127.0.0.1", port))
+            assert not await is_refused(HostPort("localhost", port))
+        assert await is_refused(HostPort("127.0.0.1", port))
+        assert await is_refused(HostPort("localhost", port))
+        assert not await is_refused(HostPort("no-such-host.invalid", port))
+
+    asyncio.run(scenario())
