@@ -69,6 +69,12 @@ class Trust:
         # With flush=fsync a replica's word was given only for what was on its disk.
         return self.may_lack_tails and not topic_settings(topic.topic, topic.configs, 1).flush_on_disk
 
+    @property
+    def doubts_absence(self) -> bool:
+        """Whether a log may have been here that is not. After a power cut nothing says of a young one that it
+        was: marks are of the boot before, and checkpoints name it seconds after its first records only."""
+        return self.is_new or self.may_lack_tails
+
 
 NONE: Final = Trust(is_new=True, may_lack_tails=True)
 """How far a directory is believed that says nothing for itself, or cannot be read."""
@@ -114,7 +120,7 @@ class Trusts:
         home = self.home_of(key)
         if home is not None:
             return self.of_directories[home].doubts(topic)
-        return any(trust.doubts(topic) for trust in self.of_directories.values())
+        return any(trust.doubts_absence for trust in self.of_directories.values())
 
 
 def assess(data: DataDirectory) -> Trust:

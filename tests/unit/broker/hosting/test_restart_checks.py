@@ -231,6 +231,16 @@ def test_an_absent_log_is_believed_to_be_empty_only_if_every_directory_is_believ
     assert replaced.doubts(SYNCED, 0)
 
 
+def test_after_a_power_cut_an_absent_log_is_doubted_also_with_flush_fsync() -> None:
+    # Its first records are acknowledged before a checkpoint names it, and marks are of the boot before: so
+    # nothing here says whether its directory was there.
+    after_power_cut = restart_checks.Trust(is_new=False, may_lack_tails=True)
+    found = restart_checks.Trusts({"/a": after_power_cut}, lambda key: None, frozenset())
+    assert found.doubts(SYNCED, 0)
+    here = restart_checks.Trusts({"/a": after_power_cut}, lambda key: "/a", frozenset())
+    assert not here.doubts(SYNCED, 0)
+
+
 def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
     key = (PLAIN.topic_id, 0)
     trusts = restart_checks.Trusts({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
