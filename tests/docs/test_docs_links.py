@@ -31,8 +31,14 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 
 def test_links_to_other_sites_are_few() -> None:
-    """They are not followed, so they may be dead: the pages get by without them."""
-    external = {link.target for page in PAGES for link in links_of(page) if link.is_external}
+    """They are not followed, so they may be dead: the pages get by without them. The table of KIPs may."""
+    external = {
+        link.target
+        for page in PAGES
+        for link in links_of(page)
+        if link.is_external
+        and not (page.name == "sources.md" and link.target.startswith("https://cwiki.apache.org/"))
+    }
     assert len(external) <= 20, sorted(external)
 
 
