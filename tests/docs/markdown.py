@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -101,6 +102,13 @@ def anchors_of(page: Path) -> frozenset[str]:
             if part.type in {"html_inline", "html_block"}:
                 anchors.update(_HTML_ANCHOR.findall(part.content))
     return frozenset(anchors)
+
+
+@cache
+def headings_of(page: Path) -> tuple[str, ...]:
+    """The headings of a page, in their order, without their signs."""
+    tokens = _tokens(page)
+    return tuple(_text_of(token) for before, token in pairwise(tokens) if before.type == "heading_open")
 
 
 @cache

@@ -149,7 +149,7 @@ class SimBroker:
         self.world.call(self.broker_id, ZOOKEEPER, Write((operation,)), begun)
 
     def _leave_isr(self, view: View) -> None:
-        """A log that may lack records takes itself out of the ISR before it registers (DESIGN §6.8), and says
+        """A log that may lack records takes itself out of the ISR before it registers, and says
         what it still has; so does one of which that is written from an earlier life."""
         if view.state is None:
             self._register_over(view)

@@ -138,7 +138,7 @@ class SimController:
         self.world.call(self.controller_id, ZOOKEEPER, Write((Delete(CONTROLLER),)), deleted)
 
     def _campaign(self, view: View, stale_controller_epoch: int | None) -> None:
-        """Election and epoch in one multi (DESIGN §6.3)."""
+        """Election and epoch in one multi (docs/protocol.md, "Controller writes are fenced")."""
         if view.controller is not None and stale_controller_epoch is None:
             self._lost()
             return

@@ -1,9 +1,9 @@
 """Written schedules of brokers whose machines lose their power, and of what they had said before.
 
 With flush=replicated a record is acknowledged when all in-sync replicas have it, not when it is on their
-disks. A broker that loses its power takes itself out of the ISRs before it registers (DESIGN §6.8); these
-schedules are about words of its earlier life that come later than that. Each is a function of a world that
-has started: broker 1 leads in epoch 0, the ISR is 1, 2, 3.
+disks. A broker that loses its power takes itself out of the ISRs before it registers (docs/protocol.md, "A
+restarted broker is not trusted"); these schedules are about words of its earlier life that come later than
+that. Each is a function of a world that has started: broker 1 leads in epoch 0, the ISR is 1, 2, 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Written schedules: for each mend of DESIGN §6, the story that needs it.
+"""Written schedules: for each mend of the replication text, the story that needs it.
 
 Each is a function of a world that has started: broker 1 leads in epoch 0, the ISR is 1, 2, 3, controller 11
 is active. The very same orders are given with the mend on (all is well) and off (an invariant breaks).

@@ -1,4 +1,4 @@
-"""A fix that no test needs is not there: each mend of DESIGN §6.1 to 6.5, off (red) and on (green)."""
+"""A fix that no test needs is not there: each mend of the replication text, off (red) and on (green)."""
 
 from __future__ import annotations
 

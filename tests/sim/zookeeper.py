@@ -21,7 +21,7 @@ def registration(broker_id: int) -> str:
 
 
 def incarnation(broker_id: int) -> str:
-    """Its version counts the lives of a broker (DESIGN §6.8)."""
+    """Its version counts the lives of a broker."""
     return f"/brokers/incarnations/{broker_id}"
 
 

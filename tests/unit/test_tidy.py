@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from docs.markdown import anchors_of, headings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "_pb2"
@@ -37,6 +38,22 @@ BANNED: dict[str, tuple[str, tuple[str, ...]]] = {
 # Texts that must stand in no tracked file at all: hosts of registries, folders of one machine.
 NOWHERE = re.compile(
     r"files\.pythonhosted\.org|\bpypi\.org\b|registry\.npmjs\.org|repo1?\.maven|(?<![\w.])/(work|farm|root|home)/\w"
+)
+
+# What citations resolve to: a heading or a passage for each part of the texts, and a row for each KIP.
+SOURCES = ROOT / "docs" / "sources.md"
+_STEP = r"[A-H](?:\.\d+)*\b"
+_AND = r"(?:, and | and | to |, )"
+V3_LETTERS = re.compile(rf"\bV3(?:'s|,)? (?:sections? |letters? )?({_STEP}(?:{_AND}{_STEP})*)")
+V3_NUMBERS = re.compile(rf"\bV3(?:'s|,)? ([Dd]iscussion|[Pp]ath)s? (\d(?:{_AND}\d)*)")
+V3_NAMES = re.compile(r"\bV3(?:'s)? ([a-z]+_?[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+|[A-Z]+_[A-Z_]+|Terminologies)\b")
+SECTIONS = re.compile(r"§(\d+(?:\.\d+)*)(?: step (\d+(?:\.\d+)*))?(?: ([a-z]+[A-Z]\w+))?")
+FLAWS = re.compile(r"\bC\d{1,2}\b")
+KIPS = re.compile(r"\bKIP-\d+\b")
+# A page of the repository, with an anchor or with a heading in quotation marks behind it, or neither.
+PAGES = re.compile(
+    r"(?<![\w./-])((?:(?:docs|services|clients|bench|docker|tests)/[\w./-]+|ARCHITECTURE|CONTRIBUTING|README)\.md)"
+    r"(?:#([a-z0-9][\w-]*)|, \"([^\"\n]+)\")?"
 )
 
 
@@ -111,3 +128,93 @@ def test_no_tracked_file_names_a_registry_or_a_folder_of_one_machine() -> None:
 def test_rooms_are_named_for_what_they_hold() -> None:
     vague = re.compile(r"(^|_)(utils?|helpers?|common|misc|managers?)(_|\.|$)")
     assert [name for name, path in python_files() if vague.search(path.name)] == []
+
+
+# -- citations ----------------------------------------------------------------------------------------------
+
+
+def prose_files() -> Iterator[tuple[str, str]]:
+    """Each file in which people explain something, as its name and its text on one line."""
+    for path in tracked_files():
+        if path.suffix in {".py", ".md", ".proto", ".toml"} and path not in {SOURCES, Path(__file__)}:
+            yield path.relative_to(ROOT).as_posix(), on_one_line(path.read_text())
+
+
+def on_one_line(text: str) -> str:
+    """The text without its line breaks and the signs of comments behind them, so that no citation is torn."""
+    return re.sub(r"\s*\n\s*(?:(?:#:?|//)\s)?\s*", " ", text)
+
+
+def parts_cited(prose: str) -> set[str]:
+    """The parts of the source texts that a text cites, each as it stands in docs/sources.md."""
+    cited = set(FLAWS.findall(prose)) | set(V3_NAMES.findall(prose))
+    for letters in V3_LETTERS.findall(prose):
+        cited.update(f"V3 {step}" if len(step) == 1 else step for step in re.findall(_STEP, letters))
+    for kind, numbers in V3_NUMBERS.findall(prose):
+        cited.update(f"V3 {kind.lower()} {number}" for number in re.findall(r"\d", numbers))
+    for section, step, name in SECTIONS.findall(prose):
+        cited.add(f"§{section}.{step}" if step else f"§{section}")
+        cited.update({name} - {""})
+    return cited
+
+
+@cache
+def parts_explained() -> frozenset[str]:
+    """The parts that docs/sources.md explains: those of its headings, and what its passages name."""
+    titles = {heading.partition(":")[0] for heading in headings_of(SOURCES)}
+    page = SOURCES.read_text()
+    paths = page.partition("### V3 Paths")[2].partition("\n#")[0]
+    return frozenset(
+        {title.removeprefix("Consumer coordinator ") for title in titles}
+        | {f"V3 path {number}" for number in re.findall(r"^(\d)\. ", paths, re.MULTILINE)}
+        | set(re.findall(r"\b[A-H](?:\.\d+)+\b", page))
+        | set(re.findall(r"§\d+(?:\.\d+)+", page))
+        | set(re.findall(r"\b[A-Za-z]+_?[A-Z]\w+\b", page))
+    )
+
+
+def test_a_citation_is_read_in_each_of_the_ways_in_which_it_is_written() -> None:
+    prose = on_one_line(
+        "(V3 C, E and A.3.2; V3\n    # section G), V3 discussion 4, V3's paths 3, 5 and 6,\n"
+        "V3's StopReplica, consumer coordinator §9.4 (§9 step 4.6), §10 handleNewSession; C7"
+    )
+    assert parts_cited(prose) == {
+        *("V3 C", "V3 E", "A.3.2", "V3 G", "V3 discussion 4", "V3 path 3", "V3 path 5", "V3 path 6"),
+        *("StopReplica", "§9.4", "§9.4.6", "§10", "handleNewSession", "C7"),
+    }
+
+
+def test_no_file_refers_to_a_design_document_that_is_not_in_the_repository() -> None:
+    reference = re.compile(rb"DESIGN(\.md|\s*\xc2\xa7|\s+\d)")
+    found = [
+        path for path in tracked_files() if path != Path(__file__) and reference.search(path.read_bytes())
+    ]
+    assert found == []
+
+
+def test_every_part_of_the_source_texts_that_is_cited_is_explained() -> None:
+    found = {
+        name: missing for name, prose in prose_files() if (missing := parts_cited(prose) - parts_explained())
+    }
+    assert found == {}
+
+
+def test_the_table_of_kips_has_those_that_are_named_and_no_others() -> None:
+    named = {kip for _, prose in prose_files() for kip in KIPS.findall(prose)}
+    assert set(re.findall(r"\[(KIP-\d+)\]\(https://cwiki\.apache\.org/", SOURCES.read_text())) == named
+
+
+def test_every_page_and_heading_that_code_or_prose_names_is_there() -> None:
+    found = [
+        f"{name}: {page}#{anchor}{heading}"
+        for name, prose in prose_files()
+        for page, anchor, heading in PAGES.findall(prose)
+        if not page_has(ROOT / page, anchor, heading)
+    ]
+    assert found == []
+
+
+def page_has(page: Path, anchor: str, heading: str) -> bool:
+    if not page.is_file():
+        return False
+    return (not anchor or anchor in anchors_of(page)) and (not heading or heading in headings_of(page))

@@ -1,4 +1,4 @@
-"""What one broker takes on at most (DESIGN §9: nothing is unbounded, and refusals are loud).
+"""What one broker takes on at most (docs/protocol.md, "Nothing is unbounded").
 
 The figures are limits against mistakes and attacks, not targets; what an operator may want to change
 is in `settings.py`.

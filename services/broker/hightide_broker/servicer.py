@@ -1,4 +1,4 @@
-"""The RPCs of a broker: message in, ask, message out. No decision is made here (DESIGN §2)."""
+"""The RPCs of a broker: message in, ask, message out. No decision is made here."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A servicer raises `ServiceError`; the innermost interceptor (`interceptors.errors`) turns it into a
 gRPC status with a `google.rpc.ErrorInfo`. Results that speak for one partition carry the code in
-their body instead (DESIGN §3).
+their body instead (docs/protocol.md, "Errors").
 """
 
 from collections.abc import Mapping

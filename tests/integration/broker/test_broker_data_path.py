@@ -1,4 +1,4 @@
-"""Produce and fetch as the contract says them, against real brokers (DESIGN §5, V3 discussion 7)."""
+"""Produce and fetch as the contract says them, against real brokers (V3 discussion 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader writes into ZooKeeper, and what it must not (V3 G; DESIGN §6.8, KIP-903)."""
+"""What a leader writes into ZooKeeper, and what it must not (V3 G, KIP-903)."""
 
 from __future__ import annotations
 

@@ -188,7 +188,8 @@ def test_a_multi_tells_the_version_after_each_operation(zookeeper_hosts: str) ->
 
 
 def test_a_deposed_controller_cannot_write_since_each_multi_checks_the_epoch(zookeeper_hosts: str) -> None:
-    """DESIGN 6.3: election bumps /controller_epoch; the old controller's fence no longer holds."""
+    """Controller writes are fenced: election bumps /controller_epoch; the old controller's fence no longer
+    holds."""
 
     async def test(old: ZooKeeperSession) -> None:
         path = ControllerEpochZnode.path()

@@ -1,6 +1,6 @@
 """What must hold of a simulated cluster after every order; each in a file of its own.
 
-The names are those of the published models (KafkaReplication, Kip320) and of DESIGN §6.
+The names are those of the published models (KafkaReplication, Kip320), and of docs/protocol.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of consumer groups after every order (the issue's invariants, DESIGN §6.9).
+"""What must hold of consumer groups after every order (docs/protocol.md, "Owners before readers"; C1 to C7).
 
 - AcceptedOwner: one accepted owner per (group, partition, generation); only the owner's word is written down.
 - CommittedForward: a committed offset never goes back, unless it was asked to.

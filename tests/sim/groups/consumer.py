@@ -1,4 +1,4 @@
-"""A consumer by the rules of DESIGN §6.9 and of the text's §8.5, §10 and §11, as the SDK follows them.
+"""A consumer by C1 to C7 and by the text's §8.5, §10 and §11, as the SDK follows them.
 
 It obeys no lower coordinator epoch than it has seen. Without a stream it reads on for a third of its session
 timeout, then hands out nothing until it is registered again; nothing heard for a session timeout on a stream

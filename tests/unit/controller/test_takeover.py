@@ -1,4 +1,4 @@
-"""Controllers come and go: V3 D, with the epochs of DESIGN §6.3."""
+"""Controllers come and go: V3 D, with epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this broker answers to clients that ask who leads what (DESIGN §3, V3 discussion 6).
+"""What this broker answers to clients that ask who leads what (V3 discussion 6).
 
 A cache of what the controller last said, and never a source of truth: a client that is sent to the
 wrong leader by it is refused there and asks again. Rules of this file: no I/O, no clock, no pb2.

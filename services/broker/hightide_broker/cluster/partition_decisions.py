@@ -1,4 +1,4 @@
-"""What the controller decided, as the broker's own dataclasses (V3 section C, DESIGN §6.2)."""
+"""What the controller decided, as the broker's own dataclasses (V3 section C)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic's settings as the broker uses them (the names of DESIGN §4, /config/topics).
+"""A topic's settings as the broker uses them (/config/topics/[topic]).
 
 The controller refuses what makes no sense; what was written into ZooKeeper by hand can still be
 garbage. It is then logged, and the default holds: a partition does not go offline over it.

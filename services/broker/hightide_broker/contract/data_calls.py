@@ -1,4 +1,4 @@
-"""What clients ask of a broker and are told, as the broker's own dataclasses (DESIGN §3)."""
+"""What clients ask of a broker and are told, as the broker's own dataclasses."""
 
 from __future__ import annotations
 

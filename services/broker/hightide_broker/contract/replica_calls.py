@@ -1,4 +1,4 @@
-"""What brokers ask of each other, as the broker's own dataclasses (V3 section G, DESIGN §6.1 and 6.2)."""
+"""What brokers ask of each other, as the broker's own dataclasses (V3 section G)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
 
 
 def become_offline(replica: Replica, decision: Decision) -> Step:
-    """No member of the ISR is alive: wait, with the log as it is (DESIGN §6.5)."""
+    """No member of the ISR is alive: wait, with the log as it is
+    (docs/protocol.md, "Only an ISR member leads")."""
     effects: list[Effect] = []
     if replica.is_leader:
         effects.append(AbandonWaiters(Refusal.PARTITION_OFFLINE))

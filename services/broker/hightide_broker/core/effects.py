@@ -3,7 +3,7 @@
 Rules of this file. The effects of one step are performed in the order given, which is the durability order:
 
 1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched, MoveLogStart touch the log, each
-   finished (handed to the file, for PersistEpoch and the truncations also synced) before the next effect is
+   finished (handed to the file; a cut of what recovery would trust is also synced) before the next effect is
    looked at;
 2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
    AwaitFetch is noted;
@@ -57,7 +57,8 @@ class Matchable:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpoch(Matchable):
-    """Write (epoch, start offset) to the log's `leader_epochs` file, synced (DESIGN §6.1)."""
+    """Write (epoch, start offset) to the log's `leader_epochs` file, without a sync
+    (docs/protocol.md, "Truncate by epoch")."""
 
     epoch: int
     start_offset: int
@@ -233,7 +234,8 @@ class ReportDivergence(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStopped(Matchable):
-    """The replica has stopped; where `delete` is set its data goes into quarantine (DESIGN §6.6)."""
+    """The replica has stopped; where `delete` is set its data goes into quarantine
+    (docs/protocol.md, "Nothing is deleted by omission")."""
 
     delete: bool
 

@@ -124,9 +124,9 @@ class FsyncDone:
 class FollowerFetched:
     """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G).
 
-    `incarnation` is the life of the follower that says so. A later one may have less (DESIGN §6.8).
-    `partition_epoch` is that of the newest decision that the follower has heard: a leader that knows an older
-    one may count a follower as in sync that has left since.
+    `incarnation` is the life of the follower that says so. A later one may have less (docs/protocol.md, "A
+    restarted broker is not trusted"). `partition_epoch` is that of the newest decision that the follower has
+    heard: a leader that knows an older one may count a follower as in sync that has left since.
     """
 
     replica_id: int

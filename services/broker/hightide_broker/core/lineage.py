@@ -1,4 +1,4 @@
-"""The lineage of a log: in which leader epoch each part of it was written (KIP-101, DESIGN §6.1)."""
+"""The lineage of a log: in which leader epoch each part of it was written (KIP-101)."""
 
 from __future__ import annotations
 

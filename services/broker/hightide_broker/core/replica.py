@@ -159,13 +159,13 @@ class Replica:
     durable_end_offset: int
     high_watermark: int
     spent_epoch: int
-    """The newest epoch in which this replica must not lead: none that an earlier life may have led in.
-    The log may have lost its tail, and leading on would write other records under offsets that followers
-    hold (DESIGN §6.8). That this life was started in order tells nothing: the one before it may have found
-    a shortened log and been stopped before it was told of a newer epoch. And an ISR that the earlier life
-    asked for may be stored yet, while nobody counts it as possible any more. What was lost may include
-    the knowledge of the epoch: so whatever epoch the first decision of this life names is spent, and all
-    before it. UNTOLD_EPOCH until that decision."""
+    """The newest epoch in which this replica must not lead: none that an earlier life may have led in. The
+    log may have lost its tail, and leading on would write other records under offsets that followers hold
+    (docs/protocol.md, "A restarted broker is not trusted"). That this life was started in order tells
+    nothing: the one before it may have found a shortened log and been stopped before it was told of a newer
+    epoch. And an ISR that the earlier life asked for may be stored yet, while nobody counts it as possible
+    any more. What was lost may include the knowledge of the epoch: so whatever epoch the first decision of
+    this life names is spent, and all before it. UNTOLD_EPOCH until that decision."""
     leading: Leading | None = None
 
     @staticmethod

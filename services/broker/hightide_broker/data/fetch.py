@@ -1,4 +1,4 @@
-"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7, DESIGN §5).
+"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7).
 
 What is in memory is read on the event loop, in a microsecond; what takes a file is read in a thread.
 """

@@ -1,6 +1,7 @@
 """Why this broker does not do what was asked of a partition: the code, a sentence, and who leads.
 
-The sentences follow DESIGN §9: topic, partition, what is the case, and the next step.
+Each sentence names topic and partition, says what is the case, and the next step (docs/protocol.md,
+"Errors").
 """
 
 from __future__ import annotations

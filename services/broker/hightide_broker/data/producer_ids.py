@@ -1,4 +1,4 @@
-"""Ids for idempotent producers: unique in the cluster for good (DESIGN §5; KIP-98's blocks).
+"""Ids for idempotent producers: unique in the cluster for good (KIP-98's blocks).
 
 A broker takes a block of ids from /producer_ids by a conditional write and hands it out from memory.
 Ids of a block that was not used up are lost when the broker stops; 2^63 of them suffice.

@@ -1,4 +1,4 @@
-"""Acting on the controller's word: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C, DESIGN §6.2).
+"""Acting on the controller's word: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C).
 
 The fences come first, in this order: cluster id, broker epoch, controller epoch. Leader epochs and
 partition epochs are fenced by each replica's core.

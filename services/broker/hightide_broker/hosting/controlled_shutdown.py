@@ -1,4 +1,4 @@
-"""Handing leadership over before stopping (DESIGN §4; V3 discussion 1, step 1, without the failover)."""
+"""Handing leadership over before stopping (V3 discussion 1, step 1, without the failover)."""
 
 from __future__ import annotations
 

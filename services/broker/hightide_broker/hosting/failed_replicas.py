@@ -1,6 +1,6 @@
-"""Telling the controller which replicas are out of service because their data directory failed (DESIGN §5),
-which are damaged, contradicted by their leaders, or wait for a disk that does not answer, and which of these
-are whole again.
+"""Telling the controller which replicas are out of service because their data directory failed
+(docs/protocol.md, "A data directory fails alone"), which are damaged, contradicted by their leaders, or wait
+for a disk that does not answer, and which of these are whole again.
 
 It elects other leaders then, as if this broker had died for those partitions only. What failed is also told
 by every answer to a LeaderAndISR about it, STORAGE_FAILED; what is damaged is told again while it lasts

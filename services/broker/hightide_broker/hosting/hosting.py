@@ -127,7 +127,7 @@ class Hosting:
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """The replica's core has stopped. With `delete` it is held no more, and its data goes into quarantine
-        (DESIGN §6.6); `put_aside` waits for that."""
+        (docs/protocol.md, "Nothing is deleted by omission"); `put_aside` waits for that."""
         if not delete:
             return
         self._replicas.remove(replica)

@@ -1,4 +1,6 @@
-"""Whether this broker's logs can be taken at their word after a restart (DESIGN §6.8).
+"""Whether this broker's logs can be taken at their word after a restart.
+
+The rule: docs/protocol.md, "A restarted broker is not trusted".
 
 A process that is killed loses nothing that it wrote: the operating system has it. A machine that loses its
 power, or a disk that was replaced, takes the tail of the log or all of it along; such a broker must not count

@@ -1,7 +1,8 @@
 """What a starting broker reads from ZooKeeper (V3 section E): all topics, and who leads its partitions.
 
-Leadership is taken over from here as if a controller had sent it; a controller that is alive sends it
-again once the broker is registered. Nothing on disk is deleted for not being mentioned (DESIGN §6.6).
+Leadership is taken over from here as if a controller had sent it; a controller that is alive sends it again
+once the broker is registered. Nothing on disk is deleted for not being mentioned (docs/protocol.md, "Nothing
+is deleted by omission").
 """
 
 from __future__ import annotations

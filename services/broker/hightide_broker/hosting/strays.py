@@ -1,10 +1,10 @@
-"""Replicas that are not assigned to this broker any more: found, and put aside (DESIGN §6.6, KIP-516).
+"""Replicas that are not assigned to this broker any more: found, and put aside (KIP-516).
 
-Theory of operation. StopReplica is the quick way, and a broker that was down never hears it. So whatever a
-starting broker finds on its disks that is assigned to nobody here, and whatever an UpdateMetadata suggests is
-not, is *suspect*. No suspect goes on the strength of what a message leaves out: ZooKeeper is asked, after a
-sync, and only what it says for certain counts. It goes into quarantine, from where it can be brought back
-until the grace period is over.
+Theory of operation (docs/protocol.md, "Nothing is deleted by omission"). StopReplica is the quick way, and a
+broker that was down never hears it. So whatever a starting broker finds on its disks that is assigned to
+nobody here, and whatever an UpdateMetadata suggests is not, is *suspect*. No suspect goes on the strength of
+what a message leaves out: ZooKeeper is asked, after a sync, and only what it says for certain counts. It goes
+into quarantine, from where it can be brought back until the grace period is over.
 
 Certain means: the cluster id is ours; and no topic has the id, or the topic has no such partition, or this
 broker is not in AR and leaderAndISR is no older than the newest decision known here. AR is read after

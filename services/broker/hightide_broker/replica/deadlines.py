@@ -1,4 +1,4 @@
-"""One timer for all replicas: only those whose core has a deadline cost anything (DESIGN §5).
+"""One timer for all replicas: only those whose core has a deadline cost anything.
 
 A deadline that moves later is not taken out of the heap; the timer finds the replica early and puts
 it back. So a busy partition, whose deadline moves with every fetch, costs one comparison.

@@ -1,4 +1,4 @@
-"""flush=fsync: one round of fsync covers all that waits for it (DESIGN §5, durability).
+"""flush=fsync: one round of fsync covers all that waits for it (docs/delivery-semantics.md).
 
 While a round runs, what is appended gathers for the next one; so the rate of fsync follows the disk
 and not the producers. Rounds run on the data directory's own thread, never on the event loop.

@@ -1,4 +1,4 @@
-"""The shell of the replication cores: feeds them events and performs what they answer (DESIGN §2).
+"""The shell of the replication cores: feeds them events and performs what they answer.
 
 Rules of this file:
 1. `feed` is the only place where a replica's state is replaced.

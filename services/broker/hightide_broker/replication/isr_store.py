@@ -1,4 +1,4 @@
-"""ISR changes, written by leaders straight to ZooKeeper by conditional set (V3 section G, DESIGN §4).
+"""ISR changes, written by leaders straight to ZooKeeper by conditional set (V3 section G).
 
 Theory of operation. Changes gather for a moment and go out as few multis (10 us of CPU each instead of
 120). Each multi also checks that the topics are still there, and that no partition of them was removed since

@@ -136,7 +136,7 @@ class StoreTopic:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one broker is told about one partition (V3 C, with the epochs of DESIGN §6.2)."""
+    """What one broker is told about one partition (V3 C, with epochs)."""
 
     topic: str
     topic_id: str

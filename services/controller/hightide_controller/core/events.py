@@ -442,7 +442,8 @@ class LeadershipDeclined:
     """A broker that a decision names as leader answers that the decision's leader epoch is behind it.
 
     So does a broker that led in that epoch in an earlier life and may have lost the end of its log since
-    (DESIGN §6.8): after all of a cluster was killed, only that broker can know.
+    (docs/protocol.md, "A restarted broker is not trusted"): after all of a cluster was killed, only that
+    broker can know.
     """
 
     name: TopicPartition

@@ -1,4 +1,4 @@
-"""How a controller becomes the active one, and stops being it (V3 D, with the epochs of DESIGN §6.3)."""
+"""How a controller becomes the active one, and stops being it (V3 D, with epochs)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def on_elected(state: ClusterState, event: Elected) -> list[Effect]:
 
     A partition that a decision is being written for is told when that is stored, not before: a
     LeaderAndISR that names a dead leader helps nobody. A partition is initialised only where no znode
-    exists; one whose leader is merely gone is offline and keeps its ISR (DESIGN §6.5).
+    exists; one whose leader is merely gone is offline and keeps its ISR
+    (docs/protocol.md, "Only an ISR member leads").
     """
     if state.role is not Role.CAMPAIGNING:
         return []

@@ -1,7 +1,7 @@
 """What the controller reads from ZooKeeper and writes to it: core values in, core values out.
 
-Every write is a multi that begins with a check of /controller_epoch (DESIGN §6.3); the election is the one
-that moves it. What cannot be decoded is logged and left alone: a hand may have written it.
+Every write is a multi that begins with a check of /controller_epoch; the election is the one that moves it.
+What cannot be decoded is logged and left alone: a hand may have written it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which znodes of a group stand in ZooKeeper, and in which versions: what the next write depends on.
 
-The cache is a hint, the conditional write is the truth (DESIGN §4): where it is wrong, the write is refused,
-and the group is read again.
+The cache is a hint (docs/protocol.md, "The cache is a hint"): where it is wrong, the write is refused, and
+the group is read again.
 """
 
 from __future__ import annotations

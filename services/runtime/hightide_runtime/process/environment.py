@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 #: Keep freed memory instead of giving it back: a fresh page costs more than the copy into it. Takes 35 to
-#: 55 % off the CPU of whoever receives megabytes (DESIGN §5, numbers to design by).
+#: 55 % off the CPU of whoever receives megabytes.
 MALLOC: Mapping[str, str] = MappingProxyType(
     {
         "MALLOC_MMAP_THRESHOLD_": "1073741824",

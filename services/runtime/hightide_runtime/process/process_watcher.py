@@ -1,4 +1,6 @@
-"""Noticing at once that a process is dead, without waiting for ZooKeeper to expire its session (DESIGN §6).
+"""Noticing at once that a process is dead, without waiting for ZooKeeper to expire its session.
+
+The rule: docs/protocol.md, "Dead processes are noticed at once".
 
 A watcher keeps a health Watch stream to the process. When the stream breaks and a TCP connection to the same
 address is then *refused*, nobody listens there any more: the kernel of that machine says so, and the

@@ -1,4 +1,4 @@
-"""Every znode that Hightide writes: the only place that spells a ZooKeeper path (DESIGN §4).
+"""Every znode that Hightide writes: the only place that spells a ZooKeeper path.
 
 One frozen dataclass a znode, with `path(...)`, `encode()` and `decode(data)`. The content is JSON, so
 that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it is given and raises

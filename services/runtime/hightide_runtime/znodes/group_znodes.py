@@ -1,4 +1,4 @@
-"""The znodes of the consumer coordinator, below /consumers (consumer coordinator §4, DESIGN §4).
+"""The znodes of the consumer coordinator, below /consumers (consumer coordinator §4).
 
 As in `znodes`: one frozen dataclass a znode, JSON inside, `decode` raises ZnodeGarbage. A group name becomes
 part of a path, so that `is_legal_group_name` is asked before.

@@ -1,8 +1,8 @@
 """Who is the active one of several processes: an ephemeral znode, and an epoch that moves with each election.
 
-The controller and the consumer coordinator are elected in the same way (V3 Paths 1, consumer coordinator §4,
-DESIGN §6.3). Every write of the active one checks the zkVersion of the epoch znode, which fences whoever was
-active before.
+The controller and the consumer coordinator are elected in the same way (V3 Paths 1, consumer coordinator §4;
+docs/protocol.md, "Controller writes are fenced"). Every write of the active one checks the zkVersion of the
+epoch znode, which fences whoever was active before.
 """
 
 from __future__ import annotations

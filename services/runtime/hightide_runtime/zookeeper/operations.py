@@ -7,8 +7,9 @@ from typing import TypeAlias
 #: How much is put into one multi where there is a choice.
 MAX_MULTI_OPERATIONS = 1000
 MAX_MULTI_BYTES = 400_000
-#: ZooKeeper drops the connection at about 1 MiB (jute.maxbuffer), without an error code (DESIGN §4). One
-#: large znode, as that of a topic with very many replicas, may make a multi larger than the others.
+#: ZooKeeper drops the connection at about 1 MiB (jute.maxbuffer), without an error code (docs/protocol.md,
+#: "Multis are bounded"). One large znode, as that of a topic with very many replicas, may make a multi larger
+#: than the others.
 MAX_PACKET_BYTES = 1_000_000
 _OVERHEAD_BYTES = 64
 

@@ -1,7 +1,7 @@
 """The session with ZooKeeper that every service holds: asyncio in front, kazoo's threads behind.
 
-Rules (DESIGN §4): kazoo's callbacks only hand over to the loop; every error is typed; a multi that
-failed raises; the cache is a hint, the conditional write is the truth.
+Rules (docs/protocol.md, "Working with ZooKeeper"): kazoo's callbacks only hand over to the loop; every error
+is typed; a multi that failed raises; the cache is a hint, the conditional write is the truth.
 """
 
 import asyncio

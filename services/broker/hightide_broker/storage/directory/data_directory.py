@@ -285,7 +285,7 @@ class DataDirectory:
         return data
 
     def quarantine(self, topic_id: bytes, partition: int, now_us: int) -> None:
-        """Put a partition aside that is no longer assigned here; its log is closed (DESIGN 6.6). `now_us` is
+        """Put a partition aside that is no longer assigned here; its log is closed. `now_us` is
         of `now_us()`.
 
         Harmless where there is no such partition. It renames and syncs: call it in a thread. From its first

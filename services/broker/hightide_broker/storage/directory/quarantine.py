@@ -1,4 +1,6 @@
-"""Where partitions wait that are no longer assigned here, before they are deleted (DESIGN 6.6).
+"""Where partitions wait that are no longer assigned here, before they are deleted.
+
+The rule: docs/protocol.md, "Nothing is deleted by omission".
 
 A partition put aside is a directory `<topic id>-<partition>.<microseconds>`, of the data
 directory's clock (`ageing`).

@@ -245,7 +245,7 @@ class Log:
             self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Write down where an epoch starts; called on becoming leader, before it appends (DESIGN 6.1).
+        """Write down where an epoch starts; called on becoming leader, before it appends.
 
         A log that has nothing on disk yet keeps it in memory until its first append.
         """
@@ -349,7 +349,7 @@ class Log:
     # --- cutting off ---------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off everything from `offset` on; give the new log end. Called by a follower (DESIGN 6.1).
+        """Cut off everything from `offset` on; give the new log end. Called by a follower.
 
         Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
         and the start stays. At or above the log end no record goes, only epochs that begin there.

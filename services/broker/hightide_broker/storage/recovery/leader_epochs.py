@@ -4,7 +4,7 @@ Theory of operation. An election adds one entry to each partition that moves, so
 entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
 disk with the data. Cutting the log cuts the file. Only retention and recovery write the file anew. What a
 power cut takes is rebuilt from the batches, which name their epochs; an epoch without a batch may be lost
-then, and changes no answer (DESIGN 6.1).
+then, and changes no answer. The rule: docs/protocol.md, "Truncate by epoch".
 """
 
 from __future__ import annotations

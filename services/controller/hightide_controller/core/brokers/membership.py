@@ -1,4 +1,4 @@
-"""Brokers come, go, die and come back (V3 A, with the broker epochs of DESIGN §6.2)."""
+"""Brokers come, go, die and come back (V3 A, with broker epochs)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Partitions move to other brokers: by request, or as /admin/partitions_reassigned says (V3 F, mended).
 
-What is next for one partition says move_steps.py; here steps of one topic are put into one multi, as many
-as fit: the topic znode, the leaderAndISR of each partition, and the znodes of the moves (DESIGN §6.7). Moves
-that can complete at the same time do so in one multi.
+What is next for one partition says move_steps.py; here steps of one topic are put into one multi, as many as
+fit: the topic znode, the leaderAndISR of each partition, and the znodes of the moves (docs/protocol.md,
+"Moves go on from ZooKeeper alone"). Moves that can complete at the same time do so in one multi.
 
 A hand starts a move by writing RAR there, gives it another goal by writing another one, and takes it back by
 deleting the znode (or by writing the old replicas). What makes no sense is complained about and left alone.

@@ -1,7 +1,7 @@
 """Topics that the controller may not act on yet, and names that no topic bears.
 
 A topic znode that a hand wrote as V3 describes it has no id, and one from before markers has none of those:
-both are written down before any broker hears of the topic, so that an id never changes (DESIGN §6.2).
+both are written down before any broker hears of the topic, so that an id never changes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 From the first step on a deletion is never taken back: who carries it on, this controller or the next one,
 finds in ZooKeeper what is left to do. While it lasts nobody is elected. A broker that is down finds out when
-it starts (DESIGN §6.6). A topic znode that a hand takes away is the same, from the last step on.
+it starts (docs/protocol.md, "Nothing is deleted by omission"). A topic znode that a hand takes away is the
+same, from the last step on.
 """
 
 from __future__ import annotations

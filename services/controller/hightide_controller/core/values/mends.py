@@ -1,4 +1,4 @@
-"""Which mends of the replication text are in force (DESIGN §6).
+"""Which mends of the replication text are in force: docs/protocol.md, "The safety rules".
 
 Production always runs with all of them. Tests turn one off to show that the invariants then go red,
 and all of them off to show that V3 to the letter loses committed data.
@@ -16,20 +16,22 @@ class Mends:
     """One switch a mend; built by tests only, everyone else uses ALL_MENDS."""
 
     fenced_writes: bool = True
-    """6.3: every write checks /controller_epoch. Off: a deposed controller still writes."""
+    """Controller writes are fenced: each checks /controller_epoch. Off: a deposed controller still writes."""
     clean_elections: bool = True
-    """6.5: only an ISR member leads, unless the topic asks otherwise. Off: V3 A.3.2, any live replica."""
+    """Only an ISR member leads, unless the topic asks otherwise. Off: V3 A.3.2, any live replica."""
     last_isr_remembered: bool = True
-    """6.5: the ISR stays when its last member dies. Off: it becomes empty."""
+    """Only an ISR member leads: the ISR stays when its last member dies. Off: it becomes empty."""
     departures_end_epochs: bool = True
-    """6.7: when a replica leaves AR a new leader epoch begins. Off: only where the leader changes."""
+    """Moves go on from ZooKeeper alone: when a replica leaves AR a new leader epoch begins. Off: only where
+    the leader changes."""
     new_is_not_offline: bool = True
-    """6.5: only a partition without a znode is initialised. Off: V3 D.6, leaderless ones start again."""
+    """Only an ISR member leads: only a partition without a znode is initialised. Off: V3 D.6, leaderless ones
+    start again."""
     eligible_leaders: bool = True
     """KIP-966: who leaves an ISR that commits nothing may be elected. Off: whoever is left alone leads."""
     best_recovered_leads: bool = True
-    """6.8: where all may have lost the ends of their logs, who has most leads. Off: whoever is left in the
-    ISR."""
+    """A restarted broker is not trusted: where all may have lost the ends of their logs, who has most leads.
+    Off: whoever is left in the ISR."""
 
 
 ALL_MENDS = Mends()

@@ -31,7 +31,8 @@ class PartitionState(Enum):
 
     NON_EXISTENT: no topic znode names it; the state that a partition is forgotten into.
     NEW: assigned, but without a leaderAndISR znode. Its first decision *creates* that znode, so that
-        a partition that was led before is never initialised again (DESIGN §6.5).
+        a partition that was led before is never initialised again
+        (docs/protocol.md, "Only an ISR member leads").
     ONLINE: it has a leader, as the last decision known has it.
     OFFLINE: no member of its ISR is alive; its leader is -1 and its ISR is kept.
     """

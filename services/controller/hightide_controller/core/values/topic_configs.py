@@ -126,5 +126,6 @@ def min_insync_replicas(configs: Mapping[str, str]) -> int:
 
 
 def allows_unclean(configs: Mapping[str, str]) -> bool:
-    """Whether the topic's settings prefer an unclean leader to none (DESIGN §6.5)."""
+    """Whether the topic's settings prefer an unclean leader to none
+    (docs/protocol.md, "Only an ISR member leads")."""
     return configs.get(UNCLEAN_LEADER_ELECTION) == "true"

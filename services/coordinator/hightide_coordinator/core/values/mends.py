@@ -1,4 +1,4 @@
-"""Which mends of the consumer coordinator text are in force (C1 to C7 of DESIGN §6.9).
+"""Which mends of the consumer coordinator text are in force (C1 to C7).
 
 Production always runs with all of them. Tests turn one off to show that an invariant then goes red.
 """
