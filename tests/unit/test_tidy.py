@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs.markdown import anchors_of, headings_of
+from docs.markdown import anchors_of, headings_of, inline_code_of
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "_pb2"
@@ -218,3 +218,16 @@ def page_has(page: Path, anchor: str, heading: str) -> bool:
     if not page.is_file():
         return False
     return (not anchor or anchor in anchors_of(page)) and (not heading or heading in headings_of(page))
+
+
+def test_every_module_that_a_page_names_is_there() -> None:
+    """A page may name it by the end of its path alone: the room is clear from where it says so."""
+    modules = {name for name, _ in python_files()}
+    found = [
+        f"{page.relative_to(ROOT)}: {code}"
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for code in inline_code_of(page)
+        if re.fullmatch(r"[\w/]+\.py", code) and not any(f"/{name}".endswith(f"/{code}") for name in modules)
+    ]
+    assert found == []
