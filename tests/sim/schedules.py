@@ -149,7 +149,7 @@ def writes_of(world: World, node: int) -> list[Envelope]:
 
 
 def only_a_lagging_replica_is_alive(world: World) -> None:
-    """V3 A.3.2 elects it, and D.6 even calls the partition new; both lose what only the dead one has."""
+    """V3 A.3.2 elects it, and V3 D.6 even calls the partition new; both lose what only the dead one has."""
     for broker in (2, 3):
         world.crash(broker)
         world.expire(broker)

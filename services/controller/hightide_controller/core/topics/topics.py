@@ -108,7 +108,7 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
 
 
 def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
-    """B.1.1: the topic znode is there, so its partitions get their first leaders."""
+    """V3 B.1.1: the topic znode is there, so its partitions get their first leaders."""
     waiter = state.waiters.get(event.request_id)
     # The request's time may have run out meanwhile; the topics watch then brings the topic.
     if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
