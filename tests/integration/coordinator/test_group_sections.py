@@ -250,8 +250,8 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
 
 
 def change(hand: OperatorsHand) -> None:
-    """§9.3.1 nobody owns anything; 3.2 a partition has no owner; 3.3 one that is not there has; 3.4 the owner is
-    not who should be."""
+    """§9.3.1: nobody owns anything. §9.3.2: a partition has no owner. §9.3.3: one that is not there has.
+    §9.3.4: the owner is not who should be."""
     hand.take_away(OwnerZnode.parent("unowned"))
     hand.take_away(OwnerZnode.path("one-missing", *MISSING))
     owner = hand.content(OwnerZnode.path("one-too-many", "flights", 0))
