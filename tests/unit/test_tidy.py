@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "_pb2"
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 600
+OVERVIEW_LINES_MAX = 300
 
 # Each banned text with what to write instead. The pattern is held against every line of Python outside
 # the files named.
@@ -231,3 +232,8 @@ def test_every_module_that_a_page_names_is_there() -> None:
         if re.fullmatch(r"[\w/]+\.py", code) and not any(f"/{name}".endswith(f"/{code}") for name in modules)
     ]
     assert found == []
+
+
+def test_the_overview_is_short_enough_to_be_read_in_one_sitting() -> None:
+    """What is to be said of one room stands on its page in docs/design/."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= OVERVIEW_LINES_MAX

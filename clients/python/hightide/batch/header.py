@@ -7,7 +7,7 @@ Theory of operation. A batch is an 80-byte little-endian header and one Arrow IP
 CRC covers everything from `topic_id` on: what the producer wrote and nobody may change, with the partition
 it was meant for. In front of it stand the two fields that the leader stamps when it appends, base offset
 and leader epoch, so that appending costs 12 written bytes instead of a second pass over the data.
-ARCHITECTURE.md, "The record batch", has the table.
+docs/design/record-batch.md has the table.
 """
 
 from __future__ import annotations
