@@ -152,7 +152,7 @@ class ProducePartition(_message.Message):
     leader_epoch: _builtins.int
     """The leader epoch that the client knows; -1 where it knows none."""
     batches: _builtins.bytes
-    """One or more record batches back to back, in the format of ARCHITECTURE.md, "The record batch"."""
+    """One or more record batches back to back, in the format of docs/design/record-batch.md."""
     def __init__(
         self,
         *,
