@@ -32,7 +32,7 @@ from sim.messages import (
     WriteAnswer,
 )
 from sim.network import Network
-from sim.zookeeper import CONTROLLER, CONTROLLER_EPOCH, ZooKeeper
+from sim.zookeeper import CONTROLLER, CONTROLLER_EPOCH, Stored, ZooKeeper
 
 BROKERS = (1, 2, 3)
 CONTROLLERS = (11, 12)
@@ -95,6 +95,11 @@ class World(Network):
         self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
         self.next_value = 1
         self._seen: list[Replica] = []
+        self._view: View | None = None
+        self._viewed_at = -1
+        """The zxid of that view."""
+        self._electable: tuple[int, ...] = ()
+        self._electable_by: Stored | None = None
         self.checkers: list[Checker] = [checker(self) for checker in ALL_CHECKERS]
 
     # --- what nodes may do (sim.surroundings, sim.controller.Surroundings) -----------------------
@@ -157,7 +162,12 @@ class World(Network):
                 raise AssertionError(envelope)
 
     def view(self) -> View:
-        """What ZooKeeper holds."""
+        """What ZooKeeper holds; only a multi changes it."""
+        if self._view is None or self._viewed_at != self.zookeeper.zxid:
+            self._view, self._viewed_at = self._view_now(), self.zookeeper.zxid
+        return self._view
+
+    def _view_now(self) -> View:
         node = self.zookeeper.nodes.get(CONTROLLER)
         controller = None
         if node is not None:
@@ -322,7 +332,11 @@ class World(Network):
         """Who is to have all that is committed: the ISR and the eligible that ZooKeeper holds, but for who is
         in doubt."""
         state = self.zookeeper.state()
-        return () if state is None else tuple(sorted(state[0].trusted))
+        if state is None:
+            return ()
+        if self._electable_by is not state[0]:
+            self._electable_by, self._electable = state[0], tuple(sorted(state[0].trusted))
+        return self._electable
 
     @property
     def promised_copies(self) -> int:

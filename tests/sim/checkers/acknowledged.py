@@ -19,8 +19,9 @@ class Acknowledged(Checker):
                 continue
             disk = world.brokers[member].disk
             log = disk.log
+            gone_before = min(disk.log_start, world.deleted_before)
             for offset, record in world.acked.items():
-                if offset < min(disk.log_start, world.deleted_before):
+                if offset < gone_before:
                     continue
                 if offset >= len(log) or log[offset] != record:
                     held = log[offset] if offset < len(log) else "nothing"
