@@ -29,8 +29,10 @@ def run_share(
     share: int,
     smoke: int,
     config: pytest.Config,
+    take_apart: Callable[[W], None] = lambda _: None,
 ) -> None:
-    """Run the schedules of one share: of `smoke` in all, unless the command line says otherwise."""
+    """Run the schedules of one share: of `smoke` in all, unless the command line says otherwise. What has run
+    well is taken apart, so that its memory is free for the next."""
     seed = config.getoption("--seed", default=None)
     if seed is not None:
         if share == 0:
@@ -39,10 +41,10 @@ def run_share(
     count = config.getoption("--schedules", default=None) or smoke
     first = config.getoption("--first-seed", default=0)
     for number in range(first + share, first + count, SHARES):
-        _run(walk, number, None)
+        take_apart(_run(walk, number, None))
 
 
-def _run(walk: Callable[[int], W], seed: int, story: Callable[[W], Iterable[str]] | None) -> None:
+def _run(walk: Callable[[int], W], seed: int, story: Callable[[W], Iterable[str]] | None) -> W:
     """Where it fails, its seed is what to tell."""
     made = walk(seed)
     try:
@@ -53,3 +55,4 @@ def _run(walk: Callable[[int], W], seed: int, story: Callable[[W], Iterable[str]
     finally:
         if story is not None:
             print("\n".join(story(made)))
+    return made

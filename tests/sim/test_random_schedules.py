@@ -16,7 +16,14 @@ SCHEDULES_IN_SMOKE = 400
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_schedule_breaks_an_invariant(share: int, pytestconfig: pytest.Config) -> None:
-    run_share(RandomWalk, lambda walk: walk.world.story, share, SCHEDULES_IN_SMOKE, pytestconfig)
+    run_share(
+        RandomWalk,
+        lambda walk: walk.world.story,
+        share,
+        SCHEDULES_IN_SMOKE,
+        pytestconfig,
+        lambda walk: walk.world.take_apart(),
+    )
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -143,6 +143,13 @@ class World(Network):
     def _notify(self, node: int, path: str) -> None:
         self.pending.append(Envelope(ZOOKEEPER, node, 0, Noticed(path)))
 
+    def take_apart(self) -> None:
+        """The schedule is over, and nobody looks any more: nodes and world let go of one another, and are
+        gone at once. The collector of cycles would look at all of it several times before."""
+        for node in self.nodes.values():
+            vars(node).clear()
+        vars(self).clear()
+
     # --- orders: the network ---------------------------------------------------------------------
 
     def touched(self, node_id: int) -> None:
