@@ -21,7 +21,7 @@ from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import UNTOLD_EPOCH, Replica, ReplicaSettings, Role
 from hightide_controller.core.effects import Decision
-from sim.disk import Disk
+from sim.disk import Disk, PowerCut
 from sim.messages import (
     KEY,
     ZOOKEEPER,
@@ -111,24 +111,25 @@ class SimBroker:
         self.broker_epoch = -1
         self.incarnation = -1
 
-    def crash(self, lost_records: int = 0, *, loses_power: bool = False, loses_disk: bool = False) -> None:
-        """The process dies. `lost_records` at the end of the log were not synced and are gone with the power
-        of its machine; `loses_disk`: it comes back on an empty one."""
+    def crash(self, power: PowerCut | None = None, *, loses_disk: bool = False) -> None:
+        """The process dies, with its machine where `power` is given; `loses_disk`: it gets another disk."""
         assert self.alive
-        assert lost_records <= len(self.disk.log) - self.disk.durable_end_offset
         self.alive = False
         self.paused = False
-        if not (lost_records or loses_power or loses_disk):
+        if power is None and not loses_disk:
             return
         disk = self.disk
-        kept = 0 if loses_disk else len(disk.log) - lost_records
-        self.world.lost(self.broker_id, disk.log[kept:])
+        before = disk.log
         # With flush=fsync nobody was told of what is not on the disk.
         disk.is_doubtful = disk.is_doubtful or loses_disk or not self.settings.flush_on_disk
         if loses_disk:
             disk.replace()
         else:
-            disk.lose(lost_records)
+            assert power is not None
+            disk.lose(power)
+        after = disk.log
+        gone = [each for at, each in enumerate(before) if after[at : at + 1] != [each]]
+        self.world.lost(self.broker_id, gone)
         self.world.log_changed()
 
     # --- ZooKeeper -------------------------------------------------------------------------------
@@ -242,20 +243,19 @@ class SimBroker:
         disk = self.disk
         match effect:
             case fx.PersistEpoch(epoch, start):
-                disk.epochs = {e: at for e, at in disk.epochs.items() if at < start or e == epoch}
-                disk.epochs.setdefault(epoch, start)
+                disk.assign_epoch(epoch, start)
             case fx.TruncateTo(offset, _):
                 disk.cut(offset)
                 self.world.log_changed()
             case fx.Append(base_offset, leader_epoch, end_offset):
-                disk.log += [(leader_epoch, value) for _, value in records]
+                disk.append([(leader_epoch, value) for _, value in records])
                 self.acks += [(end_offset, value) for _, value in records]
                 assert end_offset - base_offset == len(records)
                 self.world.log_changed()
                 self._touch(wake=True)
             case fx.AppendFetched(base_offset, end_offset):
                 assert base_offset == len(disk.log)
-                disk.log += records[len(records) - (end_offset - base_offset) :]
+                disk.append(records[len(records) - (end_offset - base_offset) :])
                 self.world.log_changed()
             case fx.StoreIsr():
                 self._store_isr(effect)
@@ -565,7 +565,7 @@ class SimBroker:
 
     def fsync(self) -> None:
         """The log is put on disk to its end; a follower may then say so."""
-        self.disk.durable_end_offset = len(self.disk.log)
+        self.disk.sync()
         self.feed(ev.FsyncDone(self.disk.durable_end_offset))
         offset = self.state.fetch_offset
         known = self.fetcher.positions.get(KEY)
@@ -593,7 +593,7 @@ class SimBroker:
 
     def checkpoint_high_watermark(self) -> None:
         """Write down the high watermark, as the shell does now and then."""
-        self.disk.high_watermark_checkpoint = self.state.high_watermark
+        self.disk.checkpoint(self.state.high_watermark)
 
     def with_settings(self, settings: ReplicaSettings) -> None:
         """For tests: other settings from the next life on."""

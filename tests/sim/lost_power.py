@@ -9,6 +9,7 @@ that. Each is a function of a world that has started: broker 1 leads in epoch 0,
 from __future__ import annotations
 
 from sim.checkers.healed import heal
+from sim.disk import PowerCut
 from sim.messages import ZOOKEEPER, Envelope, Write
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
 from sim.zookeeper import Put, Stored
@@ -132,6 +133,39 @@ def a_leader_counts_on_a_member_that_left_for_its_lost_disk(world: World) -> Non
     world.settle()
     world.crash(1, loses_disk=True)
     world.expire(1)
+    world.restart(1)
+    heal(world)
+
+
+def a_cut_comes_undone(world: World) -> None:
+    """A follower has cut what its leader never had, and written down how much of what came instead is
+    committed. Its power goes, and what it had cut is there again, in place of that."""
+    world.produce(1)
+    world.settle()
+    world.hold(1, 2)
+    world.hold(1, 3)
+    for _ in range(2):
+        world.produce(1)
+    world.fsync(1)
+    world.expire(1)
+    world.settle_until(lambda: world.brokers[2].state.is_leader)
+    world.release(1, 2)
+    world.release(1, 3)
+    world.settle()
+    for _ in range(3):
+        world.produce(2)
+    world.settle()
+    world.advance(LAG_TIME_MAX_MS // 2)
+    world.settle()
+    disk = world.brokers[1].disk
+    assert disk.log == world.brokers[2].disk.log
+    assert world.brokers[1].state.high_watermark == len(disk.log) == 4
+    assert disk.before_cut is not None
+    world.brokers[1].checkpoint_high_watermark()
+    world.crash(1, power=PowerCut(log_before_cut=True, epochs_before_cut=True))
+    assert disk.log != world.brokers[2].disk.log
+    world.expire(1)
+    world.settle()
     world.restart(1)
     heal(world)
 

@@ -160,10 +160,9 @@ class RandomWalk:
 
     def _kill(self, broker: SimBroker, power_fails: float = 0.5) -> None:
         loses_power = self.rng.random() < power_fails
-        unsynced = len(broker.disk.log) - broker.disk.durable_end_offset
-        lost = self.rng.randint(0, unsynced) if loses_power else 0
+        power = broker.disk.power_cut(self.rng) if loses_power else None
         self._deaths.append((broker.broker_id, broker.broker_epoch))
-        self.world.crash(broker.broker_id, lost, loses_power=loses_power)
+        self.world.crash(broker.broker_id, power=power)
 
     def _blackout(self) -> None:
         """All brokers lose their power, and perhaps the controllers."""

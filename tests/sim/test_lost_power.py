@@ -6,6 +6,7 @@ import pytest
 from hightide_broker.core.mends import Mends
 from sim.checkers import Violation
 from sim.lost_power import (
+    a_cut_comes_undone,
     a_follower_loses_its_power_while_it_is_being_taken_in,
     a_follower_loses_its_power_while_it_waits_to_be_taken_in,
     the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
@@ -37,6 +38,18 @@ def test_without_the_fence_an_isr_member_lacks_what_was_acknowledged(schedule: S
     with pytest.raises(Violation) as found:
         schedule(started(fenced_joins=False))
     assert found.value.invariant == "Acknowledged"
+
+
+def test_a_follower_whose_cut_came_undone_cuts_again() -> None:
+    a_cut_comes_undone(started(fenced_joins=True))
+
+
+def test_a_high_watermark_of_what_the_cut_took_would_set_it_against_its_leader() -> None:
+    world = started(fenced_joins=True)
+    world.brokers[1].disk.syncs_cuts = False
+    with pytest.raises(Violation) as found:
+        a_cut_comes_undone(world)
+    assert found.value.invariant == "NoDivergence"
 
 
 def test_a_member_that_lost_its_power_leaves_before_it_registers() -> None:

@@ -18,6 +18,7 @@ from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.controller import SimController
+from sim.disk import PowerCut
 from sim.messages import (
     ZOOKEEPER,
     CallFailed,
@@ -70,8 +71,8 @@ class World(Network):
         """Record → the brokers whose disks lost it."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected where all that were in sync may have lost their ends."""
-        self.kept_until = 0
-        """Where that leader's log ended."""
+        self.kept: tuple[Record, ...] = ()
+        """That leader's log. It may have back what it had cut off, and so what was never committed."""
         self.logs_changed = True
         self.deleted_before = 0
         """As far as any leader was told to let go of records."""
@@ -214,15 +215,21 @@ class World(Network):
         node_id: int,
         lost_records: int = 0,
         *,
+        power: PowerCut | None = None,
         loses_power: bool = False,
         loses_disk: bool = False,
     ) -> None:
-        """The process dies; ZooKeeper will notice when its session ends (`expire`)."""
-        lost = "all" if loses_disk else f"{lost_records} with its power" if loses_power else lost_records
+        """The process dies; ZooKeeper will notice when its session ends (`expire`).
+
+        With the power of its machine go `lost_records` at the end of the log, or whatever `power` says.
+        """
+        if power is None and (lost_records or loses_power):
+            power = PowerCut(lost_records)
+        lost = "all" if loses_disk else "nothing" if power is None else power
         self.story.append(f"crash {node_id} lost={lost}")
         node = self.nodes[node_id]
         if isinstance(node, SimBroker):
-            node.crash(lost_records, loses_power=loses_power, loses_disk=loses_disk)
+            node.crash(power, loses_disk=loses_disk)
         else:
             node.crash()
         # Parked requests of others break with the connection.

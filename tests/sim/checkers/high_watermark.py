@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_broker.core.isr_state import IsrState
 from sim.checkers.checker import Checker
-from sim.messages import Record
+from sim.messages import GONE, Record
 
 
 class HighWatermark(Checker):
@@ -20,7 +20,7 @@ class HighWatermark(Checker):
     def check(self) -> None:
         if self._unclean_epoch < self.world.unclean_epoch:
             self._unclean_epoch = self.world.unclean_epoch
-            del self._committed[self.world.kept_until :]
+            self._forget_lost(self.world.kept)
         for broker in self.world.brokers.values():
             if not broker.alive:
                 continue
@@ -45,6 +45,12 @@ class HighWatermark(Checker):
                     f"leader {leader} committed up to {high_watermark}; {member} in its maximal ISR ends at "
                     f"{end_offset}"
                 )
+
+    def _forget_lost(self, kept: tuple[Record, ...]) -> None:
+        """All had lost their ends: what was committed, and is not in the log of the best of them, is gone."""
+        both = zip(kept, self._committed, strict=False)
+        differs = next((at for at, (held, shown) in enumerate(both) if held not in (shown, GONE)), len(kept))
+        del self._committed[differs:]
 
     def _remember(self, leader: int, committed: list[Record], start: int) -> None:
         common = min(len(committed), len(self._committed))

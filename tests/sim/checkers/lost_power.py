@@ -39,4 +39,4 @@ class LostPower(Checker):
             if len(lost_by) < world.promised_copies:
                 self.violated(f"{record} at {offset} is given up, and only the disks {lost_by} have lost it")
         world.unclean_epoch = after.leader_epoch
-        world.kept_until = len(kept.log)
+        world.kept = tuple(kept.log)

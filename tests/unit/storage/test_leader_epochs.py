@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_rig import LogRig
+from log_rig import KEY, LogRig
 from stored_batches import as_sent_by_leader, make_batch
 
 
@@ -85,3 +85,51 @@ def test_a_torn_entry_is_dropped_and_the_file_works_on(rig: LogRig) -> None:
     assert rig.log.epochs.entries == ((2, 0), (4, 3), (7, 6))
     rig.append(1, epoch=8)
     assert rig.crash().epochs.latest == 8
+
+
+POWER_CUTS = 40
+
+
+def test_a_power_cut_brings_back_no_epoch_behind_which_older_records_were_appended(tmp_path: Path) -> None:
+    """The epoch that was cut, at the end of the log again, would tell an election that the log is newer than
+    those that have all of these records."""
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed))
+        rig.append(3, epoch=1)
+        rig.log.assign_epoch(5, 3)
+        rig.restart()
+        rig.log.truncate_to(3)
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(3), 3, 1))
+        assert rig.cut_power(seed).epochs.entries == ((1, 0),)
+        rig.close()
+
+
+@pytest.mark.parametrize("recovery_reads", [False, True])
+def test_nor_one_that_a_process_cut_which_was_killed(tmp_path: Path, recovery_reads: bool) -> None:
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed))
+        end_offset = rig.append(3, epoch=1)
+        rig.restart()
+        if recovery_reads:
+            end_offset = rig.append(3, epoch=1)
+        rig.log.assign_epoch(5, end_offset)
+        rig.log.epochs.sync()
+        rig.log.truncate_to(end_offset)
+        rig.crash()
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(3), end_offset, 1))
+        assert rig.cut_power(seed).epochs.entries == ((1, 0),)
+        rig.close()
+
+
+def test_no_high_watermark_is_kept_for_records_that_a_cut_may_replace(tmp_path: Path) -> None:
+    """Otherwise the replica would take what came back for committed, and refuse to follow its leader."""
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed))
+        rig.append(1, epoch=1)
+        rig.append(2, epoch=1)
+        rig.log.flush()
+        rig.log.truncate_to(1)
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(2, b"other"), 1, 2))
+        rig.directory.checkpoint_high_watermarks({KEY: 3})
+        assert rig.cut_power(seed).high_watermark_checkpoint <= 1
+        rig.close()

@@ -3,12 +3,22 @@
 Rules of this file. The effects of one step are performed in the order given, which is the durability order:
 
 1. PersistEpoch, TruncateTo, TruncateAndStartAt, Append, AppendFetched, MoveLogStart touch the log, each
-   finished (handed to the file; a cut of what recovery would trust is also synced) before the next effect is
-   looked at;
+   handed to the file, in this order, before the next effect is looked at. As a rule none of them waits
+   for the disk: what a power cut may take of them, or bring back, changes no answer (below);
 2. StoreIsr and ReadLeaderAndIsr go to ZooKeeper; their outcome comes back as an event, nothing waits for it;
    AwaitFetch is noted;
 3. AdvanceHighWatermark, then the answers (AnswerProduces, AnswerEpochEnd, AbandonWaiters, Refuse);
 4. StopFetching, AskEpochEnd, StartFetching, ReportDivergence concern this replica's own fetcher.
+
+What is synced, and when. The log's flush (FsyncDone tells of it) puts records on disk, and with them the
+epochs in which they were written. Two things may go wrong at a power cut, and change no answer. An epoch
+without a record may be lost: its leader does not lead in it after a restart, and the next epoch would take
+its place. A truncation may come undone: the follower then asks its leader again, and cuts again. Where that
+would not do, the storage syncs a truncation by itself: below the recovery point, which recovery trusts
+without reading; and before it appends records of an older epoch than was cut off, since with that epoch at
+its end again the log would seem newer than those that have the records. While a truncation may come undone
+it writes down no high watermark beyond what is on disk. TruncateAndStartAt is a truncation in all
+of this.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
 before, drops the effects that follow, and answers the caller with the storage's error (and sends
@@ -57,8 +67,12 @@ class Matchable:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpoch(Matchable):
-    """Write (epoch, start offset) to the log's `leader_epochs` file, without a sync
-    (docs/protocol.md, "Truncate by epoch")."""
+    """Write (epoch, start offset) to the log's `leader_epochs` file; the flush that follows puts it on disk.
+
+    A leader's comes by itself. A follower's come with the AppendFetched of the same step, whose batches name
+    their epochs: the log writes each when it appends the first batch of the epoch, so the shell does nothing.
+    The rule: docs/protocol.md, "Truncate by epoch".
+    """
 
     epoch: int
     start_offset: int
@@ -66,7 +80,7 @@ class PersistEpoch(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo(Matchable):
-    """Cut the log back to `offset` and drop the epochs that begin at or after it.
+    """Cut the log back to `offset` and drop the epochs that begin at or after it; not synced, as a rule.
 
     `lost_committed` is True where that goes below the high watermark known here: only after an unclean
     election; the shell logs it loudly with both offsets.

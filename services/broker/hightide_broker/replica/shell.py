@@ -245,8 +245,8 @@ class ReplicaShell:
     def _persist_epoch(
         self, replica: HostedReplica, effect: fx.PersistEpoch, payload: Payload | None
     ) -> None:
-        # A follower's log notes the epochs of the batches that it appends by itself, each in its turn: an
-        # answer can begin with batches of the epoch before.
+        # With a payload it is a follower's, and its log writes the epochs of the batches down itself, each in
+        # front of its first batch: an answer can begin with batches of the epoch before.
         if payload is None:
             replica.log.assign_epoch(effect.epoch, effect.start_offset)
 

@@ -50,3 +50,5 @@ class OpenedLog:
     start_file: StartFile
     start_offset: int
     mark: Mark
+    may_hold_cuts: bool = False
+    """The process before did not end in order, and may have cut what is not synced."""

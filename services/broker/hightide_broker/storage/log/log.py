@@ -30,7 +30,7 @@ from hightide_broker.storage.log.segment_row import SegmentRow
 from hightide_broker.storage.log.snapshots import ProducerSnapshots
 from hightide_broker.storage.log.stamping import stamped
 from hightide_broker.storage.log.tail import Tail, TailBatch, worth_keeping
-from hightide_broker.storage.log.unsynced import UnsyncedSegments
+from hightide_broker.storage.log.unsynced import UnsyncedCuts, UnsyncedSegments
 from hightide_broker.storage.recovery.log_at_rest import LogAtRest
 from hightide_broker.storage.recovery.log_promises import LogPromises
 from hightide_broker.storage.settings import LogSettings
@@ -82,6 +82,7 @@ class Log:
         self._start_offset = opened.start_offset
         # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
         self._truncations = 0
+        self.cuts = UnsyncedCuts(volume, directory, self._row, opened.epochs, opened.may_hold_cuts)
         self._changed = self._closed = False
         self._tail = Tail(volume.tails)
         self._reads = SequentialReads()
@@ -188,6 +189,9 @@ class Log:
             headers = ExpectedBatches(
                 repr(self), self.topic_id, self.partition, self._end_offset, self.epochs.latest
             ).check(view)
+            if headers and headers[0].leader_epoch < self.cuts.latest_epoch:
+                with self._files:
+                    self.cuts.sync()
             if not worth_keeping(view):
                 view = memoryview(bytes(view))
             in_tail, at = [], 0
@@ -364,6 +368,7 @@ class Log:
                 return self._end_offset
             try:
                 with self._files:
+                    self.cuts.note()
                     if offset >= self._end_offset:
                         self.epochs.truncate_to(offset)
                     else:
@@ -391,6 +396,7 @@ class Log:
                 self._note_cut()
                 self._make_directory()
                 self.promises.cutting(offset)
+                self.cuts.note()
                 self._start_file.begin_at(offset)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = self._durable_end_offset = offset
@@ -423,14 +429,8 @@ class Log:
         So the cut itself is synced, and so is what was appended since before its segment is closed, until the
         next checkpoint knows. Seldom: a tail that is cut off is younger than a checkpoint, as a rule.
         """
-        if self._durable_end_offset >= self.recovery_point_checkpoint:
-            return
-        active = self._row.active
-        if active.exists:
-            with self._volume.open_files.lease(active.log_path) as fd:
-                self._volume.files.sync(fd)
-        self.epochs.sync()
-        self._volume.files.sync_directory(self._directory)
+        if self._durable_end_offset < self.recovery_point_checkpoint:
+            self.cuts.sync()
 
     def _note_cut(self) -> None:
         self._changed = True

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
+
+from hightide.batch.header import NO_EPOCH
 
 from hightide_broker.storage.directory.volume import Volume
 from hightide_broker.storage.errors import LogClosed
@@ -14,7 +17,10 @@ from hightide_broker.storage.log.segment import Segment
 from hightide_broker.storage.log.segment_row import SegmentRow
 from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
 
-__all__ = ["UnsyncedSegments"]
+__all__ = ["UnsyncedCuts", "UnsyncedSegments"]
+
+_ANY_EPOCH: Final = 2**31 - 1
+"""No epoch is as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +77,47 @@ class UnsyncedSegments:
         """Let the files be closed; once."""
         for _, _, lease in self.leased:
             lease.release()
+
+
+class UnsyncedCuts:
+    """What was cut off a log, and may be there again after a power cut. The log calls it under its lock.
+
+    Where it is, the follower asks its leader again, and cuts again: so a cut is not synced as a rule. But
+    where the leader's log goes on behind the cut in an older epoch than was cut off, this log would seem
+    newer than those that have all of these records, and an election among logs that lost their ends would
+    choose it. So the log calls `sync` before it appends such records.
+    """
+
+    __slots__ = ("_directory", "_epochs", "_row", "_volume", "latest_epoch")
+
+    def __init__(
+        self, volume: Volume, directory: str, row: SegmentRow, epochs: LeaderEpochs, may_be: bool
+    ) -> None:
+        """`may_be`: a process before may have cut something."""
+        self._volume = volume
+        self._directory = directory
+        self._row = row
+        self._epochs = epochs
+        self.latest_epoch = _ANY_EPOCH if may_be else NO_EPOCH
+        """The latest epoch of which something was cut off; NO_EPOCH where nothing comes back."""
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether, behind the durable end, other records may be there again. Any thread may ask."""
+        return self.latest_epoch != NO_EPOCH
+
+    def note(self) -> None:
+        """Something is about to be cut off."""
+        self.latest_epoch = max(self.latest_epoch, self._epochs.latest)
+
+    def sync(self) -> None:
+        """Let nothing come back. Waits for the disk. Raises OSError."""
+        if not self._row.has_directory:
+            return
+        active = self._row.active
+        if active.exists:
+            with self._volume.open_files.lease(active.log_path) as fd:
+                self._volume.files.sync(fd)
+        self._epochs.sync(anyway=True)
+        self._volume.files.sync_directory(self._directory)
+        self.latest_epoch = NO_EPOCH

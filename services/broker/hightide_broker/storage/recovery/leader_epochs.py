@@ -2,9 +2,15 @@
 
 Theory of operation. An election adds one entry to each partition that moves, so adding must be cheap: an
 entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
-disk with the data. Cutting the log cuts the file. Only retention and recovery write the file anew. What a
-power cut takes is rebuilt from the batches, which name their epochs; an epoch without a batch may be lost
-then, and changes no answer. The rule: docs/protocol.md, "Truncate by epoch".
+disk with the data, before any record of the epoch counts as durable. Cutting the log cuts the file, which is
+not synced either. Only retention and recovery write the file anew, synced.
+
+What a power cut takes of it is rebuilt from the batches, which name their epochs. An epoch without a batch
+may be lost then, and changes no answer: its leader does not lead in it after a restart (a spent epoch), the
+next epoch would begin at the same offset and take its place, and a follower never had it. What a power cut
+brings back is cut again, when the follower asks its leader; but records of an older epoch must not have been
+appended behind it, so the log syncs such a cut before that (`UnsyncedCuts`).
+The rule: docs/protocol.md, "Truncate by epoch".
 """
 
 from __future__ import annotations
@@ -148,9 +154,10 @@ class LeaderEpochs:
             self._written = len(self._entries)
             self._unsynced = True
 
-    def sync(self) -> None:
-        """Bring the file to disk, if it changed; called by the log's flush, on its thread. Raises OSError."""
-        if not self._unsynced or self._written < 0:
+    def sync(self, *, anyway: bool = False) -> None:
+        """Bring the file to disk, if it changed, or `anyway`: what a process wrote that was killed may not be
+        there. Called by the log's flush, on its thread, and by recovery. Raises OSError."""
+        if not (self._unsynced or anyway) or self._written < 0:
             return
         self._unsynced = False
         fd = self._files.open(self._path, create=False)

@@ -72,6 +72,8 @@ class _Opening:
     kept_at: Callable[[], str]
     mark: Mark
     may_have_directory: bool
+    may_hold_cuts: bool = False
+    """See OpenedLog."""
 
     def open(self, checkpoint: PartitionCheckpoint) -> Log:
         """Raises StorageFailed, DiskFull, DamagedLog."""
@@ -108,6 +110,7 @@ class _Opening:
                 start_file=start_file,
                 start_offset=start_file.offset,
                 mark=self.mark,
+                may_hold_cuts=self.may_hold_cuts,
             )  # fmt: skip
             made = Log(
                 volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
@@ -146,6 +149,12 @@ class _Opening:
             if segment.exists and (recovered.cut_because or segment.next_offset > checkpoint.recovery_point):
                 segment.was_appended_after(self.volume.clock.written_us)
         _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs, latest)
+        end_offset = recovered.segments[-1].next_offset
+        if recovered.cut_because or end_offset != checkpoint.recovery_point:
+            # What was read is on disk now, and nothing that was cut off it comes back; nor may an epoch.
+            epochs.sync(anyway=True)
+        else:
+            self.may_hold_cuts = True
         return recovered.segments, recovered.lost_data, True
 
     def _tell_of_loss(self, start: int, base_offset: int, end_offset: int, promised_end: int) -> None:

@@ -19,11 +19,21 @@ from hightide_broker.storage.settings import Flush, LogSettings
 __all__ = ["LogPromises"]
 
 
+class Cuts(Protocol):
+    """What was cut off a log, as seen from here."""
+
+    @property
+    def may_come_back(self) -> bool:
+        """See `UnsyncedCuts`."""
+        ...
+
+
 class Promising(Protocol):
     """A log, as seen from here."""
 
     settings: LogSettings
     epochs: LeaderEpochs
+    cuts: Cuts
     recovery_point_checkpoint: int
 
     @property
@@ -104,8 +114,10 @@ class LogPromises:
             # A cut comes before the promise, which then is lower, or after it: then it is synced.
             durable = log.durable_end_offset
             log.recovery_point_checkpoint = max(log.recovery_point_checkpoint, durable)
+            # A power cut may bring back what was cut off: other records than those that are committed.
+            known_end = durable if log.cuts.may_come_back else log.log_end_offset
             return PartitionCheckpoint(
-                durable, min(high_watermark, log.log_end_offset), self.start_file.offset, log.epochs.latest,
+                durable, min(high_watermark, known_end), self.start_file.offset, log.epochs.latest,
                 *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,
             )  # fmt: skip
 
