@@ -10,7 +10,7 @@ from pathlib import Path
 for name in [name for name in os.environ if name.startswith(("HIGHTIDE_", "OTEL_"))]:
     del os.environ[name]
 
-from reference_pages import cli, configuration, errors, json_output, metrics, traces, znodes  # noqa: E402
+from reference_pages import cli, configuration, errors, json_output, metrics, states, traces, znodes  # noqa: E402
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -19,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli.text,
     "json-output.md": json_output.text,
     "metrics.md": metrics.text,
+    "states.md": states.text,
     "traces.md": traces.text,
     "znodes.md": znodes.text,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 #: Blocks that are carried out.
 PROGRAMS = frozenset({"console", "python"})
 #: Blocks that are only shown, or saved (`file=`), or compared (`text output`).
-SHOWN = frozenset({"text", "json", "yaml", "toml", "ini", "properties", "proto", "sql"})
+SHOWN = frozenset({"text", "mermaid", "json", "yaml", "toml", "ini", "properties", "proto", "sql"})
 _FLAGS = {"console": {"docker", "internet"}, "text": {"output"}}
 _NUMBERS = {"console": {"exit", "timeout"}}
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

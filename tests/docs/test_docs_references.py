@@ -33,3 +33,13 @@ def test_metrics_that_the_guides_name_are_declared() -> None:
     }
     assert len(named) > 10
     assert {name for name in named if not name.startswith("hightide.v1")} - declared == set()
+
+
+def test_every_state_of_a_table_is_in_the_diagram_above_it() -> None:
+    sections = (REFERENCE.parent / "states.md").read_text().split("\n## ")[1:]
+    assert len(sections) == 5
+    for section in sections:
+        drawn = set(re.findall(r"^    (?:\[\*\]|[A-Z_]+) --> ([A-Z_]+)$", section, re.MULTILINE))
+        told = set(re.findall(r"^\| `([A-Z_]+)` \|", section, re.MULTILINE))
+        assert len(told) >= 3
+        assert drawn == told, section.splitlines()[0]

@@ -86,7 +86,7 @@ class MembershipState(Enum):
     """The coordinator refused for a reason that does not pass."""
 
 
-PREDECESSORS: Final[dict[MembershipState, frozenset[MembershipState]]] = {
+VALID_PREDECESSORS: Final[dict[MembershipState, frozenset[MembershipState]]] = {
     MembershipState.SEEKING: frozenset(
         {MembershipState.REGISTERING, MembershipState.MEMBER, MembershipState.LEAVING}
     ),
@@ -151,7 +151,7 @@ class Membership:
         seeker.want()
 
     def _become(self, state: MembershipState) -> None:
-        assert self.state in PREDECESSORS[state], f"{self.state} is not followed by {state}"
+        assert self.state in VALID_PREDECESSORS[state], f"{self.state} is not followed by {state}"
         self.state = state
 
     # -- what the user's side asks ---------------------------------------------------------------------------

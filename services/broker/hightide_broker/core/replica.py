@@ -55,7 +55,7 @@ class Role(Enum):
 
 
 _DECIDED: Final = frozenset(set(Role) - {Role.FAILED})
-VALID_FROM: Final[dict[Role, frozenset[Role]]] = {
+VALID_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
     Role.IDLE: frozenset(),
     Role.LEADER: _DECIDED,
     Role.TRUNCATING: _DECIDED,
@@ -295,7 +295,7 @@ class Replica:
 
 def enter(replica: Replica, role: Role, decision: Decision, leading: Leading | None = None) -> Replica:
     """The replica in another role; asserts that the table allows it."""
-    assert replica.role in VALID_FROM[role], f"{replica.role} does not lead to {role}"
+    assert replica.role in VALID_PREDECESSORS[role], f"{replica.role} does not lead to {role}"
     assert (leading is not None) == (role is Role.LEADER)
     return _decided(replica, role, decision, leading)
 

@@ -43,16 +43,14 @@ __all__ = [
 
 
 class Role(Enum):
-    """What this controller process is.
-
-    STANDBY: another one is active; it waits for /controller to go.
-    CAMPAIGNING: the election multi is under way, or won and being followed by the read of everything.
-    ACTIVE: it decides.
-    """
+    """What this controller process is."""
 
     STANDBY = auto()
+    """Another one is active; it waits for /controller to go."""
     CAMPAIGNING = auto()
+    """The election multi is under way, or won and being followed by the read of everything."""
     ACTIVE = auto()
+    """It decides."""
 
 
 VALID_ROLE_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {

@@ -27,20 +27,17 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionState(Enum):
-    """Where a partition stands.
-
-    NON_EXISTENT: no topic znode names it; the state that a partition is forgotten into.
-    NEW: assigned, but without a leaderAndISR znode. Its first decision *creates* that znode, so that
-        a partition that was led before is never initialised again
-        (docs/protocol.md, "Only an ISR member leads").
-    ONLINE: it has a leader, as the last decision known has it.
-    OFFLINE: no member of its ISR is alive; its leader is -1 and its ISR is kept.
-    """
+    """Where a partition stands."""
 
     NON_EXISTENT = auto()
+    """No topic znode names it; the state that a partition is forgotten into."""
     NEW = auto()
+    """Assigned, but without a leaderAndISR znode. Its first decision *creates* that znode, so that a
+    partition that was led before is never initialised again."""
     ONLINE = auto()
+    """It has a leader, as the last decision known has it."""
     OFFLINE = auto()
+    """No member of its ISR is alive; its leader is -1 and its ISR is kept."""
 
 
 VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {

@@ -19,7 +19,7 @@ from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
     "FENCED_MEMBERS_MAX",
-    "LEGAL_PREDECESSORS",
+    "VALID_PREDECESSORS",
     "CommitChecking",
     "CommitWaiting",
     "DeleteWaiting",
@@ -42,14 +42,20 @@ class GroupState(Enum):
     """Where a group stands; as in the contract."""
 
     EMPTY = auto()
+    """No members; its offsets are kept."""
     RECOVERING = auto()
+    """The coordinator is new, and waits for the members that it knows from ZooKeeper."""
     GATHERING = auto()
+    """Members come or go; what comes within the join window is one rebalance."""
     REBALANCING = auto()
+    """Partitions are being given to other members."""
     STABLE = auto()
+    """Every partition has its owner."""
     FAILED = auto()
+    """The last rebalance failed too often; it is tried again with a pause, and at every change."""
 
 
-LEGAL_PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+VALID_PREDECESSORS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     # A group is made EMPTY, or RECOVERING by a takeover that finds owners.
     GroupState.EMPTY: frozenset(
         {
@@ -305,7 +311,7 @@ class Group:
     def become(self, state: GroupState) -> None:
         """Change the state."""
         if state is not self.state:
-            assert self.state in LEGAL_PREDECESSORS[state], (self.name, self.state, state)
+            assert self.state in VALID_PREDECESSORS[state], (self.name, self.state, state)
             self.state = state
 
     def note_reason(self, begun_by: RebalanceReason, reason: str) -> None:
