@@ -1,7 +1,9 @@
 """Replication of one partition: events in, effects out.
 
 Rules of this file:
-1. `step` is the only way in which a replica changes.
+1. `step` is the only way in which a replica changes. It returns the next one: a Replica is frozen, and the
+   one that was handed in stays as it was, so that the shell goes back to it where the log fails. (The cores
+   of the controller and of the coordinator change their state in place.)
 2. No clock, no I/O, no logging, no randomness: the same events give the same effects.
 3. Effects are ordered (effects.py says how); if one that touches the log fails, the step has not happened.
 

@@ -1,8 +1,9 @@
 """The one door into the controller's core: `step` takes an event and gives back the effects.
 
 1. `step` is the only way in which a ClusterState changes. 2. No clock, no I/O, no logging.
-3. Effects are in order (see effects.py). The state handed in is consumed: it is mutated and handed back,
-because copying 10,000 partitions for each event is what a controller cannot afford.
+3. Effects are in order (see effects.py). The state is changed in place, because copying 10,000 partitions for
+each event is what a controller cannot afford: there is no way back to the state before a step. (The broker's
+core returns the next state, and leaves the one before as it was.)
 """
 
 from __future__ import annotations

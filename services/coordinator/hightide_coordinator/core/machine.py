@@ -2,6 +2,9 @@
 
 1. `step` is the only way in which a ShardState changes. 2. No clock, no I/O, no logging, no chance.
 3. Effects are in order (see effects.py): the shell performs them one after the other.
+4. The state is changed in place, as the controller's is, since a shard has thousands of members: there is
+no way back to the state before a step. (The broker's core returns the next state, and leaves the one before
+as it was.)
 """
 
 from __future__ import annotations
