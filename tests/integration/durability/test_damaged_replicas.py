@@ -16,6 +16,7 @@ import pytest
 from damages import DAMAGES
 from e2e.command_line import hightide
 from hightide import Admin, Producer, RangeReader, TopicDescription
+from hightide.batch.header import iterate
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S
 from hightide_local.histories.replica_logs import partition_directory
@@ -38,6 +39,12 @@ class Bench:
     def segments(self, broker_id: int) -> list[Path]:
         directory = partition_directory(self.cluster.data_directories(broker_id), self.topic.topic_id, 0)
         return sorted(directory.glob("*.log"))
+
+    def middle(self, broker_id: int) -> Path:
+        """A segment with others on both sides that has enough batches for each kind of damage: a follower
+        begins a new one where what it fetched at once does not fit, however little is in the one before."""
+        inner = self.segments(broker_id)[1:-1]
+        return next(each for each in inner if len(list(iterate(each.read_bytes()))) >= 3)
 
     def leader(self) -> int:
         leader = self.admin.describe_topics([self.topic.name])[0].partitions[0].leader
@@ -108,7 +115,7 @@ def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
 ) -> None:
     leader, epoch = bench.leader(), bench.epoch()
     victim = leader if whose == LEADER else next(each for each in bench.cluster.brokers if each != leader)
-    middle = bench.segments(victim)[1]
+    middle = bench.middle(victim)
     pid = bench.cluster.running()[f"broker-{victim}"]
     before = middle.read_bytes()
     complaints = bench.complaints(victim)

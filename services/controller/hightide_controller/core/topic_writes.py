@@ -137,11 +137,12 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
         created = [write.topic_id for write in store.writes if isinstance(write, MarkerCreated)]
         work.orphan_markers.update(dict.fromkeys(created))
     else:
-        for write in store.writes:
-            if isinstance(write, MarkerRemoved):
-                # It is gone by itself, as far as is known.
-                work.orphan_markers.pop(write.topic_id, None)
-        work.refusals += 1
+        gone = [write.topic_id for write in store.writes if isinstance(write, MarkerRemoved)]
+        for topic_id in gone:
+            work.orphan_markers.pop(topic_id, None)
+        if len(gone) < len(store.writes):
+            # A marker alone is refused where it is gone by itself, or never was: that is no failure.
+            work.refusals += 1
     effects: list[Effect] = []
     if work.refusals >= _REFUSALS_MAX:
         message = (

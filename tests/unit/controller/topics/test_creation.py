@@ -9,6 +9,7 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.elections.waiting_requests import REQUESTS_MAX
+from hightide_controller.core.topics.topics import CREATIONS_IN_DOUBT_MAX
 from hightide_controller.core.values.partition import TopicPartition
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 
@@ -247,6 +248,26 @@ def test_an_unknown_outcome_is_told_as_such() -> None:
     world.send(ev.TopicStoreRefused(1, exists=False))
     assert refusal(world).refusal is Refusal.TIMED_OUT
     assert "may have been created" in refusal(world).message
+
+
+def test_creations_of_unknown_outcome_that_never_were_leave_no_complaint() -> None:
+    # ZooKeeper is away, and somebody tries again and again.
+    world = World.elected(1, 2, 3)
+    for attempt in range(1, 11):
+        world.send(replace(REQUEST, request_id=attempt, topic_id=f"{attempt:032x}"))
+        world.send(ev.TopicStoreRefused(attempt, exists=False))
+        world.pending = [each for each in world.pending if not isinstance(each, ef.StoreTopic)]
+    world.settle()
+    assert world.state.complaints == {}
+    assert world.state.work == {}
+
+
+def test_no_more_creations_of_unknown_outcome_are_remembered_than_so_many() -> None:
+    world = World.elected(1, 2, 3)
+    for attempt in range(1, CREATIONS_IN_DOUBT_MAX + 10):
+        world.send(replace(REQUEST, request_id=attempt, topic_id=f"{attempt:032x}"))
+        world.send(ev.TopicStoreRefused(attempt, exists=False))
+    assert len(world.state.work["flights"].perhaps_created) == CREATIONS_IN_DOUBT_MAX
 
 
 def test_patience_has_an_end_and_the_topic_stands_if_its_leaders_do() -> None:

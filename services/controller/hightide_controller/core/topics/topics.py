@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
 from hightide_runtime.znodes.cluster_znodes import TOPICS, TopicConfigZnode
@@ -45,6 +46,11 @@ __all__ = [
     "on_topic_stored",
     "on_topics_changed",
 ]
+
+
+TOPICS_IN_DOUBT_MAX: Final = 10_000
+CREATIONS_IN_DOUBT_MAX: Final = 100
+"""Of one name: who creates a topic while ZooKeeper is away tries it again and again."""
 
 
 def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Effect]:
@@ -132,9 +138,13 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
     if event.exists:
         message = f"topic {name!r} exists already"
         return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
-    # Where a hand takes it away before anybody has seen it, nothing but its marker tells of it.
-    state.work_of(name).perhaps_created[topic.topic_id] = None
-    state.want_read(name, waiter.cause)
+    # Where an operator takes it away before anybody has seen it, nothing but its marker tells of it. What is
+    # beyond the bounds keeps its marker until another controller takes over.
+    if name in state.work or len(state.work) < TOPICS_IN_DOUBT_MAX:
+        work = state.work_of(name)
+        if len(work.perhaps_created) < CREATIONS_IN_DOUBT_MAX:
+            work.perhaps_created[topic.topic_id] = None
+        state.want_read(name, waiter.cause)
     message = f"ZooKeeper did not answer, so topic {name!r} may have been created or not; describe it to see"
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
 
