@@ -87,8 +87,8 @@ class PartitionView:
         """Nobody lets go of records in these schedules."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
-        self.kept_until = 0
-        """Where its log ended."""
+        self.kept: tuple[Record, ...] = ()
+        """The log of that leader, as it was then."""
         self.kept_from: dict[int, int] = {}
         """Leader → where its log began when it was elected as the last one, though its oldest files are gone:
         it keeps what it has until it starts again, when others have all."""
@@ -109,7 +109,7 @@ class PartitionView:
         if self._is_fsynced:
             log = log[: found.state.durable_end_offset] if isinstance(found, SimReplica) else []
         self.unclean_epoch = state.leader_epoch
-        self.kept_until = len(log)
+        self.kept = tuple(log)
         self.kept_from[state.leader] = found.disk.log_start
         self.acked = {at: record for at, record in self.acked.items() if log[at : at + 1] == [record]}
 
