@@ -42,7 +42,8 @@ class Disk:
     """What survives a crash.
 
     The records and the file `leader_epochs` reach the disk each at its time. Recovery takes the epochs of
-    records from the records; of the file only the last entry counts, where it begins at the log's end.
+    records from the records; of the file only the last entry counts, where it begins at the log's end, behind
+    the epoch that the file names before it.
     """
 
     log: list[Record] = field(default_factory=list)
@@ -156,7 +157,9 @@ class Disk:
         self.log = list(log[: len(log) - power.lost_records])
         self.epochs = self._epochs_of_records()
         epoch, start_offset = file[-1] if file else (-1, -1)
-        if start_offset == len(self.log) and epoch > max(self.epochs, default=-1):
+        epoch_before = file[-2][0] if len(file) > 1 else -1
+        newest = max(self.epochs, default=-1)
+        if start_offset == len(self.log) and epoch > newest == epoch_before:
             self.epochs[epoch] = start_offset
         self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, len(self.log))
         self.durable_end_offset = len(self.log)

@@ -121,6 +121,24 @@ def test_nor_one_that_a_process_cut_which_was_killed(tmp_path: Path, recovery_re
         rig.close()
 
 
+def test_nor_the_last_epoch_of_other_records_where_a_cut_of_the_log_came_undone(tmp_path: Path) -> None:
+    """The file has come through, and the log is as it was before the cut. It ends by chance where that epoch
+    began: its leader would take what lies before for its own, and a follower would keep it."""
+    rig = LogRig(tmp_path)
+    rig.append(1, epoch=1)
+    rig.log.flush()
+    (segment,) = rig.segments()
+    before_cut = segment.read_bytes()
+    rig.log.truncate_to(0)
+    rig.log.append_as_follower(as_sent_by_leader(make_batch(1, b"other"), 0, 3))
+    rig.log.append_as_follower(as_sent_by_leader(make_batch(2, b"more"), 1, 4))
+    assert rig.log.epochs.entries == ((3, 0), (4, 1))
+    rig.close(clean=False)
+    segment.write_bytes(before_cut)
+    assert rig.open().epochs.entries == ((1, 0),)
+    rig.close()
+
+
 def test_no_high_watermark_is_kept_for_records_that_a_cut_may_replace(tmp_path: Path) -> None:
     """Otherwise the replica would take what came back for committed, and refuse to follow its leader."""
     for seed in range(POWER_CUTS):

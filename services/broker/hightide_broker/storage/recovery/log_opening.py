@@ -189,19 +189,22 @@ def _load_epochs(
                 f"the leader epochs' file ends with {epochs.latest}, the log had {latest_promised}"
             )
         entries = [entry for entry in epochs.entries if entry.start_offset < scanned_from]
-        latest = epochs.entries[-1:] if epochs.entries else ()
+        latest = epochs.entries[-1:]
+        before_latest = epochs.entries[-2].epoch if len(epochs.entries) > 1 else -1
     except CorruptFile as error:
         log.warning("reading the leader epochs from the log, since %s", error)
-        entries, latest = [], ()
+        entries, latest, before_latest = [], (), -1
         for segment in segments:
             for _, header in segment.batches():
                 if not entries or header.leader_epoch > entries[-1].epoch:
                     entries.append(EpochStart(header.leader_epoch, header.base_offset))
     for entry in (*seen, *latest):
-        # The last epoch of all may have no batch yet; it starts at the log's end then.
+        # The last epoch of all may have no batch yet; it starts at the log's end then, behind the epoch that
+        # the file names before it. Behind another the file is of other records: a cut of the log came undone.
         is_empty_epoch = entry in latest and entry not in seen
-        if (not entries or entry.epoch > entries[-1].epoch) and (
-            not is_empty_epoch or entry.start_offset == end_offset
+        newest = entries[-1].epoch if entries else -1
+        if entry.epoch > newest and (
+            not is_empty_epoch or (entry.start_offset == end_offset and newest == before_latest)
         ):
             entries.append(entry)
     epochs.rebuild(entries)
