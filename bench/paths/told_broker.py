@@ -25,7 +25,7 @@ PINGS_ALLOWED = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
-"""Channels inside of a cluster ask every 10 s whether the other side is there (serving.py)."""
+"""Channels inside of a cluster ask every 10 s whether the other side is there (server.py)."""
 
 
 async def answer(

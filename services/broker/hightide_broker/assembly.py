@@ -150,7 +150,12 @@ class Parts:
             self._address_of, self._at_rest, ports.connect,
         )  # fmt: skip
         self._comparison = Comparison(
-            self._follower, self._address_of, self._failed_replicas, self._at_rest, ports.connect
+            self._replicas,
+            self._follower,
+            self._address_of,
+            self._failed_replicas,
+            self._at_rest,
+            ports.connect,
         )
         self._directories.tell_of_damage(healing.met)
         self._control.elected = self._controller_elected

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hightide import Admin, Producer
+from hightide import Admin, PartitionDescription, Producer, TopicPartition
 from hightide.batch.checksum import crc32c
 from hightide.batch.header import CRC_COVERS_FROM, parse, verify_crc
 from hightide_local.cluster import LocalCluster
@@ -72,3 +72,42 @@ def test_a_follower_that_has_other_records_than_its_leader_is_told_with_where_th
         shutil.rmtree(place)
         cluster.restart("broker-2")
         wait_until("it is made anew, and well", lambda: not complaints(), HEALED_S)
+
+
+def test_where_the_follower_is_right_it_leads_and_the_other_is_made_anew(cluster: LocalCluster) -> None:
+    """The second way of docs/operating.md, "When two replicas differ"."""
+    with Admin(cluster.bootstrap) as admin:
+        topic = admin.create_topic("forged-leader", assignment=[[1, 2]])
+        partition = TopicPartition("forged-leader", 0)
+        with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            for _ in range(3):
+                producer.send("forged-leader", b"right", partition=0).result(HEALED_S)
+        cluster.terminate("broker-1")
+        place = partition_directory(cluster.data_directories(1), topic.topic_id, 0)
+        forge(place / f"{0:020d}.log")
+        cluster.restart("broker-1")
+
+        def described() -> PartitionDescription:
+            return admin.describe_topics(["forged-leader"])[0].partitions[0]
+
+        def subjects() -> set[str]:
+            found = admin.describe_cluster().complaints
+            return {each.subject for each in found if "forged-leader-0" in each.subject}
+
+        wait_until("both are in sync", lambda: set(described().isr) == {1, 2}, HEALED_S)
+        admin.elect_leaders("preferred", [partition])
+        wait_until("the forged one leads", lambda: described().leader == 1, HEALED_S)
+        wait_until("the other differs", lambda: any("broker 2" in each for each in subjects()), HEALED_S)
+
+        admin.reassign_partitions({partition: [2, 1]})
+        admin.elect_leaders("preferred", [partition])
+        wait_until("the other leads", lambda: described().leader == 2, HEALED_S)
+        wait_until(
+            "the forged one differs, and nobody else",
+            lambda: ["broker 1" in each for each in subjects()] == [True],
+            HEALED_S,
+        )
+        cluster.terminate("broker-1")
+        shutil.rmtree(place)
+        cluster.restart("broker-1")
+        wait_until("it is made anew, and well", lambda: not subjects(), HEALED_S)

@@ -1,11 +1,11 @@
 """Compares what followers have at rest, and has committed, with what their leaders have.
 
 Theory of operation. The CRC of each batch says that its bytes are those that were once written, and not that
-they are those that its leader has: a fault of software, or of a hand, could give two replicas two histories
-that are both whole. So whoever checks what is at rest (`scrub`) has each piece compared, below the high
-watermark, by a digest. Where they differ nobody can say which of the two is right: the log and the controller
-say where, and nothing else is done. What cannot be compared just now, since the leader changes or has let go
-of it, is left for the next pass.
+they are those that its leader has: a fault of software, or of an operator, could give two replicas two
+histories that are both whole. So whoever checks what is at rest (`scrub`) has each piece compared, below the
+high watermark, by a digest. Where they differ nobody can say which of the two is right: the log and the
+controller say where, and nothing else is done. What cannot be compared just now, since the leader changes or
+has deleted it, is left for the next pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import DigestQuestion, Follower
 from hightide_broker.core.replica import Role
 from hightide_broker.ports import Connect
-from hightide_broker.replica.held_replicas import HostedReplica
+from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Divergence
 from hightide_broker.replication.digests import digest_of
 from hightide_broker.storage import StorageError
@@ -51,6 +51,7 @@ class Comparison:
 
     def __init__(
         self,
+        replicas: HostedReplicas,
         follower: Callable[[], Follower],
         address_of: Callable[[int], HostPort | None],
         reports: Reporting,
@@ -58,13 +59,14 @@ class Comparison:
         connect: Connect = open_channel,
     ) -> None:
         """`follower` says who asks; `disk` runs the reads."""
+        self._replicas = replicas
         self._follower = follower
         self._address_of = address_of
         self._reports = reports
         self._disk = disk
         self._open_channel = connect
         self._channels: dict[HostPort, grpc.aio.Channel] = {}
-        self._differing: dict[PartitionKey, Divergence] = {}
+        self._differing: dict[HostedReplica, Divergence] = {}
         self.compared_bytes = 0
 
     @property
@@ -109,18 +111,18 @@ class Comparison:
         )
 
     def _found(self, replica: HostedReplica, where: Divergence, is_same: bool) -> None:
-        known = self._differing.get(replica.key)
+        known = self._differing.get(replica)
         if not is_same and known is None:
             log.error(
                 "%s differs from its leader, broker %d, somewhere in the offsets %d to %d: both are whole, "
                 "and one of them has other records than were acknowledged",
                 replica, where.leader, where.offset, where.high_watermark - 1,
             )  # fmt: skip
-            self._differing[replica.key] = where
+            self._differing[replica] = where
             self._reports.report_difference(replica.key, where)
         elif is_same and known is not None and where.offset <= known.offset < where.high_watermark:
             log.warning("%s does not differ from broker %d any more", replica, where.leader)
-            del self._differing[replica.key]
+            del self._differing[replica]
             self._reports.report_difference(replica.key, None)
 
     async def _ask(self, address: HostPort, question: DigestQuestion) -> bytes:
@@ -133,11 +135,20 @@ class Comparison:
 
     def tell_again(self) -> None:
         """A new controller was elected, which knows of no difference."""
-        for key, where in self._differing.items():
-            self._reports.report_difference(key, where)
+        self._forget_others()
+        for replica, where in self._differing.items():
+            self._reports.report_difference(replica.key, where)
 
     async def rest(self) -> None:
-        """Let go of the connections: a pass is over."""
+        """A pass is over: close the connections."""
+        self._forget_others()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
+
+    def _forget_others(self) -> None:
+        """Forget the differences of replicas that follow no leader any more: they lead, or are not here."""
+        for replica in tuple(self._differing):
+            if self._replicas.get(replica.key) is not replica or replica.state.is_leader:
+                del self._differing[replica]
+                self._reports.report_difference(replica.key, None)

@@ -25,7 +25,7 @@ def open_channel(
 
 def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
     return [
-        # 4 MiB by default; as servers take (serving.py).
+        # 4 MiB by default; as servers take (server.py).
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         # Notice within 15 s that the other machine is gone without a word, also between calls.

@@ -82,6 +82,8 @@ class Pair:
     scrub: Scrub
     journal: Journal
     asked: list[DigestQuestion]
+    held: HostedReplicas
+    """What the follower's broker holds."""
 
 
 def run(ours: LogRig, theirs: LogRig, scenario: Callable[[Pair], Awaitable[None]], end: int = END) -> None:
@@ -112,10 +114,10 @@ def run(ours: LogRig, theirs: LogRig, scenario: Callable[[Pair], Awaitable[None]
             address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
             await server.start()
             journal = Journal()
-            comparison = Comparison(lambda: FOLLOWER, {LEADER: address}.get, journal, disk)
+            comparison = Comparison(at_us, lambda: FOLLOWER, {LEADER: address}.get, journal, disk)
             scrub = Scrub(at_us, disk, ScrubSettings(1 << 30, 3_600_000), comparison)
             try:
-                await scenario(Pair(replica, leader, comparison, scrub, journal, asked))
+                await scenario(Pair(replica, leader, comparison, scrub, journal, asked, at_us))
             finally:
                 await scrub.close()
                 await server.stop(None)
@@ -164,6 +166,30 @@ def test_where_they_differ_no_more_that_is_told(tmp_path: Path) -> None:
         assert pair.comparison.differing_count == 0
 
     run(ours, theirs, scenario)
+
+
+def test_a_replica_that_leads_by_now_differs_from_no_leader(tmp_path: Path) -> None:
+    # So an operator says that it is the one that is right; the other one compares itself with it now.
+    async def scenario(pair: Pair) -> None:
+        await pair.scrub.check_all()
+        decided = LeaderAndIsrDecided.dummy(ME, EPOCH + 1, (ME, LEADER), replicas=(ME, LEADER))
+        pair.replica.state, _ = step(pair.replica.state, decided)
+        await pair.scrub.check_all()
+        assert pair.journal.told == [(4, 8), None]
+        assert pair.comparison.differing_count == 0
+
+    run(filled(tmp_path / "ours", other_at=5), filled(tmp_path / "theirs"), scenario)
+
+
+def test_a_replica_that_is_here_no_more_differs_from_nobody(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        await pair.scrub.check_all()
+        pair.held.remove(pair.replica)
+        pair.comparison.tell_again()
+        assert pair.journal.told == [(4, 8), None]
+        assert pair.comparison.differing_count == 0
+
+    run(filled(tmp_path / "ours", other_at=5), filled(tmp_path / "theirs"), scenario)
 
 
 def test_what_is_not_committed_may_differ(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Partitions that nobody may lead before a certain broker is back, since logs may have lost their ends.
 
 After a loss of power each broker tells what it still has, and whoever has most leads; as long as one that had
-everything has not told, it may be the one (elections.py, `waited_for`). Nobody sees that from a list of
+everything has not told, it may be the one (`partition_election.waited_for`). Nobody sees that from a list of
 partitions that are offline: all the others may be up. So the controller complains, once for each broker that
 is waited for, until it is back or somebody else has been elected.
 """

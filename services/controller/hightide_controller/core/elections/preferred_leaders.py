@@ -1,6 +1,6 @@
 """Elections that somebody asks for, and leadership given back to preferred replicas by itself.
 
-Both put elections into `ClusterState.elections`, and stores.py decides them (elections_by_hand.py).
+Both put elections into `ClusterState.elections`, and stores.py decides them (requested_election.py).
 """
 
 from __future__ import annotations
