@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.messages import ZOOKEEPER, Envelope, Write
+from sim.messages import ZOOKEEPER, Envelope, Write, WriteAnswer
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, Settings, World
 from sim.zookeeper import STATE, Put
 
@@ -66,4 +66,30 @@ def test_an_isr_that_an_earlier_life_asked_for_may_be_stored_late() -> None:
     world.let_arrive(next(e for e in world.late if isr_write(e)))
     world.settle()  # The checkers look: nothing was committed without 3.
     assert 3 in world.isr
+    healed(world)
+
+
+def test_a_leader_that_was_restarted_does_not_follow_the_one_before_it() -> None:
+    """A controller that does not know yet what it has decided sends what was before, to all who register."""
+    world = World(Settings(min_insync_replicas=2))
+    world.start()
+    world.hold(ZOOKEEPER, 1)  # It leads on, and does not hear of it.
+    world.expire(1)
+    world.settle_until(lambda: world.leader == 2)
+    world.pause(11)
+    for broker in (2, 3):
+        world.expire(broker)  # Whoever registers again reads who leads.
+        world.settle()
+    assert [world.brokers[each].state.is_leader for each in (1, 2)] == [True, True]
+    value = world.produce(2)
+    world.settle()
+    assert [record[1] for record in world.acked.values()] == [value]
+    world.crash(2)
+    world.restart(2)
+    world.settle()
+    assert world.produce(2) is None, "the epoch is spent"
+    world.lose(next(e for e in world.pending if e.target == 11 and isinstance(e.body, WriteAnswer)))
+    world.resume(11)
+    world.settle()
+    assert [record[1] for record in world.brokers[2].disk.log] == [value]
     healed(world)

@@ -25,6 +25,7 @@ from hightide_broker.core.events import (
     StopRequested,
     StorageFailed,
 )
+from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Role
 from unit.broker_core.replica_pair import ReplicaPair
@@ -165,6 +166,44 @@ def test_it_declines_an_epoch_that_its_log_names_also_where_an_older_decision_ca
     pair[1].restarts(lost_records=1)
     assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 2)) == (Refuse(Refusal.INVALID_DECISION),)
     assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 3)) == (Refuse(Refusal.FENCED_LEADER_EPOCH),)
+
+
+@pytest.mark.parametrize(
+    ("late", "refusal"),
+    [
+        (LeaderAndIsrDecided.dummy(2, 2), Refusal.FENCED_LEADER_EPOCH),
+        (LeaderAndIsrDecided.dummy(2, 4, controller_epoch=0), Refusal.STALE_CONTROLLER_EPOCH),
+        (LeaderAndIsrDecided.dummy(-1, 3, partition_epoch=2), Refusal.FENCED_LEADER_EPOCH),
+        (StopRequested(1, 2, True, None), Refusal.FENCED_LEADER_EPOCH),
+        (StopRequested(1, 3, True, partition_epoch=2), Refusal.FENCED_LEADER_EPOCH),
+    ],
+    ids=["an older leader", "an older controller", "an older version", "a stop", "an older assignment"],
+)
+def test_what_came_before_the_decision_that_it_declined_comes_too_late(
+    pair: ReplicaPair, late: Event, refusal: Refusal
+) -> None:
+    # It would follow the leader before the one that it was, and cut what it has committed since.
+    pair.decide(1, 3, to=(1,))
+    pair[1].produces("a")
+    pair[1].restarts()
+    pair.decide(1, 3, to=(1,))
+    assert pair[1].happens(late) == (Refuse(refusal),)
+    assert (pair[1].state.role, pair[1].values) == (Role.IDLE, "a")
+    assert pair[1].happens(LeaderAndIsrDecided.dummy(1, 3)) == (Refuse(Refusal.FENCED_LEADER_EPOCH),)
+    pair.decide(1, 4, to=(1,))
+    assert pair[1].state.is_leader
+
+
+def test_a_follower_that_declines_to_lead_follows_on(pair: ReplicaPair) -> None:
+    # Its log names an epoch that is not decided: ZooKeeper was restored from a backup.
+    pair.decide(1, 3)
+    pair[1].produces("a")
+    pair[1].restarts()
+    following, _ = step(pair[1].state, LeaderAndIsrDecided.dummy(2, 2))
+    assert step(following, LeaderAndIsrDecided.dummy(1, 3)) == (
+        following,
+        (Refuse(Refusal.FENCED_LEADER_EPOCH),),
+    )
 
 
 def test_after_a_restart_a_replica_that_followed_first_leads_when_it_is_elected(

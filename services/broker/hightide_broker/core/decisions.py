@@ -21,11 +21,7 @@ Step = tuple[Replica, Effects]
 
 
 def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step:
-    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand).
-
-    A leader that refuses because its epoch is spent is given a new one by the controller
-    (LeadershipDeclined).
-    """
+    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
     if replica.spent_epoch == UNTOLD_EPOCH:
         spent_epoch = max(event.leader_epoch, replica.epochs.latest_epoch)
         replica = replace(replica, spent_epoch=spent_epoch)
@@ -43,6 +39,8 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
         event.recovered,
         event.unclean_epoch,
     )
+    if event.leader == replica.settings.broker_id and is_spent(replica, event.leader_epoch):
+        return decline(replica, decision)
     if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
         return same_leader_again(replica, decision, event.now_ms)
     if event.leader == NO_LEADER:
@@ -69,19 +67,30 @@ def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | N
                 return Refusal.FENCED_LEADER_EPOCH
             if replica.role in (Role.STOPPED, Role.SUPERSEDED):
                 return Refusal.FENCED_LEADER_EPOCH
-            if event.leader not in (known.leader, NO_LEADER):
+            if event.leader not in (known.leader, NO_LEADER) and replica.role is not Role.IDLE:
                 return Refusal.INVALID_DECISION  # One epoch has one leader.
     if me not in event.replicas:
         return Refusal.NOT_ASSIGNED
     if event.leader == me and (me not in event.isr or event.leader_epoch < replica.epochs.latest_epoch):
         return Refusal.INVALID_DECISION
-    if (
-        event.leader == me
-        and event.leader_epoch <= replica.spent_epoch
-        and replica.settings.mends.spent_epochs
-    ):
-        return Refusal.FENCED_LEADER_EPOCH  # An earlier life may have led in it (Replica.spent_epoch).
     return None
+
+
+def is_spent(replica: Replica, leader_epoch: int) -> bool:
+    """Whether an earlier life may have led in that epoch, so that this one does not
+    (docs/protocol.md, "A restarted broker is not trusted")."""
+    return leader_epoch <= replica.spent_epoch and replica.settings.mends.spent_epochs
+
+
+def decline(replica: Replica, decision: Decision) -> Step:
+    """Do not lead in a spent epoch: the controller gives this replica a new one (LeadershipDeclined).
+
+    A replica that has obeyed nothing in this life keeps the epochs of what it declined: whatever was decided
+    before comes late. It would follow the leader before the one that it was, and cut what it committed since.
+    """
+    if replica.role is Role.IDLE:
+        replica = replica.with_decision(replace(decision, leader=NO_LEADER))
+    return replica, (Refuse(Refusal.FENCED_LEADER_EPOCH),)
 
 
 def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step:

@@ -29,7 +29,7 @@ class Role(Enum):
     """What this replica does at present."""
 
     IDLE = auto()
-    """Meaning: the broker started and has no decision yet. Transitions: any decision."""
+    """Meaning: the broker started and has obeyed no decision yet. Transitions: any decision."""
     LEADER = auto()
     """Meaning: appends, commits, serves. Transitions: newer decision => any role; znode shows a newer
     epoch => SUPERSEDED."""
@@ -83,7 +83,8 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The newest decision about the partition that was accepted."""
+    """The newest decision about the partition that was accepted; of an IDLE replica the one that it declined,
+    without a leader."""
 
     controller_epoch: int = -1
     leader: int = NO_LEADER
