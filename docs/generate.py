@@ -1,5 +1,7 @@
-"""Writes docs/reference/ from the code: `make docs`. With --check it writes nothing, and exits with 1 where a
-page is not what the code says."""
+"""Write docs/reference/ from the code, and the picture of a terminal from a recorded session: `make docs`.
+
+With --check it writes nothing, and exits with 1 if a file is out of date.
+"""
 
 import os
 import sys
@@ -10,9 +12,10 @@ from pathlib import Path
 for name in [name for name in os.environ if name.startswith(("HIGHTIDE_", "OTEL_"))]:
     del os.environ[name]
 
-from reference_pages import cli, configuration, errors, json_output, metrics, states, traces, znodes  # noqa: E402
+from reference_pages import cli, configuration, errors, json_output, metrics, states, terminal, traces, znodes  # noqa: E402
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
+PICTURES: dict[str, Callable[[], str]] = {"../pictures/failover-terminal.svg": terminal.text}
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration.text,
     "errors.md": errors.text,
@@ -28,7 +31,7 @@ PAGES: dict[str, Callable[[], str]] = {
 def main(arguments: list[str]) -> int:
     """Write the pages, or say which are out of date."""
     stale = []
-    for name, text in PAGES.items():
+    for name, text in {**PAGES, **PICTURES}.items():
         path = REFERENCE / name
         fresh = text()
         if path.exists() and path.read_text() == fresh:
