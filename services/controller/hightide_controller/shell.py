@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import uuid
-from collections.abc import Container, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable
 from dataclasses import replace
 from itertools import islice
 from time import perf_counter
@@ -282,12 +282,10 @@ class Shell:
             # The port is ours now, so that this is what an earlier life of this process left behind.
             self._controller_died(active, self._clock.wall_us())
             return
-        self._peer = ProcessWatcher(
-            address,
-            CONTROLLER_SERVICE,
-            self._clock,
-            lambda broke_at_us: self._controller_died(active, broke_at_us),
-        )
+        self._watch_peer(address, lambda broke_at_us: self._controller_died(active, broke_at_us))
+
+    def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
+        self._peer = ProcessWatcher(address, CONTROLLER_SERVICE, self._clock, on_death)
 
     def _controller_died(self, active: ActiveController, broke_at_us: int) -> None:
         """The active controller's process is dead, though its session and its znode live on for a while."""

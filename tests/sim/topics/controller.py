@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,6 @@ from hightide_controller.core.values.mends import Mends
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
-from hightide_controller.zookeeper.store import ActiveController
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -39,6 +39,10 @@ class Surroundings(Protocol):
 
     @property
     def now_ms(self) -> int: ...
+
+    def died_ms(self, node_id: int) -> int: ...
+
+    def telemetry_of(self, controller_id: int) -> Telemetry: ...
 
     def call(self, source: int, target: int, body: Body, then: Callable[[Any], None]) -> int: ...
 
@@ -76,7 +80,7 @@ class _Fleet(Fleet):
     def _open(self, broker: ev.Broker) -> None:
         channel: Any = self._channel_to(broker.broker_id)
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._duties, Telemetry.off(), self._clock, 5_000, channel
+            broker, self._duties, self._telemetry, self._clock, 5_000, channel
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
@@ -104,26 +108,14 @@ class _Shell(Shell):
             | {"controller_id": controller_id, "refresh_interval_ms": 500, "resignation_rest_ms": 500}
         )
         identity = Identity(world.cluster_id, controller_id, f"controller{controller_id}", 9192)
-        super().__init__(settings, identity, session, Telemetry.off(), _Clock(world))
+        super().__init__(settings, identity, session, world.telemetry_of(controller_id), _Clock(world))
         self.fault: Exception | None = None
         """Of ours: what the shell died of."""
         self.state = ClusterState(controller_id, mends=mends)
         self._fleet = _Fleet(self._fleet, lambda broker_id: SimChannel(world, controller_id, broker_id))
 
-    async def _controller_read(self, active: ActiveController | None) -> None:
-        if active is not None and active.is_mine and self.state.role is Role.STANDBY:
-            await self.store.abdicate()
-            self._watches.controller.mark()
-            return
-        self.active = active
-        if active is None:
-            self.put(ev.ControllerSeen(None))
-            return
-        self.put(ev.ControllerSeen(active.znode.controller_id, active.znode.controller_epoch))
-        own = HostPort(self.identity.host, self.identity.port)
-        if not active.is_mine and HostPort(active.znode.host, active.znode.port) == own:
-            znode = active.znode
-            self.put(ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True))
+    def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
+        """Sessions of controllers end; nobody watches their processes."""
 
     def _take(self, event: ev.Event) -> None:
         try:
@@ -142,6 +134,10 @@ class _Shell(Shell):
     def put(self, event: ev.Event) -> None:
         """Bring an event to the core."""
         self.inbox.put(event)
+
+    def told_of_death(self, broker: ev.Broker, broke_ms: int) -> None:
+        """The failure detector: this life of a broker is gone."""
+        self._broker_died(broker, broke_ms * 1000)
 
 
 class SimControllerProcess:
@@ -226,9 +222,19 @@ class SimControllerProcess:
             case Rpc(method, request):
                 self.loop.create_task(self._serve(envelope, method, request))
             case ProcessDied(broker_id, broker_epoch):
-                self.shell.put(ev.BrokerProcessDied(broker_id, broker_epoch))
+                self.shell.told_of_death(ev.Broker(broker_id, broker_epoch), self.world.died_ms(broker_id))
             case _:
                 raise AssertionError(envelope)
+
+    def serve(self, method: str, request: Any, traceparent: str = "") -> None:
+        """An operator calls an RPC, within this span of its program; nobody waits for the answer."""
+
+        async def called() -> None:
+            with contextlib.suppress(ServiceError), Telemetry.off().within(traceparent):
+                await getattr(ControllerServicer(self.shell), method)(request, None)
+
+        self.loop.create_task(called())
+        self.loop.settle()
 
     async def _serve(self, envelope: Envelope, method: str, request: bytes) -> None:
         """What brokers ask of a controller."""

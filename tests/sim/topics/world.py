@@ -16,6 +16,7 @@ from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_controller.core.values.mends import Mends as ControllerMends
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import (
     ClusterIdZnode,
@@ -93,6 +94,7 @@ class Cluster(Network):
         self.refusing: set[int] = set()
         """Brokers whose ports take nothing, though they live."""
         self.bugs = Bugs()
+        self._deaths_ms: dict[int, int] = {}
         self._is_as_it_was = False
         """Whether no broker can have done anything since the checkers looked."""
         self.next_value = 1
@@ -131,6 +133,14 @@ class Cluster(Network):
         """A broker lets go of a replica, which it may not run."""
         self.story.append(f"      {host.broker_id} puts {key[0][:2].hex()}-{key[1]} aside")
         self.checkers.put_aside(host, key, replica)
+
+    def died_ms(self, node_id: int) -> int:
+        """When its process last died; now, where it never did."""
+        return self._deaths_ms.get(node_id, self.now_ms)
+
+    def telemetry_of(self, controller_id: int) -> Telemetry:
+        """Where a controller process that starts sends its spans."""
+        return Telemetry.off()
 
     def gave_its_word(self, host: SimHost) -> None:
         """A broker is registered: it has told what it may lack."""
@@ -248,6 +258,7 @@ class Cluster(Network):
 
     def _die(self, node_id: int) -> None:
         node = self.nodes[node_id]
+        self._deaths_ms[node_id] = self.now_ms
         node.crash()
         for number in [number for number, call in self._calls.items() if call.source == node_id]:
             del self._calls[number]
