@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.checkers.healed import heal
+from sim.disk import PowerCut
 from sim.messages import ZOOKEEPER
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, Settings, World
 
@@ -143,3 +144,32 @@ def test_a_power_cut_below_the_start_leaves_an_empty_log_that_begins_there() -> 
     assert (follower.state.log_start_offset, follower.state.log_end_offset) == (5, 5)
     heal(world)
     assert starts(world) == [5, 5, 5]
+
+
+def test_a_replica_that_let_go_of_all_takes_what_an_unclean_leader_has() -> None:
+    """It asks about an epoch of which its leader knows nothing, and has no record left to cut."""
+    world = World(Settings(replicas=(1, 2)))
+    world.start()
+    world.hold(1, 2)
+    for _ in range(2):
+        world.produce(1)  # Only 1 has these, on its disk.
+    world.fsync(1)
+    world.expire(1)
+    world.settle()
+    assert world.leader == 2
+    world.release(1, 2)
+    world.produce(2)
+    world.converge(2)
+    assert world.isr == (1, 2)
+    assert [len(broker.disk.log) for broker in world.brokers.values()] == [1, 1]
+    assert world.delete(2, 1) == 1
+    world.crash(1, power=PowerCut(log_before_cut=True, epochs_before_cut=True))
+    world.crash(2, loses_power=True)
+    for broker_id in (2, 1):
+        world.restart(broker_id)
+        world.settle()
+    assert world.unclean_epoch == world.brokers[1].state.leader_epoch, "1 has back what it had cut"
+    assert len(world.brokers[1].disk.log) == 2
+    heal(world)
+    assert starts(world) == [0, 0]
+    assert world.brokers[2].disk.log == world.brokers[1].disk.log

@@ -6,10 +6,13 @@ import pytest
 from hightide_broker.core.effects import (
     AdvanceHighWatermark,
     AppendFetched,
+    AskEpochEnd,
     MoveLogStart,
     PersistEpoch,
     Refuse,
+    ReportDivergence,
     StartFetching,
+    StopFetching,
     TruncateAndStartAt,
 )
 from hightide_broker.core.events import (
@@ -25,7 +28,7 @@ from hightide_broker.core.fetch_session import LeaderSession, Position
 from hightide_broker.core.log_start import log_start_after
 from hightide_broker.core.reads import consumer_fetch, earliest_offset
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from unit.broker_core.replica_pair import Batch, Node, ReplicaPair
 
 
@@ -205,3 +208,47 @@ def test_where_an_unclean_election_lets_it_take_committed_records_it_says_so() -
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=4))
     effects = node.happens(EpochEndReceived(1, 5, -1, 3))
     assert effects[0] == TruncateAndStartAt(3, lost_committed=True)
+
+
+def all_let_go_of(unclean_epoch: int, log_end_offset: int = 3) -> Node:
+    """A log of epoch 1 that begins at 3. Its segment begins at 0, and so does the epoch. 1 was asked."""
+    opened = Replica.opened(
+        ReplicaSettings(broker_id=2),
+        log_start_offset=3,
+        log_end_offset=log_end_offset,
+        high_watermark=3,
+        epochs=((1, 0),),
+        is_new=False,
+    )
+    node = Node(opened, [Batch(Span(3, log_end_offset - 3, 1), "x")] if log_end_offset > 3 else [])
+    node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=unclean_epoch))
+    assert node.asking == AskEpochEnd(1, 5, 1)
+    return node
+
+
+@pytest.mark.parametrize("log_end_offset", [3, 5])
+def test_what_was_let_go_of_is_the_leaders_too_where_no_election_was_unclean(log_end_offset: int) -> None:
+    node = all_let_go_of(0, log_end_offset)
+    effects = node.happens(EpochEndReceived(1, 5, 0, 4))
+    assert effects == (TruncateAndStartAt(3), AdvanceHighWatermark(3), StartFetching(1, 5, 3))
+    assert node.state.epochs.entries == (), "else it would ask for ever"
+
+
+@pytest.mark.parametrize("end_offset", [2, 3, 4])
+def test_after_an_unclean_election_a_log_of_other_epochs_begins_where_the_leaders_does(
+    end_offset: int,
+) -> None:
+    """The leader may have other records than were let go of here. Who lacks them is not to lead."""
+    node = all_let_go_of(3)
+    effects = node.happens(EpochEndReceived(1, 5, 0, end_offset))
+    began = TruncateAndStartAt(0, lost_committed=True)
+    assert effects == (began, AdvanceHighWatermark(0), StartFetching(1, 5, 0))
+    effects = node.happens(FetchRefused(1, 5, Refusal.OFFSET_OUT_OF_RANGE, 1))
+    assert effects == (TruncateAndStartAt(1), AdvanceHighWatermark(1), StartFetching(1, 5, 1))
+
+
+def test_a_leader_that_wrote_others_in_place_of_what_was_let_go_of_is_not_followed() -> None:
+    """It was committed, and no unclean election tells why the leader lacked it."""
+    node = all_let_go_of(0)
+    assert node.happens(EpochEndReceived(1, 5, 0, 2)) == (StopFetching(), ReportDivergence(2))
+    assert (node.state.role, node.state.log_start_offset) == (Role.DIVERGED, 3)

@@ -88,6 +88,17 @@ def test_kip279_a_follower_asks_again_while_the_leader_does_not_know_its_epoch(p
     assert pair[2].values == pair[1].values == "axyz"
 
 
+def test_a_log_that_begins_with_the_partition_is_cut_to_nothing_where_it_shares_nothing(
+    pair: ReplicaPair,
+) -> None:
+    pair.decide(1, 1, isr=(1, 2), to=(1,))
+    pair[1].produces("a")
+    pair.decide(2, 2, isr=(2,), to=(2,))
+    pair[2].produces("b")
+    pair.decide(1, 3, isr=(1,), unclean_epoch=3)
+    assert pair[2].happens(EpochEndReceived(1, 3, 1, 1)) == (TruncateTo(0, True), StartFetching(1, 3, 0))
+
+
 def test_kafka7415_an_epoch_without_records_is_known_too(pair: ReplicaPair) -> None:
     pair.decide(1, 1)
     pair[1].produces("a")

@@ -92,7 +92,8 @@ class TruncateTo(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class TruncateAndStartAt(Matchable):
-    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older.
+    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older,
+    or nothing of this log.
 
     `lost_committed` as in TruncateTo.
     """

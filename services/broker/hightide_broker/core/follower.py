@@ -83,8 +83,9 @@ def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
         return replica, ()
     if event.epoch > replica.epochs.latest_epoch:
         return replica, ()  # Answers an earlier question; what it was about is cut already.
-    if event.epoch == NO_EPOCH and replica.log_start_offset < event.end_offset <= replica.log_end_offset:
-        return begin_anew(replica, event.end_offset)
+    beginning = new_beginning(replica, event)
+    if beginning is not None:
+        return begin_anew(replica, beginning)
     matches, offset = parting_point(replica, event)
     if is_unexplained(replica, offset):
         return diverge(replica, offset)
@@ -94,6 +95,24 @@ def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
     else:
         fetching, more = _ask(cut)
     return fetching, (*effects, *more)
+
+
+def new_beginning(replica: Replica, event: EpochEndReceived) -> int | None:
+    """Where to begin anew, if nothing of this log is in the leader's; None where they may share something, or
+    a cut will do.
+
+    What lies before the own log start is the same in both, since it was committed, unless an unclean election
+    came after it. Then the leader may have other records there, and whoever may lead needs them: ask for all.
+    The leader says where its log begins if that is later.
+    """
+    start = replica.log_start_offset
+    if event.epoch == NO_EPOCH:
+        return event.end_offset if start < event.end_offset <= replica.log_end_offset else None
+    if start == 0 or replica.epochs.entries[0].epoch <= event.epoch:
+        return None
+    if replica.decision.unclean_epoch > replica.epochs.latest_epoch:
+        return 0
+    return min(start, event.end_offset)
 
 
 def is_unexplained(replica: Replica, offset: int) -> bool:

@@ -1,8 +1,9 @@
 """Where a log begins, and how that moves: retention, and operators who let go of records (KIP-107).
 
-Rules of this file: the log start never falls while a replica lives, and never passes its own high watermark:
-what is not committed is nobody's to delete. It may lie inside a batch, which then stays in the log as a
-whole; readers get nothing below the start.
+Rules of this file: the log start never falls while a replica lives, but where it begins anew after an
+unclean election (`follower.py`), and never passes its own high watermark: what is not committed is nobody's
+to delete. It may lie inside a batch, which then stays in the log as a whole; readers get nothing below the
+start.
 
 Theory of operation. A leader moves its start when it is asked to. Followers are told with what they fetch and
 move theirs as far as their own high watermark. So the start of a new leader is as far up as it has heard. The
