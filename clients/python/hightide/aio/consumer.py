@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from hightide import tracing
 from hightide.aio.driver import Driver
 from hightide.aio.group_seat import GroupSeat
+from hightide.aio.loop_condition import LoopCondition
 from hightide.aio.running import run
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.leaders_seen import LeadersSeen
@@ -45,11 +46,10 @@ class Consumer:
     With `group`, the group's coordinator shares the partitions of `topics` (a mapping says how many streams,
     and so shares, of each), or of all topics that match the RE2 expression `pattern`, out among the consumers
     of the group. With `auto_commit`, what was handed out is committed once the user has come back for more.
-    The callbacks, functions or coroutines, are called with partitions, inside of poll(), an iteration or
-    close(): `on_assign` before
+    The callbacks are called with partitions, inside of poll(), an iteration or close(): `on_assign` before
     the first record of them, `on_revoke` before they are given back, `on_lost` when they were given away
     meanwhile (where it is not given, on_revoke is called). `instance_id` keeps the partitions of a process
-    that is restarted within its session timeout.
+    that is restarted within its session timeout. The callbacks may be coroutines.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class Consumer:
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
+        self._changed = LoopCondition()
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
@@ -114,10 +115,10 @@ class Consumer:
         self._transport = AioTransport(client_id)
         self._seat: GroupSeat | None = None
         if group_settings is not None:
-            self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout)
+            self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout, self._changed)
         driven = self._core if self._seat is None else self._seat.core
         reporter = tracing.Reporter("poll", client_id)
-        self._driver = Driver(driven, self._transport, "hightide-aio-consumer", reporter)
+        self._driver = Driver(driven, self._transport, self._changed, "hightide-aio-consumer", reporter)
         self._is_closing = self._closed = False
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -125,18 +126,20 @@ class Consumer:
         ones start as offset_reset says (earliest for "error")."""
         if self._seat is not None:
             raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
-        self._check_open()
-        self._handout.give_up()
-        self._core.assign(partitions)
-        self._drive()
+        with self._changed:
+            self._check_open()
+            self._handout.give_up()
+            self._core.assign(partitions)
+            self._drive()
 
     async def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are assigned, sorted. With `topics`, known after the first use; in a group,
         those that are this consumer's just now."""
         await self._wait_for_assignment()
-        if self._seat is not None:
-            return self._seat.core.ownership.assignment
-        return tuple(sorted(self._core.positions))
+        with self._changed:
+            if self._seat is not None:
+                return self._seat.core.ownership.assignment
+            return tuple(sorted(self._core.positions))
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Every record, for ever: waits for new ones at the end. Errors as of poll()."""
@@ -208,7 +211,8 @@ class Consumer:
         """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value
         and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
         await self._come_back()
-        self._handout.give_up()
+        with self._changed:
+            self._handout.give_up()
         end_ms = now_ms() + timeout_s * 1000
         while True:
             batch, chunk_count = await self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
@@ -220,21 +224,27 @@ class Consumer:
         chunk = await self._next_chunk(timeout_s)
         chunks: list[Chunk] = []
         if chunk is not None:
-            self._core.put_back(chunk)
-            chunks = gather(self._core)
-            if self._core.wants_poll:
-                self._driver.poke()
+            with self._changed:
+                self._core.put_back(chunk)
+                chunks = gather(self._core)
+                if chunks and self._seat is not None:
+                    # What came first may be held by now, so that these are another partition's.
+                    self._seat.core.ownership.took(chunks[0].partition)
+                if self._core.wants_poll:
+                    self._driver.poke()
         try:
             batch, rest = self._handout.as_arrow(chunks)
         except CorruptBatchError:
-            for each in reversed(chunks):
-                self._core.put_back(each)
+            with self._changed:
+                for each in reversed(chunks):
+                    self._core.put_back(each)
             raise
         handed_out = chunks[: len(chunks) - len(rest)]
-        for each in reversed(rest):
-            self._core.put_back(each)
-        for each in handed_out:
-            self._core.handed_out(each, each.next_offset)
+        with self._changed:
+            for each in reversed(rest):
+                self._core.put_back(each)
+            for each in handed_out:
+                self._core.handed_out(each, each.next_offset)
         return batch, len(handed_out)
 
     async def _come_back(self) -> None:
@@ -247,21 +257,22 @@ class Consumer:
         wait. Raises what poll() documents."""
         deadline_ms = None if timeout_s is None else now_ms() + timeout_s * 1000
         while True:
-            self._drive()
-            self._handout.settle()
-            has_event = self._seat is not None and self._seat.core.ownership.has_event
-            if is_more:
-                # Errors have to wait too, or the records would be lost.
-                return None if has_event else self._take()
-            if not has_event:
-                chunk, is_over = await self._wait_for_chunk(deadline_ms)
-                if chunk is not None or is_over:
-                    return chunk
+            with self._changed:
+                self._drive()
+                self._handout.settle()
+                has_event = self._seat is not None and self._seat.core.ownership.has_event
+                if is_more:
+                    # Errors have to wait too, or the records would be lost.
+                    return None if has_event else self._take()
+                if not has_event:
+                    chunk, is_over = await self._wait_for_chunk(deadline_ms)
+                    if chunk is not None or is_over:
+                        return chunk
             await self._come_back()
 
     async def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[Chunk | None, bool]:
-        """The next batch, and whether the time is up; neither where the user is to be told something
-        first."""
+        """The next batch, and whether the time is up; neither where the user is to be told something first.
+        Called with the lock."""
         while True:
             self._check_open()
             chunk = self._take()
@@ -272,7 +283,7 @@ class Consumer:
             if deadline_ms is not None and now >= deadline_ms:
                 return None, True
             left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
-            await self._driver.changed(min(left_s, _CHECK_S))
+            await self._changed.wait(min(left_s, _CHECK_S))
             if self._seat is not None and self._seat.core.ownership.has_event:
                 return None, False
 
@@ -288,7 +299,8 @@ class Consumer:
         try:
             self._handout.begin(chunk)
         except CorruptBatchError:
-            self._core.put_back(chunk)
+            with self._changed:
+                self._core.put_back(chunk)
             raise
 
     def _raise_errors(self, now: float) -> None:
@@ -308,30 +320,33 @@ class Consumer:
         if self._closed:
             raise ClosedError("this consumer is closed")
         if self._driver.failure is not None:
-            raise InternalError(f"the fetching thread failed: {self._driver.failure!r}")
+            raise InternalError(f"the fetching task failed: {self._driver.failure!r}")
 
     async def _wait_for_assignment(self) -> None:
-        self._drive()
-        while not self._core.is_assigned:
-            self._check_open()
-            self._core.raise_errors(now_ms())
-            await self._driver.changed(_CHECK_S)
+        with self._changed:
+            self._drive()
+            while not self._core.is_assigned:
+                self._check_open()
+                self._core.raise_errors(now_ms())
+                await self._changed.wait(_CHECK_S)
 
     async def _reset(self, partitions: Iterable[TopicPartition], look_up: OffsetAt) -> None:
-        self._check_open()
         wanted = list(partitions)
-        self._handout.give_up()
-        for partition in wanted:
-            self._core.reset(partition, look_up)
-        self._drive()
+        with self._changed:
+            self._check_open()
+            self._handout.give_up()
+            for partition in wanted:
+                self._core.reset(partition, look_up)
+            self._drive()
         if self._seat is not None:
             await self._go_on_at({partition: await self.position(partition) for partition in wanted})
 
     async def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The group goes on where the user sought: with auto commit, that is committed at once."""
         assert self._seat is not None, "in a group"
-        for partition, offset in offsets.items():
-            self._seat.core.ownership.sought(partition, offset)
+        with self._changed:
+            for partition, offset in offsets.items():
+                self._seat.core.ownership.sought(partition, offset)
         if self._seat.core.settings.auto_commit:
             await self.commit(offsets)
 
@@ -349,9 +364,10 @@ class Consumer:
         if offset < 0:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         await self._wait_for_assignment()
-        self._handout.give_up()
-        self._core.seek(partition, offset)
-        self._drive()
+        with self._changed:
+            self._handout.give_up()
+            self._core.seek(partition, offset)
+            self._drive()
         if self._seat is not None:
             await self._go_on_at({partition: offset})
 
@@ -372,24 +388,26 @@ class Consumer:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out. Looks it up where it is not known yet."""
         await self._wait_for_assignment()
-        self._drive()
-        while True:
-            self._check_open()
-            self._handout.settle()
-            known = self._core.position_of(partition).position
-            if known is not None:
-                return known
-            self._core.raise_errors(now_ms())
-            await self._driver.changed(_CHECK_S)
+        with self._changed:
+            self._drive()
+            while True:
+                self._check_open()
+                self._handout.settle()
+                known = self._core.position_of(partition).position
+                if known is not None:
+                    return known
+                self._core.raise_errors(now_ms())
+                await self._changed.wait(_CHECK_S)
 
     def lag(self) -> Mapping[TopicPartition, int]:
         """How many records each assigned partition is behind its high watermark, as last heard of."""
-        self._handout.settle()
-        return {
-            partition: max(0, state.high_watermark - (state.position or 0))
-            for partition, state in self._core.positions.items()
-            if state.high_watermark >= 0
-        }
+        with self._changed:
+            self._handout.settle()
+            return {
+                partition: max(0, state.high_watermark - (state.position or 0))
+                for partition, state in self._core.positions.items()
+                if state.high_watermark >= 0
+            }
 
     def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
         """What was left out of each partition so far, with on_corrupt_batch="skip"."""
@@ -422,19 +440,22 @@ class Consumer:
         """Hand out, and fetch, nothing of these partitions until they are resumed; without arguments, of all
         that are assigned. They stay this consumer's. Raises NotAssignedError."""
         chosen = partitions or await self.assignment()
-        self._handout.give_up()
-        for partition in chosen:
-            self._core.pause(partition)
+        with self._changed:
+            self._handout.give_up()
+            for partition in chosen:
+                self._core.pause(partition)
 
     async def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions; without arguments, with all of them. Raises NotAssignedError."""
-        for partition in partitions or self._core.paused():
-            self._core.resume(partition)
-        self._drive()
+        with self._changed:
+            for partition in partitions or self._core.paused():
+                self._core.resume(partition)
+            self._drive()
 
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused, sorted."""
-        return self._core.paused()
+        with self._changed:
+            return self._core.paused()
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
@@ -444,14 +465,16 @@ class Consumer:
         for what belongs to another consumer by now, CommitGoesBackError, UnknownMemberError,
         NotAssignedError, CoordinatorUnavailableError."""
         seat = self._seated("commit()")
-        self._check_open()
-        commits = seat.core.commits(offsets, metadata)
-        group, member_id = seat.core.settings.group, seat.core.membership.member_id
+        with self._changed:
+            self._check_open()
+            commits = seat.core.commits(offsets, metadata)
+            group, member_id = seat.core.settings.group, seat.core.membership.member_id
         failed = (
             await self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
         )
         done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
-        seat.core.ownership.committed(done)
+        with self._changed:
+            seat.core.ownership.committed(done)
         for error in failed.values():
             raise error
         return {TopicPartition(each.topic, each.partition): each.offset for each in done}
@@ -475,14 +498,16 @@ class Consumer:
     def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """What each stream of this consumer was given by its group: `topics={"flights": 4}` makes four."""
         seat = self._seated("streams")
-        return seat.core.ownership.streams()
+        with self._changed:
+            return seat.core.ownership.streams()
 
     @property
     def generations(self) -> Mapping[TopicPartition, int]:
         """The group's generation in which each partition was given to this consumer: the fence of its
         commits."""
         seat = self._seated("generations")
-        return seat.core.ownership.generations
+        with self._changed:
+            return seat.core.ownership.generations
 
     @property
     def consumer_id(self) -> str:
@@ -495,14 +520,17 @@ class Consumer:
         await self._close(is_settled=True)
 
     async def _close(self, *, is_settled: bool) -> None:
-        if self._closed or self._is_closing:
-            return
-        self._is_closing = True
+        with self._changed:
+            if self._closed or self._is_closing:
+                return
+            self._is_closing = True
         try:
             if self._seat is not None:
                 await self._seat.leave(self._driver, is_settled=is_settled)
         finally:
-            self._closed = True
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
             await self._driver.stop()
             await self._transport.close()
 

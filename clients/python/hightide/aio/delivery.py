@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from hightide.errors import HightideError
+from hightide.errors import DeliveryPendingError, HightideError
 from hightide.producing.delivery import pieces_of
 from hightide.producing.pending_batch import PendingBatch
 from hightide.records import DeliveredPiece, RecordMetadata, RecordRange
@@ -76,11 +76,18 @@ class BulkDelivery:
         """What became of all rows; see `hightide.BulkDelivery.pieces`."""
         return pieces_of(self._batches)
 
-    async def settled(self) -> None:
-        """Wait until all are done, whatever became of them."""
-        for batch in self._batches:
-            if not all(leaf.is_done for leaf in batch.leaves()):
-                await _Settled(batch)
+    async def settled(self, timeout_s: float | None = None) -> None:
+        """Wait until all are done, whatever became of them. Raises DeliveryPendingError when the time runs
+        out first."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                for batch in self._batches:
+                    if not all(leaf.is_done for leaf in batch.leaves()):
+                        await _Settled(batch)
+        except TimeoutError:
+            raise DeliveryPendingError(
+                f"not acknowledged after {timeout_s} s; it is still being sent"
+            ) from None
 
 
 class _Settled:

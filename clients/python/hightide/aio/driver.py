@@ -1,7 +1,7 @@
 """The task that drives a core: it makes the calls that the core asks for and feeds back what came.
 
-Everything runs on the loop that the client was first used on, so there is no lock. Each call is a task of its
-own.
+Everything runs on the loop that the client was first used on, so the core is touched without a lock. Each
+call is a task of its own.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ import logging
 from typing import Any
 
 from hightide import tracing
+from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
-from hightide.errors import AddressUnreachableError, HightideError, InternalError
+from hightide.errors import AddressUnreachableError, HightideError
 from hightide.transport.driver import Core, now_ms, run_callbacks
 from hightide.transport.streams import AioStream
 from hightide.transport.transport import AioTransport
@@ -19,19 +20,26 @@ log = logging.getLogger("hightide")
 
 
 class Driver:
-    """Drives one core with one task."""
+    """Drives one core with one task. `changed` is notified whenever the core has moved."""
 
-    def __init__(self, core: Core, transport: AioTransport, name: str, reporter: tracing.Reporter) -> None:
+    def __init__(
+        self,
+        core: Core,
+        transport: AioTransport,
+        changed: LoopCondition,
+        name: str,
+        reporter: tracing.Reporter,
+    ) -> None:
         self._core = core
         self._reporter = reporter
         self._is_traced = False
         self._transport = transport
+        self._changed = changed
         self._name = name
         self._task: asyncio.Task[None] | None = None
         self._calls: dict[Call[Any], asyncio.Task[None]] = {}
         self._streams: dict[StreamCall[Any], AioStream] = {}
         self._poked = asyncio.Event()
-        self._changed = asyncio.Event()
         self.failure: BaseException | None = None
 
     def start(self) -> None:
@@ -45,18 +53,6 @@ class Driver:
     def poke(self) -> None:
         """Let the core be polled soon. Called on the loop."""
         self._poked.set()
-
-    async def changed(self, timeout_s: float | None) -> None:
-        """Wait until the core has moved, or the time is up."""
-        if self.failure is not None:
-            raise InternalError(f"{self._name} failed: {self.failure!r}")
-        event = self._changed
-        try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            # The caller looks at its own deadline.
-            return
 
     @property
     def is_running(self) -> bool:
@@ -77,8 +73,8 @@ class Driver:
             self._reporter.report(facts, now_ms())
 
     def _notify(self) -> None:
-        event, self._changed = self._changed, asyncio.Event()
-        event.set()
+        with self._changed:
+            self._changed.notify_all()
 
     async def _run(self) -> None:
         try:

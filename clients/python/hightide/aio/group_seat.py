@@ -1,10 +1,10 @@
-"""An asyncio consumer's seat in its group: as that of threads, on one loop and without a lock."""
+"""An asyncio consumer's seat in its group: what its user's task does about it."""
 
-from collections.abc import Iterable
 from inspect import isawaitable
 from random import Random
 
 from hightide.aio.driver import Driver
+from hightide.aio.loop_condition import LoopCondition
 from hightide.consumer_group.callbacks import GroupCallbacks
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
@@ -20,53 +20,67 @@ _CHECK_S = 0.25
 
 
 class GroupSeat:
-    """One a consumer in a group."""
+    """One a consumer in a group. `changed` is the consumer's lock."""
 
     def __init__(
-        self, settings: GroupSettings, callbacks: GroupCallbacks, consumer: ConsumerCore, handout: Handout
+        self,
+        settings: GroupSettings,
+        callbacks: GroupCallbacks,
+        consumer: ConsumerCore,
+        handout: Handout,
+        changed: LoopCondition,
     ) -> None:
         self._callbacks = callbacks
+        self._changed = changed
         self.core = GroupCore(
             settings, consumer, handout, Random(), tells_revoked=callbacks.on_revoke is not None
         )
 
     async def come_back(self, driver: Driver) -> None:
-        """The user is back: what it had is settled, and it is told what has come and gone. Called at the
-        start of whatever hands out records. Raises what the user's callbacks raise."""
+        """The user is back: what it had is settled, and it is told what has come and gone. Called without the
+        lock, at the start of whatever hands out records. Raises what the user's callbacks raise."""
         while True:
-            self.core.came_back(now_ms())
-            event = self.core.ownership.next_event()
-            if self.core.ownership.stops:
-                driver.poke()
+            with self._changed:
+                self.core.came_back(now_ms())
+                event = self.core.ownership.next_event()
+                if self.core.ownership.stops:
+                    driver.poke()
             if event is None:
                 return
             try:
-                await self._call_back([event])
+                await self._tell(event)
             finally:
-                self.core.ownership.told(event)
-                driver.poke()
+                with self._changed:
+                    self.core.ownership.told(event)
+                    driver.poke()
 
-    async def _call_back(self, events: Iterable[AssignmentEvent]) -> None:
-        for event in events:
-            callback = self._callbacks.of(event)
-            result = None if callback is None else callback(event.partitions)
-            if isawaitable(result):
-                await result
+    async def _tell(self, event: AssignmentEvent) -> None:
+        callback = self._callbacks.of(event)
+        result = None if callback is None else callback(event.partitions)
+        if isawaitable(result):
+            await result
 
     def take(self, now: float) -> Chunk | None:
-        """The next chunk, unless nothing may be handed out now."""
+        """The next chunk, unless nothing may be handed out now. Called with the lock."""
         return self.core.take(now)
 
     async def leave(self, driver: Driver, *, is_settled: bool) -> None:
         """Tell the user that all is given back, say goodbye, and wait until the coordinator has written the
-        final positions down, or the time is up. Raises what the callbacks raise."""
-        self.core.ownership.came_back(is_settled=is_settled)
+        final positions down, or the time is up. Called without the lock. Raises what the callbacks raise."""
+        with self._changed:
+            self.core.ownership.came_back(is_settled=is_settled)
+            events = self.core.ownership.farewell()
         try:
-            await self._call_back(self.core.ownership.farewell())
+            for event in events:
+                await self._tell(event)
         finally:
+            await self._say_goodbye(driver)
+
+    async def _say_goodbye(self, driver: Driver) -> None:
+        with self._changed:
             now = now_ms()
             self.core.leave(now)
             end_ms = now + GOING_BACK_TIMEOUT_MS + LEAVE_TIMEOUT_MS
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
-                await driver.changed(_CHECK_S)
+                await self._changed.wait(_CHECK_S)

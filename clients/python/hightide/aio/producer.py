@@ -1,6 +1,5 @@
 """The asyncio producer: the shell of `ProducerCore` for one event loop."""
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -8,16 +7,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hightide import tracing
+from hightide.aio.at_exit import LoopIsGone
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
+from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
-from hightide.errors import BufferFullError, ClosedError, UndeliveredError, UnknownTopicError
+from hightide.errors import (
+    BufferFullError,
+    ClosedError,
+    DeliveryPendingError,
+    InternalError,
+    UndeliveredError,
+    UnknownTopicError,
+)
 from hightide.producer_key import ProducerKey
 from hightide.producing import at_exit
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
-from hightide.producing.lane import TopicLanes
-from hightide.producing.pending_batch import PendingBatch, warm_up
+from hightide.producing.lane import Lane, TopicLanes
+from hightide.producing.partitioner import crc32c
+from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
@@ -29,7 +38,14 @@ if TYPE_CHECKING:
 
 
 class Producer:
-    """Sends records; for one event loop. See `hightide.Producer`, whose settings and errors are the same."""
+    """Sends records; for one event loop. Records are gathered in batches and sent in the background.
+
+    With a `key` it is the same writer again as others of that key, and a sequence is a compare-and-set on the
+    log: what meets other records in its place fails with SequenceConflictError, and so does everything behind
+    it in that partition, until `go_on_at`. Only with acks="all"; one request is in flight a partition.
+
+    Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first send().
+    """
 
     def __init__(
         self,
@@ -59,15 +75,18 @@ class Producer:
             max_block_ms=max_block_ms,
             key=key,
         )
+        self._lock = self._changed = LoopCondition()
         cluster = Cluster(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(
             self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
         )
+        # The hot path reads topics from here; closing swaps it for an empty one.
+        self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = AioTransport(client_id)
         reporter = tracing.Reporter("send", client_id)
-        self._driver = Driver(self._core, self._transport, "hightide-aio-producer", reporter)
+        self._driver = Driver(self._core, self._transport, self._changed, "hightide-aio-producer", reporter)
         self._closed = False
-        self._watched = _AtExit(self._core)
+        self._watched = LoopIsGone(self._core)
         at_exit.watch(self._watched)
 
     async def send(
@@ -80,16 +99,58 @@ class Producer:
         timestamp_us: int | None = None,
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> Delivery:
-        """Take one record; it is sent in the background. Await the Delivery to know where it went. Waits up
-        to max_block_ms while the buffer is full or the topic is not known yet. Raises as
-        `hightide.Producer.send`."""
+        """Take one record; it is sent in the background. Waits up to max_block_ms while the buffer is full
+        or the topic is not known yet. Raises UnknownTopicError, UnknownPartitionError,
+        BrokersUnavailableError, BufferFullError, RecordTooLargeError, InvalidArgumentError, ClosedError.
+        Await the Delivery to know where it went."""
+        home = self._topics.get(topic)
+        if (
+            home is None
+            or headers is not None
+            or timestamp_us is not None
+            or partition is not None
+            or type(value) is not bytes
+        ):
+            return await self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+        if key is None:
+            lane = home.sticky
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value)
+        elif type(key) is bytes:
+            lane = home.lanes[crc32c(key) % home.partition_count]
+            size_bytes = RECORD_OVERHEAD_BYTES + len(value) + len(key)
+        else:
+            return await self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+        with self._lock:
+            batch = lane.open
+            if batch is not None:
+                size_bytes += batch.size_bytes
+                if size_bytes <= batch.granted_bytes and batch.headers is None:
+                    index = batch.record_count
+                    batch.record_count = index + 1
+                    batch.size_bytes = size_bytes
+                    batch.keys.append(key)
+                    batch.values.append(value)
+                    batch.timestamps.append(time.time_ns() // 1000)
+                    return Delivery(batch, index)
+        return await self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+
+    async def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_us: int | None,
+        headers: Sequence[tuple[str, bytes]] | None,
+    ) -> Delivery:
+        """Everything that is not the common case: checks, the first record of a topic or batch,
+        back-pressure."""
         value = as_bytes("value", value)
         key = as_bytes("key", key)
         headers = checked_headers(headers)
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
-        home = self._core.topics.get(topic) or await self._topic(topic)
-        if partition is not None and partition >= home.partition_count:
-            await self._until_grown(home, partition)
+        home = self._topics.get(topic) or await self._topic(topic)
+        await self._until_grown(home, partition)
         lane = home.lane_for(key, partition)
         delivery = await self._until_room(
             lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
@@ -97,106 +158,125 @@ class Producer:
         assert isinstance(delivery, Delivery)
         return delivery
 
-    async def send_arrow(
-        self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
-    ) -> BulkDelivery:
-        """Take all rows of a table; see `hightide.Producer.send_arrow`."""
-        rows = rows_of(records, time.time_ns() // 1000)
-        home = await self._topic(topic)
-        batches: list[PendingBatch] = []
-        if partition is not None and partition >= home.partition_count:
-            await self._until_grown(home, partition)
-        groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
-        for number, group in groups:
-            for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
-                batches.append(await self._take_rows(home, lane, part, size_bytes))
-        return BulkDelivery(tuple(batches))
-
-    async def _take_rows(self, home: TopicLanes, lane: Any, rows: Any, size_bytes: int) -> PendingBatch:
-        batch = await self._until_room(
-            lambda now: self._core.append_arrow(lane, rows, size_bytes, now), home.topic
-        )
-        assert isinstance(batch, PendingBatch)
-        return batch
-
     async def _until_room(self, take: Callable[[float], Any], topic: str) -> Any:
+        """Let the core take something; while the buffer is full, wait, at most max_block_ms."""
         deadline_ms: float | None = None
-        while True:
-            self._check_open()
-            now = now_ms()
-            taken = take(now)
-            if self._core.wants_poll:
-                self._driver.poke()
-            if taken is not None:
-                return taken
-            if deadline_ms is None:
-                deadline_ms = now + self._settings.max_block_ms
-            if now >= deadline_ms:
-                raise BufferFullError(
-                    f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, "
-                    f"and no room came free within max_block_ms={self._settings.max_block_ms}",
-                    topic=topic,
-                )
-            await self._driver.changed((deadline_ms - now) / 1000)
+        with self._changed:
+            while True:
+                self._check_open()
+                now = now_ms()
+                taken = take(now)
+                if self._core.wants_poll:
+                    self._driver.poke()
+                if taken is not None:
+                    return taken
+                if deadline_ms is None:
+                    deadline_ms = now + self._settings.max_block_ms
+                if now >= deadline_ms:
+                    raise BufferFullError(
+                        f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, "
+                        f"and no room came free within max_block_ms={self._settings.max_block_ms}",
+                        topic=topic,
+                    )
+                await self._changed.wait((deadline_ms - now) / 1000)
 
     async def _topic(self, topic: str) -> TopicLanes:
+        """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
         started_ms = now_ms()
-        self._check_open()
-        self._driver.start()
-        warm_up()
         seeker = self._core.seeker
-        while True:
+        with self._changed:
             self._check_open()
-            home = self._core.lanes_of(topic)
-            if home is not None:
-                seeker.topics.add(topic)
-                return home
-            now = now_ms()
-            waited_ms = now - started_ms
-            patience_ms = 0 if waited_ms >= self._settings.max_block_ms else UNKNOWN_TOPIC_PATIENCE_MS
-            is_patient = seeker.asked_at_ms - started_ms >= patience_ms
-            if is_patient and topic in self._core.cluster.missing:
-                seeker.forget(topic)
-                raise UnknownTopicError(f"topic {topic} does not exist")
-            if waited_ms >= self._settings.max_block_ms:
-                raise seeker.unavailable(self._settings.max_block_ms)
-            seeker.want_again([topic], now_ms=now)
-            self._driver.poke()
-            await self._driver.changed(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
+            self._driver.start()
+            if topic not in self._core.topics:
+                seeker.want([topic])
+                self._driver.poke()
+        warm_up()
+        with self._changed:
+            while True:
+                self._check_open()
+                home = self._core.lanes_of(topic)
+                if home is not None:
+                    seeker.topics.add(topic)
+                    return home
+                now = now_ms()
+                waited_ms = now - started_ms
+                patience_ms = 0 if waited_ms >= self._settings.max_block_ms else UNKNOWN_TOPIC_PATIENCE_MS
+                is_patient = seeker.asked_at_ms - started_ms >= patience_ms
+                if is_patient and topic in self._core.cluster.missing:
+                    seeker.forget(topic)
+                    raise UnknownTopicError(f"topic {topic} does not exist")
+                if waited_ms >= self._settings.max_block_ms:
+                    raise seeker.unavailable(self._settings.max_block_ms)
+                seeker.want_again([topic], now_ms=now)
+                self._driver.poke()
+                await self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
-    async def _until_grown(self, home: TopicLanes, partition: int) -> None:
+    async def _until_grown(self, home: TopicLanes, partition: int | None) -> None:
+        """A partition that is not known is asked for: the topic may have it since a moment ago. Whether it
+        has, `lane_for` says."""
+        if partition is None or partition < home.partition_count:
+            return
         end_ms = now_ms() + self._settings.max_block_ms
         patient_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
         seeker = self._core.seeker
-        while partition >= home.partition_count and seeker.asked_at_ms < patient_ms:
-            self._check_open()
-            if (now := now_ms()) >= end_ms:
-                return
-            seeker.want_again(now_ms=now)
-            self._driver.poke()
-            await self._driver.changed(min(0.1, (end_ms - now) / 1000))
+        with self._changed:
+            while partition >= home.partition_count and seeker.asked_at_ms < patient_ms:
+                self._check_open()
+                if (now := now_ms()) >= end_ms:
+                    return
+                seeker.want_again(now_ms=now)
+                self._driver.poke()
+                await self._changed.wait(min(0.1, (end_ms - now) / 1000))
 
     async def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
-        """Which sequence a producer with a key sends next; see `hightide.Producer.go_on_at`."""
+        """Only with a key, and when nothing is unfinished in that partition: what is sent there next has this
+        sequence, and what was refused there before stands in the way no more. Raises InvalidArgumentError,
+        and errors as of send()."""
         home = await self._topic(topic)
         await self._until_grown(home, partition)
-        self._core.go_on_at(home, partition, next_sequence)
+        with self._lock:
+            self._core.go_on_at(home, partition, next_sequence)
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this producer is closed")
+        if self._driver.failure is not None:
+            raise InternalError(f"the sender task failed: {self._driver.failure!r}")
+
+    async def send_arrow(
+        self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
+    ) -> BulkDelivery:
+        """Take all rows of a table with the columns `value`, and where there are `key` (binary or string),
+        `timestamp` (timestamp or int64 of us) and `headers`. Equal keys keep their order. Errors as of
+        send()."""
+        rows = rows_of(records, time.time_ns() // 1000)
+        home = await self._topic(topic)
+        batches: list[PendingBatch] = []
+        await self._until_grown(home, partition)
+        groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
+        for number, group in groups:
+            for part, size_bytes in cut(group, home.batch_limit_bytes):
+                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
+                batches.append(await self._take_rows(lane or home.sticky, part, size_bytes))
+        return BulkDelivery(tuple(batches))
+
+    async def _take_rows(self, lane: Lane, rows: "pa.RecordBatch", size_bytes: int) -> PendingBatch:
+        batch = await self._until_room(
+            lambda now: self._core.append_arrow(lane, rows, size_bytes, now), lane.topic
+        )
+        assert isinstance(batch, PendingBatch)
+        return batch
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send what waits and return when all of it is acknowledged or failed (each Delivery tells).
         Raises UndeliveredError when the time runs out first."""
-        batches = tuple(self._core.unfinished())
-        if batches:
-            self._driver.poke()
+        with self._lock:
+            batches = tuple(self._core.unfinished())
+            if batches:
+                self._driver.poke()
         try:
-            async with asyncio.timeout(timeout_s):
-                await BulkDelivery(batches).settled()
-        except TimeoutError:
+            await BulkDelivery(batches).settled(timeout_s)
+        except DeliveryPendingError:
             count = self.undelivered_count
             raise UndeliveredError(
                 f"{count} records are not acknowledged after {timeout_s} s; they are still being sent",
@@ -206,43 +286,57 @@ class Producer:
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then let go of everything. Raises UndeliveredError where records were left when the time ran
         out; those deliveries fail. Closing twice does nothing."""
-        if self._closed:
-            return
+        with self._lock:
+            if self._closed:
+                return
+            self._topics = {}
         try:
             await self.flush(timeout_s)
         except UndeliveredError:
             # Told below, with the final count.
             pass
         finally:
+            left = await self._end()
+        if left is not None:
+            raise left
+
+    async def _end(self) -> UndeliveredError | None:
+        """Let go of everything, and fail the deliveries that are left; an error that counts them."""
+        with self._changed:
             self._closed = True
-            at_exit.forget(self._watched)
-            await self._driver.stop()
-            await self._transport.close()
+            self._changed.notify_all()
+        await self._driver.stop()
+        await self._transport.close()
+        at_exit.forget(self._watched)
         count = self.undelivered_count
         if not count:
-            return
+            return None
         error = UndeliveredError(
             f"the producer was closed with {count} records not acknowledged", undelivered_count=count
         )
-        self._core.abandon(error)
-        callbacks, self._core.callbacks = self._core.callbacks, []
+        with self._lock:
+            self._core.abandon(error)
+            callbacks, self._core.callbacks = self._core.callbacks, []
         run_callbacks(callbacks)
-        raise error
+        return error
 
     def hurry(self, batch: PendingBatch) -> None:
         """Someone waits for this batch: it does not linger. Called by deliveries, on the loop."""
-        for leaf in batch.leaves():
-            leaf.is_urgent = True
+        with self._lock:
+            for leaf in batch.leaves():
+                leaf.is_urgent = True
         self._driver.poke()
 
     @property
     def undelivered_count(self) -> int:
         """The number of records that were taken and are neither acknowledged nor failed yet."""
-        return self._core.undelivered_count
+        with self._lock:
+            return self._core.undelivered_count
 
     async def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic. Errors as of send()."""
-        return (await self._topic(topic)).partition_count
+        home = await self._topic(topic)
+        return home.partition_count
 
     async def __aenter__(self) -> Self:
         return self
@@ -251,20 +345,3 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-class _AtExit:
-    """A producer whose loop is gone: nothing can be sent any more, only counted."""
-
-    def __init__(self, core: ProducerCore) -> None:
-        self._core = core
-
-    @property
-    def undelivered_count(self) -> int:
-        """Records that are neither acknowledged nor failed."""
-        return self._core.undelivered_count
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """Raise where records are left."""
-        if count := self.undelivered_count:
-            raise UndeliveredError(f"{count} records were left", undelivered_count=count)
