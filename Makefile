@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check docs docs-test unit sim integration spark e2e slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check blocking blocking-check docs docs-test unit sim integration spark e2e slow mutants clean
 
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
@@ -26,7 +26,7 @@ $(STAMP):
 demo: setup
 	@$(BIN)/hightide demo
 
-test: setup lint types layers proto-check unit sim docs-test integration spark e2e
+test: setup lint types layers proto-check blocking-check unit sim docs-test integration spark e2e
 
 lint: setup
 	$(BIN)/ruff check .
@@ -47,6 +47,12 @@ proto: setup
 proto-check: setup
 	$(BIN)/buf lint
 	$(BIN)/python tests/stubs_are_fresh.py
+
+# The blocking clients of the SDK, from the asyncio ones.
+blocking: setup
+	$(BIN)/python clients/python/blocking_twins.py
+blocking-check: setup
+	$(BIN)/python clients/python/blocking_twins.py --check
 
 # What docs/ says of settings, errors, metrics and commands, from the code.
 docs: setup

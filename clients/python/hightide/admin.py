@@ -1,3 +1,4 @@
+# Generated from aio/admin.py by `make blocking`: change that one, not this.
 """The blocking admin client."""
 
 from collections.abc import Iterable, Mapping, Sequence

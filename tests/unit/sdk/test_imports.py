@@ -5,7 +5,6 @@ import sys
 
 import hightide
 import pytest
-from hightide import aio
 
 
 def modules_after(statement: str) -> set[str]:
@@ -40,10 +39,3 @@ def test_every_name_is_there(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'hightide' has no attribute 'Producr'"):
         _ = hightide.Producr
-
-
-def test_asyncio_has_the_same_names() -> None:
-    for name in ("Producer", "Consumer", "Admin"):
-        ours = {each for each in vars(getattr(hightide, name)) if not each.startswith("_")}
-        theirs = {each for each in vars(getattr(aio, name)) if not each.startswith("_")}
-        assert ours == theirs

@@ -1,3 +1,4 @@
+# Generated from aio/running.py by `make blocking`: change that one, not this.
 """Drives the operations that take several calls, by threads; see `hightide.cluster.operations`."""
 
 import time

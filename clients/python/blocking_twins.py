@@ -1,0 +1,154 @@
+"""Writes the blocking clients of the SDK from the asyncio ones: `make blocking`. With --check it writes
+nothing, and exits with 1 where a twin is not what its source says.
+
+A twin is its source without `async` and `await`, with the names that threads have for things (`NAMES`,
+`PASSAGES`), and with other words in the few places where it says or does something else (`Twin.passages`).
+ruff sorts its imports and folds its lines.
+"""
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+SDK = Path(__file__).resolve().parent / "hightide"
+
+#: Names, wherever they stand in code; not in strings and comments.
+NAMES = {
+    "AioTransport": "Transport",
+    "AsyncIterator": "Iterator",
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+}
+
+#: Text that every source may have.
+PASSAGES = (
+    ("hightide.aio.delivery", "hightide.producing.delivery"),
+    ("hightide.aio.driver", "hightide.transport.driver"),
+    ("hightide.aio.group_seat", "hightide.group_seat"),
+    ("hightide.aio.running", "hightide.transport.running"),
+    ("from hightide.aio.loop_condition import LoopCondition", "import threading"),
+    ("LoopCondition()", "threading.Condition(threading.Lock())"),
+    ("LoopCondition", "threading.Condition"),
+    ("import asyncio", "import time"),
+    ("asyncio.sleep", "time.sleep"),
+    ('"hightide-aio-', '"hightide-'),
+)
+
+# An asynchronous generator cannot say `yield from`.
+_YIELDED_ONE_BY_ONE = re.compile(r"^( *)for (\w+) in (.+):\n\1    yield \2$", re.MULTILINE)
+
+
+class StalePassageError(Exception):
+    """A passage that has other words in the twin is not in the source any more: change the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A module of `hightide.aio` and what is written from it. `passages`: texts of the source, each with what
+    takes its place."""
+
+    source: str
+    target: str
+    passages: tuple[tuple[str, str], ...]
+
+    def text(self) -> str:
+        """The blocking twin as it has to be. Raises StalePassageError."""
+        origin = f"# Generated from {self.source} by `make blocking`: change that one, not this.\n"
+        try:
+            return _folded(origin + blocking(SDK.joinpath(self.source).read_text(), self.passages))
+        except StalePassageError as error:
+            error.add_note(f"look at hightide/{self.source} and its passages in {Path(__file__).name}")
+            raise
+
+
+TWINS = (
+    Twin(
+        "aio/running.py",
+        "transport/running.py",
+        (("by asyncio; see", "by threads; see"), ("on this loop", "on this thread")),
+    ),
+    Twin(
+        "aio/admin.py",
+        "admin.py",
+        (
+            ("The asyncio admin client.", "The blocking admin client."),
+            (
+                "describes on one event loop. It finds the active controller by itself and follows\n"
+                "    it when it changes.",
+                "describes; thread-safe. It finds the active controller by itself and follows it\n"
+                "    when it changes.",
+            ),
+        ),
+    ),
+)
+
+
+def blocking(source: str, passages: tuple[tuple[str, str], ...]) -> str:
+    """What an asyncio module is for threads, before ruff has folded it. Raises StalePassageError."""
+    text = source
+    for passage, instead in passages:
+        if passage not in text:
+            raise StalePassageError(f"this is not in the source: {passage!r}")
+        text = text.replace(passage, instead)
+    for passage, instead in PASSAGES:
+        text = text.replace(passage, instead)
+    text = _without_await(text)
+    return _YIELDED_ONE_BY_ONE.sub(r"\1yield from \3", text)
+
+
+def _without_await(text: str) -> str:
+    """The code without its `async` and `await`, and with the names of the other side."""
+    lines = text.splitlines(keepends=True)
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for token, following in reversed(list(pairwise(tokens))):
+        if token.type != tokenize.NAME:
+            continue
+        row, column = token.start
+        line = lines[row - 1]
+        if token.string in ("async", "await"):
+            lines[row - 1] = line[:column] + line[following.start[1] :]
+        elif token.string in NAMES:
+            lines[row - 1] = line[:column] + NAMES[token.string] + line[token.end[1] :]
+    return "".join(lines)
+
+
+def _folded(text: str) -> str:
+    """The text with its imports sorted and its lines as long as the project has them."""
+    for arguments in (["check", "--quiet", "--select", "I", "--fix-only"], ["format", "--quiet"]):
+        ruff = [
+            str(Path(sys.executable).with_name("ruff")),
+            *arguments,
+            "--stdin-filename",
+            str(SDK / "twin.py"),
+            "-",
+        ]
+        text = subprocess.run(ruff, input=text, check=True, capture_output=True, text=True).stdout
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Write the twins, or say which are out of date."""
+    stale = []
+    for twin in TWINS:
+        path = SDK / twin.target
+        fresh = twin.text()
+        if path.read_text() == fresh:
+            continue
+        stale.append(twin)
+        if "--check" not in arguments:
+            path.write_text(fresh)
+    if "--check" not in arguments:
+        return 0
+    for twin in stale:
+        print(f"hightide/{twin.target} is not what hightide/{twin.source} says; run `make blocking`")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
