@@ -86,6 +86,34 @@ TWINS = (
             ),
         ),
     ),
+    Twin(
+        "aio/group_seat.py",
+        "group_seat.py",
+        (
+            ("An asyncio consumer's", "A blocking consumer's"),
+            ("user's task does", "user's thread does"),
+            (
+                "        result = None if callback is None else callback(event.partitions)\n"
+                "        if isawaitable(result):\n"
+                "            await result\n",
+                "        if callback is not None:\n            callback(event.partitions)\n",
+            ),
+            ("from inspect import isawaitable\n", ""),
+        ),
+    ),
+    Twin(
+        "aio/consumer.py",
+        "consumer.py",
+        (
+            ("The asyncio consumer:", "The blocking consumer:"),
+            ("of `GroupCore`, for one event loop.", "of `GroupCore`, for threads."),
+            ("for one task at a time.", "for use by one thread at a time."),
+            (" The callbacks may be coroutines.", ""),
+            ("    async def assignment(", "    @property\n    def assignment("),
+            ("await self.assignment()", "self.assignment"),
+            ("the fetching task failed", "the fetching thread failed"),
+        ),
+    ),
 )
 
 

@@ -1,3 +1,4 @@
+# Generated from aio/consumer.py by `make blocking`: change that one, not this.
 """The blocking consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for threads."""
 
 import threading

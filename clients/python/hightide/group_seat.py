@@ -1,5 +1,5 @@
-"""A blocking consumer's seat in its group: what its user's thread does about it. `hightide.aio.group_seat`
-does the same on a loop."""
+# Generated from aio/group_seat.py by `make blocking`: change that one, not this.
+"""A blocking consumer's seat in its group: what its user's thread does about it."""
 
 import threading
 from random import Random
@@ -46,17 +46,17 @@ class GroupSeat:
                     driver.poke()
             if event is None:
                 return
-            self._tell(event, driver)
+            try:
+                self._tell(event)
+            finally:
+                with self._changed:
+                    self.core.ownership.told(event)
+                    driver.poke()
 
-    def _tell(self, event: AssignmentEvent, driver: Driver) -> None:
+    def _tell(self, event: AssignmentEvent) -> None:
         callback = self._callbacks.of(event)
-        try:
-            if callback is not None:
-                callback(event.partitions)
-        finally:
-            with self._changed:
-                self.core.ownership.told(event)
-                driver.poke()
+        if callback is not None:
+            callback(event.partitions)
 
     def take(self, now: float) -> Chunk | None:
         """The next chunk, unless nothing may be handed out now. Called with the lock."""
@@ -70,9 +70,7 @@ class GroupSeat:
             events = self.core.ownership.farewell()
         try:
             for event in events:
-                callback = self._callbacks.of(event)
-                if callback is not None:
-                    callback(event.partitions)
+                self._tell(event)
         finally:
             self._say_goodbye(driver)
 
