@@ -114,6 +114,32 @@ TWINS = (
             ("the fetching task failed", "the fetching thread failed"),
         ),
     ),
+    Twin(
+        "aio/producer.py",
+        "producer.py",
+        (
+            ("The asyncio producer:", "The blocking producer:"),
+            ("of `ProducerCore` for one event loop.", "of `ProducerCore` for threads."),
+            ("Sends records; for one event loop.", "Sends records; thread-safe."),
+            (
+                "self._lock = self._changed = LoopCondition()",
+                "self._lock = threading.Lock()\n        self._changed = threading.Condition(self._lock)",
+            ),
+            ("from hightide.aio.at_exit import LoopIsGone\n", ""),
+            ("        self._watched = LoopIsGone(self._core)\n", ""),
+            ("(self._watched)", "(self)"),
+            ("Waits up to max_block_ms", "Blocks up to max_block_ms"),
+            ("\n        Await the Delivery to know where it went.", ""),
+            ("await BulkDelivery(batches).settled(timeout_s)", "BulkDelivery(batches).exception(timeout_s)"),
+            # Who interrupts a thread is told what is left; a task that is cancelled has to end as cancelled.
+            (
+                "        if left is not None:\n            raise left\n",
+                "            if left is not None:\n                raise left\n",
+            ),
+            ("the sender task failed", "the sender thread failed"),
+            ("Called by deliveries, on the loop.", "Called by deliveries, from any thread."),
+        ),
+    ),
 )
 
 

@@ -1,3 +1,4 @@
+# Generated from aio/producer.py by `make blocking`: change that one, not this.
 """The blocking producer: the shell of `ProducerCore` for threads."""
 
 import random
@@ -77,7 +78,7 @@ class Producer:
         self._changed = threading.Condition(self._lock)
         cluster = Cluster(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(
-            self._settings, cluster, self, first_turn=random.getrandbits(16), random=random.Random()
+            self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
         )
         # The hot path reads topics from here; closing swaps it for an empty one.
         self._topics: dict[str, TopicLanes] = self._core.topics
@@ -291,9 +292,12 @@ class Producer:
             # Told below, with the final count.
             pass
         finally:
-            self._end()
+            left = self._end()
+            if left is not None:
+                raise left
 
-    def _end(self) -> None:
+    def _end(self) -> UndeliveredError | None:
+        """Let go of everything, and fail the deliveries that are left; an error that counts them."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -302,7 +306,7 @@ class Producer:
         at_exit.forget(self)
         count = self.undelivered_count
         if not count:
-            return
+            return None
         error = UndeliveredError(
             f"the producer was closed with {count} records not acknowledged", undelivered_count=count
         )
@@ -310,7 +314,7 @@ class Producer:
             self._core.abandon(error)
             callbacks, self._core.callbacks = self._core.callbacks, []
         run_callbacks(callbacks)
-        raise error
+        return error
 
     def hurry(self, batch: PendingBatch) -> None:
         """Someone waits for this batch: it does not linger. Called by deliveries, from any thread."""
@@ -327,7 +331,8 @@ class Producer:
 
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic. Errors as of send()."""
-        return self._topic(topic).partition_count
+        home = self._topic(topic)
+        return home.partition_count
 
     def __enter__(self) -> Self:
         return self
