@@ -376,9 +376,7 @@ class SimBroker:
                 return
             self.ask_call = 0
             if isinstance(body, EpochAnswer) and body.refusal is None:
-                self.feed(
-                    ev.EpochEndReceived(question.leader, question.leader_epoch, body.epoch, body.end_offset)
-                )
+                self.feed(ev.EpochEndReceived(question, body.epoch, body.end_offset))
             elif isinstance(body, EpochAnswer) and body.refusal is not None:
                 self.feed(ev.FetchRefused(question.leader, question.leader_epoch, body.refusal))
 

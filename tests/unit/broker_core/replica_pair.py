@@ -91,6 +91,11 @@ class Node:
         batches = tuple(Batch(Span(-1, 1, -1), value) for value in values)
         return self.happens(ProduceArrived.dummy(len(values), acks_all=acks_all, now_ms=now_ms), batches)
 
+    def is_answered(self, epoch: int, end_offset: int) -> Effects:
+        """Its leader tells where `epoch` ended, in answer to the last question."""
+        assert self.asking is not None
+        return self.happens(EpochEndReceived(self.asking, epoch, end_offset))
+
     def restarts(self, lost_records: int = 0) -> None:
         """The broker is started again; a crash may have lost the end of the log."""
         if lost_records:
@@ -151,7 +156,7 @@ class ReplicaPair:
             return
         assert isinstance(answer, AnswerEpochEnd)
         node.asking = None
-        node.happens(EpochEndReceived(question.leader, question.leader_epoch, *answer.end))
+        node.happens(EpochEndReceived(question, *answer.end))
 
     def fetch(self, follower: int, now_ms: int = 0, max_batches: int = 1000) -> Effects:
         """One round: the follower tells how far it is, the leader answers what is new. The leader's

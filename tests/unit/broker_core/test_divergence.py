@@ -10,7 +10,6 @@ from hightide_broker.core.effects import (
     TruncateTo,
 )
 from hightide_broker.core.events import (
-    EpochEndReceived,
     FetchRefused,
     LeaderAndIsrDecided,
     Span,
@@ -33,7 +32,7 @@ def loss(pair: ReplicaPair) -> Node:
 
 def test_a_follower_keeps_committed_records_that_its_leader_has_lost(pair: ReplicaPair) -> None:
     follower = loss(pair)
-    assert follower.happens(EpochEndReceived(3, 2, -1, 0)) == (StopFetching(), ReportDivergence(0))
+    assert follower.is_answered(-1, 0) == (StopFetching(), ReportDivergence(0))
     assert follower.state.role is Role.DIVERGED
     assert (follower.values, follower.state.high_watermark) == ("ab", 2)
     assert follower.state.fetch_offset is None, "its leader would let it into the ISR"
@@ -47,10 +46,10 @@ def test_what_is_not_committed_is_cut_as_ever_and_the_cut_stops_where_that_begin
     pair.fetch(2)
     assert (pair[2].values, pair[2].state.high_watermark) == ("abc", 2)
     pair.decide(3, 2, isr=(2, 3))
-    assert pair[2].happens(EpochEndReceived(3, 2, 1, 1)) == (StopFetching(), ReportDivergence(1))
-    assert pair[2].happens(EpochEndReceived(3, 2, 1, 2)) == (), "an echo"
+    assert pair[2].is_answered(1, 1) == (StopFetching(), ReportDivergence(1))
+    assert pair[2].is_answered(1, 2) == (), "an echo"
     pair.decide(1, 3, isr=(1,), to=(2,))
-    assert pair[2].happens(EpochEndReceived(1, 3, 1, 2))[0] == TruncateTo(2)
+    assert pair[2].is_answered(1, 2)[0] == TruncateTo(2)
 
 
 def test_an_unclean_election_that_this_log_was_cut_for_before_explains_nothing(pair: ReplicaPair) -> None:
@@ -58,7 +57,7 @@ def test_an_unclean_election_that_this_log_was_cut_for_before_explains_nothing(p
     pair[1].produces("a")
     pair.catch_up(2)
     pair.decide(3, 2, isr=(2, 3), unclean_epoch=1)
-    assert ReportDivergence(0) in pair[2].happens(EpochEndReceived(3, 2, -1, 0))
+    assert ReportDivergence(0) in pair[2].is_answered(-1, 0)
 
 
 def test_one_that_came_later_does_though_another_clean_one_followed(pair: ReplicaPair) -> None:
@@ -66,7 +65,7 @@ def test_one_that_came_later_does_though_another_clean_one_followed(pair: Replic
     pair[1].produces("a")
     pair.catch_up(2)
     pair.decide(3, 4, isr=(2, 3), unclean_epoch=2)
-    assert pair[2].happens(EpochEndReceived(3, 4, -1, 0))[0] == TruncateTo(0, lost_committed=True)
+    assert pair[2].is_answered(-1, 0)[0] == TruncateTo(0, lost_committed=True)
 
 
 def test_a_log_that_would_begin_anew_below_its_high_watermark_is_kept_too() -> None:
@@ -75,7 +74,7 @@ def test_a_log_that_would_begin_anew_below_its_high_watermark_is_kept_too() -> N
     )
     node = Node(opened, [Batch(Span(0, 4, 3), "abcd")])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
-    assert node.happens(EpochEndReceived(1, 5, -1, 3)) == (StopFetching(), ReportDivergence(3))
+    assert node.is_answered(-1, 3) == (StopFetching(), ReportDivergence(3))
     assert node.values == "abcd"
 
 
@@ -90,28 +89,28 @@ def test_a_leader_that_ends_below_this_log_start_is_not_followed() -> None:
     )
     node = Node(opened, [Batch(Span(2, 2, 3), "cd")])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
-    assert node.happens(EpochEndReceived(1, 5, 3, 1)) == (StopFetching(), ReportDivergence(1))
+    assert node.is_answered(3, 1) == (StopFetching(), ReportDivergence(1))
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=6, unclean_epoch=6))
-    assert node.happens(EpochEndReceived(1, 6, 3, 1))[0] == TruncateAndStartAt(1, lost_committed=True)
+    assert node.is_answered(3, 1)[0] == TruncateAndStartAt(1, lost_committed=True)
 
 
 def test_each_decision_lets_it_ask_again_so_that_whoever_is_new_hears_of_it(pair: ReplicaPair) -> None:
     follower = loss(pair)
-    follower.happens(EpochEndReceived(3, 2, -1, 0))
+    follower.is_answered(-1, 0)
     pair.decide(3, 2, isr=(2, 3), to=(2,))
-    assert follower.asking == AskEpochEnd(3, 2, 1)
-    assert follower.happens(EpochEndReceived(3, 2, -1, 0)) == (StopFetching(), ReportDivergence(0))
+    assert follower.asking == AskEpochEnd(3, 2, 1, 2)
+    assert follower.is_answered(-1, 0) == (StopFetching(), ReportDivergence(0))
 
 
 def test_it_may_be_offline_and_lead_and_fail(pair: ReplicaPair) -> None:
     follower = loss(pair)
-    follower.happens(EpochEndReceived(3, 2, -1, 0))
+    follower.is_answered(-1, 0)
     assert follower.happens(FetchRefused(3, 2, Refusal.OFFSET_OUT_OF_RANGE, 0)) == ()
     pair.decide(-1, 3, isr=(3,), to=(2,))
     assert follower.state.role is Role.OFFLINE
     pair.decide(2, 4, isr=(2,), to=(2,), unclean_epoch=4)
     assert (follower.state.is_leader, follower.values) == (True, "ab")
     pair.decide(3, 5, isr=(2, 3), to=(2,), unclean_epoch=4)
-    follower.happens(EpochEndReceived(3, 5, -1, 0))
+    follower.is_answered(-1, 0)
     follower.happens(StorageFailed())
     assert follower.state.decision.leader_epoch == 5

@@ -44,7 +44,7 @@ def test_a_follower_with_records_asks_about_its_last_epoch_first(pair: ReplicaPa
     pair.decide(1, 1)
     pair[1].produces("a")
     pair.catch_up(2)
-    assert pair[2].happens(LeaderAndIsrDecided.dummy(3, 2)) == (AskEpochEnd(3, 2, 1),)
+    assert pair[2].happens(LeaderAndIsrDecided.dummy(3, 2)) == (AskEpochEnd(3, 2, 1, 1),)
     assert pair[2].state.role is Role.TRUNCATING
 
 
@@ -52,7 +52,7 @@ def test_a_leader_that_must_follow_abandons_those_who_wait(pair: ReplicaPair) ->
     pair.decide(1, 1)
     pair[1].produces("a")
     effects = pair[1].happens(LeaderAndIsrDecided.dummy(2, 2))
-    assert effects == (AbandonWaiters(Refusal.NOT_LEADER), AskEpochEnd(2, 2, 1))
+    assert effects == (AbandonWaiters(Refusal.NOT_LEADER), AskEpochEnd(2, 2, 1, 1))
 
 
 def test_a_follower_that_must_lead_stops_fetching(pair: ReplicaPair) -> None:

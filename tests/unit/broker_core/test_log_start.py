@@ -18,7 +18,6 @@ from hightide_broker.core.effects import (
 from hightide_broker.core.events import (
     BatchesReceived,
     DeleteRecordsArrived,
-    EpochEndReceived,
     FetchRefused,
     LeaderAndIsrDecided,
     ProduceArrived,
@@ -193,7 +192,7 @@ def test_a_log_that_shares_no_epoch_with_the_leaders_begins_anew_where_that_does
         [Batch(Span(0, 2, 3), "ab"), Batch(Span(2, 2, 3), "xx")],
     )
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
-    effects = node.happens(EpochEndReceived(1, 5, -1, 3))
+    effects = node.is_answered(-1, 3)
     assert effects == (TruncateAndStartAt(3), AdvanceHighWatermark(3), StartFetching(1, 5, 3))
     assert (node.state.log_start_offset, node.state.high_watermark) == (3, 3)
 
@@ -206,7 +205,7 @@ def test_where_an_unclean_election_lets_it_take_committed_records_it_says_so() -
         [Batch(Span(0, 4, 3), "abcd")],
     )
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=4))
-    effects = node.happens(EpochEndReceived(1, 5, -1, 3))
+    effects = node.is_answered(-1, 3)
     assert effects[0] == TruncateAndStartAt(3, lost_committed=True)
 
 
@@ -222,14 +221,14 @@ def all_let_go_of(unclean_epoch: int, log_end_offset: int = 3) -> Node:
     )
     node = Node(opened, [Batch(Span(3, log_end_offset - 3, 1), "x")] if log_end_offset > 3 else [])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=unclean_epoch))
-    assert node.asking == AskEpochEnd(1, 5, 1)
+    assert node.asking == AskEpochEnd(1, 5, 1, log_end_offset)
     return node
 
 
 @pytest.mark.parametrize("log_end_offset", [3, 5])
 def test_what_was_let_go_of_is_the_leaders_too_where_no_election_was_unclean(log_end_offset: int) -> None:
     node = all_let_go_of(0, log_end_offset)
-    effects = node.happens(EpochEndReceived(1, 5, 0, 4))
+    effects = node.is_answered(0, 4)
     assert effects == (TruncateAndStartAt(3), AdvanceHighWatermark(3), StartFetching(1, 5, 3))
     assert node.state.epochs.entries == (), "else it would ask for ever"
 
@@ -240,7 +239,7 @@ def test_after_an_unclean_election_a_log_of_other_epochs_begins_where_the_leader
 ) -> None:
     """The leader may have other records than were let go of here. Who lacks them is not to lead."""
     node = all_let_go_of(3)
-    effects = node.happens(EpochEndReceived(1, 5, 0, end_offset))
+    effects = node.is_answered(0, end_offset)
     began = TruncateAndStartAt(0, lost_committed=True)
     assert effects == (began, AdvanceHighWatermark(0), StartFetching(1, 5, 0))
     effects = node.happens(FetchRefused(1, 5, Refusal.OFFSET_OUT_OF_RANGE, 1))
@@ -250,5 +249,5 @@ def test_after_an_unclean_election_a_log_of_other_epochs_begins_where_the_leader
 def test_a_leader_that_wrote_others_in_place_of_what_was_let_go_of_is_not_followed() -> None:
     """It was committed, and no unclean election tells why the leader lacked it."""
     node = all_let_go_of(0)
-    assert node.happens(EpochEndReceived(1, 5, 0, 2)) == (StopFetching(), ReportDivergence(2))
+    assert node.is_answered(0, 2) == (StopFetching(), ReportDivergence(2))
     assert (node.state.role, node.state.log_start_offset) == (Role.DIVERGED, 3)

@@ -66,7 +66,7 @@ def test_kip279_fast_leader_changes_do_not_diverge(pair: ReplicaPair) -> None:
     pair.decide(1, 4, isr=(1,), to=(1,), unclean_epoch=4)
     pair[1].produces("c", "d")
     pair.decide(2, 5, isr=(2,), unclean_epoch=5)
-    assert pair[1].asking == AskEpochEnd(2, 5, 4)
+    assert pair[1].asking == AskEpochEnd(2, 5, 4, 3)
     pair.ask(1)
     assert pair[1].values == "a"
     pair.catch_up(1)
@@ -96,7 +96,7 @@ def test_a_log_that_begins_with_the_partition_is_cut_to_nothing_where_it_shares_
     pair.decide(2, 2, isr=(2,), to=(2,))
     pair[2].produces("b")
     pair.decide(1, 3, isr=(1,), unclean_epoch=3)
-    assert pair[2].happens(EpochEndReceived(1, 3, 1, 1)) == (TruncateTo(0, True), StartFetching(1, 3, 0))
+    assert pair[2].is_answered(1, 1) == (TruncateTo(0, True), StartFetching(1, 3, 0))
 
 
 def test_kafka7415_an_epoch_without_records_is_known_too(pair: ReplicaPair) -> None:
@@ -125,10 +125,50 @@ def test_an_answer_under_another_epoch_is_an_echo(pair: ReplicaPair) -> None:
     pair[1].produces("a")
     pair.catch_up(2, 3)
     pair.decide(3, 2, to=(2,))
-    assert pair[2].happens(EpochEndReceived(1, 1, 1, 0)) == ()
-    assert pair[2].happens(EpochEndReceived(3, 1, 1, 0)) == ()
+    assert pair[2].happens(EpochEndReceived(AskEpochEnd(1, 1, 1, 1), 1, 0)) == ()
+    assert pair[2].happens(EpochEndReceived(AskEpochEnd(3, 1, 1, 1), 1, 0)) == ()
     assert pair[2].happens(BatchesReceived(1, 1, (Span(1, 1, 1),), 5, 0)) == ()
     assert pair[2].happens(FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 7)) == ()
+
+
+def test_an_answer_to_an_earlier_question_cuts_nothing_of_what_was_fetched_since(pair: ReplicaPair) -> None:
+    """That the leader knew nothing between two epochs when it was asked for one of these says nothing of a
+    later one."""
+    pair.decide(1, 1)
+    pair[1].produces("a")
+    pair.catch_up(2, 3)
+    pair.decide(2, 2, to=(2,))
+    pair[2].produces("x")
+    pair.decide(3, 3)
+    earlier = pair[2].asking
+    assert earlier == AskEpochEnd(3, 3, 2, 2)
+    pair.settle_epochs(2)
+    pair[3].produces("b")
+    pair.fetch(2)
+    assert pair[2].values == "ab"
+    pair[2].happens(FetchRefused(3, 3, Refusal.OFFSET_OUT_OF_RANGE, 0))  # It came late, and once was so.
+    assert pair[2].asking == AskEpochEnd(3, 3, 3, 2)
+    assert pair[2].happens(EpochEndReceived(earlier, 1, 1)) == ()
+    pair.settle_epochs(2)
+    assert pair[2].values == "ab"
+
+
+def test_nor_does_one_that_was_asked_for_when_the_log_was_shorter(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    pair[1].produces("a")
+    pair.fetch(2)
+    pair[2].restarts()
+    pair.decide(1, 1, to=(2,))
+    earlier = pair[2].asking
+    assert earlier == AskEpochEnd(1, 1, 1, 1)
+    pair.settle_epochs(2)
+    pair[1].produces("b")
+    pair.fetch(2)
+    pair[2].happens(FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 0))
+    assert pair[2].asking == AskEpochEnd(1, 1, 1, 2)
+    assert pair[2].happens(EpochEndReceived(earlier, 1, 1)) == ()
+    pair.settle_epochs(2)
+    assert pair[2].values == "ab"
 
 
 def test_batches_that_came_twice_are_skipped_and_a_gap_starts_the_fetch_anew(pair: ReplicaPair) -> None:
@@ -168,9 +208,7 @@ def test_an_unclean_election_lets_committed_records_be_cut_and_that_is_said_alou
     pair[1].produces("a", "b")
     pair.catch_up(2)
     pair.decide(3, 2, isr=(3,), unclean_epoch=2)  # 3 has nothing.
-    question = pair[2].asking
-    assert question is not None
-    effects = pair[2].happens(EpochEndReceived(3, 2, -1, 0))
+    effects = pair[2].is_answered(-1, 0)
     assert effects == (TruncateTo(0, lost_committed=True), StartFetching(3, 2, 0))
 
 

@@ -218,12 +218,14 @@ class StopFetching(Matchable):
 class AskEpochEnd(Matchable):
     """Ask the leader where `epoch` ended in its log, under this leader epoch; repeat until it answers.
 
-    The answer is EpochEndReceived or FetchRefused.
+    The answer is EpochEndReceived, which gives this question back, or FetchRefused. `log_end_offset` is where
+    this log ends: it is for nobody but this replica, which tells by it what an answer is about.
     """
 
     leader: int
     leader_epoch: int
     epoch: int
+    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)

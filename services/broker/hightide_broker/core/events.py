@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from hightide_broker.core.effects import AskEpochEnd
 from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 
@@ -194,13 +195,12 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndReceived:
-    """The leader's answer to AskEpochEnd; `leader_epoch` is the one that the question was asked under.
+    """The leader's answer to a question of this replica.
 
     `epoch` is the largest epoch in the leader's log at or below the one asked for, -1 where there is none.
     """
 
-    leader: int
-    leader_epoch: int
+    question: AskEpochEnd
     epoch: int
     end_offset: int
 

@@ -2,6 +2,7 @@
 
 Rules of this file: a follower acts on an answer only if it comes from the leader that it follows, asked
 under the epoch in which it follows; any other answer is an echo of the past and is dropped without a word.
+So is one about where an epoch ended that was asked for of another log than this one is by now.
 
 Theory of operation (KIP-101, KIP-279; Kip320, rules 1 and 2). Two logs that hold a record of the same epoch
 at the same offset are equal up to there, because one leader wrote that epoch. So the follower asks where
@@ -79,10 +80,13 @@ def is_echo(replica: Replica, leader: int, leader_epoch: int) -> bool:
 
 def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
     """The leader told where an epoch ended in its log: cut there, and fetch or ask on (KIP-279)."""
-    if replica.role is not Role.TRUNCATING or is_echo(replica, event.leader, event.leader_epoch):
+    asked = event.question
+    if replica.role is not Role.TRUNCATING or is_echo(replica, asked.leader, asked.leader_epoch):
         return replica, ()
-    if event.epoch > replica.epochs.latest_epoch:
-        return replica, ()  # Answers an earlier question; what it was about is cut already.
+    if (asked.epoch, asked.log_end_offset) != (replica.epochs.latest_epoch, replica.log_end_offset):
+        return replica, ()  # What it was about is cut already; of what was fetched since it says nothing.
+    if event.epoch > asked.epoch:
+        return replica, ()  # Answers no question.
     beginning = new_beginning(replica, event)
     if beginning is not None:
         return begin_anew(replica, beginning)
@@ -282,9 +286,14 @@ def _truncate(replica: Replica, offset: int) -> Step:
 
 
 def _ask(replica: Replica) -> Step:
+    return replica, (open_question(replica),)
+
+
+def open_question(replica: Replica) -> AskEpochEnd:
+    """What a replica that is TRUNCATING has asked its leader. The shell asks it again where that failed."""
     assert replica.role is Role.TRUNCATING
-    question = AskEpochEnd(replica.leader, replica.leader_epoch, replica.epochs.latest_epoch)
-    return replica, (question,)
+    epoch, end_offset = replica.epochs.latest_epoch, replica.log_end_offset
+    return AskEpochEnd(replica.leader, replica.leader_epoch, epoch, end_offset)
 
 
 def fetch_on(replica: Replica) -> Step:

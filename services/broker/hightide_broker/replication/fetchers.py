@@ -36,6 +36,7 @@ from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, F
 from hightide_broker.core.effects import AskEpochEnd, StartFetching
 from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
 from hightide_broker.core.fetch_session import FollowerSession, Position
+from hightide_broker.core.follower import open_question
 from hightide_broker.core.replica import Role
 from hightide_broker.ports import Connect
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -185,7 +186,7 @@ class LeaderFetcher:
         self._shell = shell
         self._settings = settings
         self._session: FollowerSession[PartitionKey] = FollowerSession()
-        self._questions: dict[PartitionKey, EpochQuestion] = {}
+        self._questions: dict[PartitionKey, AskEpochEnd] = {}
         self.failed: dict[PartitionKey, FailedPartition] = {}
         self._retries: dict[PartitionKey, asyncio.TimerHandle] = {}
         self._repeat: set[PartitionKey] = set()
@@ -196,7 +197,7 @@ class LeaderFetcher:
         self._stir = asyncio.Event()
         self._rounds: deque[tuple[bool, asyncio.Future[bytes]]] = deque()
         self._asking: asyncio.Future[bytes] | None = None
-        self._asked: Sequence[EpochQuestion] = ()
+        self._asked: Sequence[tuple[PartitionKey, AskEpochEnd]] = ()
         self._channel: grpc.aio.Channel | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch-from-{leader}")
 
@@ -219,7 +220,7 @@ class LeaderFetcher:
     def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
         """Ask where an epoch ended; nothing is fetched until that is known."""
         self._session.forget(replica.key)
-        self._questions[replica.key] = EpochQuestion(replica.key, effect.leader_epoch, effect.epoch)
+        self._questions[replica.key] = effect
         self._stir.set()
 
     def forget(self, key: PartitionKey) -> None:
@@ -315,8 +316,9 @@ class LeaderFetcher:
         self._rounds.append((opening, self._send(_FETCH, convert.replica_fetch_out(call), timeout_s)))
 
     def _send_questions(self) -> None:
-        self._asked = tuple(self._questions.values())
-        request = convert.epoch_questions_out(self._settings.follower(), self._asked)
+        self._asked = tuple(self._questions.items())
+        questions = [EpochQuestion(key, each.leader_epoch, each.epoch) for key, each in self._asked]
+        request = convert.epoch_questions_out(self._settings.follower(), questions)
         self._asking = self._send(_EPOCH_ENDS, request, CALL_GRACE_S)
 
     def _send(self, method: str, request: bytes, timeout_s: float) -> asyncio.Future[bytes]:
@@ -425,11 +427,11 @@ class LeaderFetcher:
         asked, self._asked = self._asked, ()
         if len(answers) != len(asked):
             raise MalformedMessage(f"{len(asked)} epoch questions got {len(answers)} answers")
-        for question, answer in zip(asked, answers, strict=True):
-            replica = self._replicas.get(question.key)
-            if self._questions.get(question.key) != question or replica is None:
+        for (key, question), answer in zip(asked, answers, strict=True):
+            replica = self._replicas.get(key)
+            if self._questions.get(key) != question or replica is None:
                 continue  # the partition has moved on meanwhile
-            del self._questions[question.key]
+            del self._questions[key]
             try:
                 self._take_epoch_end(replica, question, answer)
             except StorageError as error:
@@ -440,15 +442,15 @@ class LeaderFetcher:
                 log.exception("%s: truncating its log to that of broker %d failed", replica, self._leader)
                 self._fail(replica, f"{type(error).__name__}: {error}")
 
-    def _take_epoch_end(self, replica: HostedReplica, question: EpochQuestion, answer: EpochAnswer) -> None:
-        epoch = question.current_leader_epoch
+    def _take_epoch_end(self, replica: HostedReplica, question: AskEpochEnd, answer: EpochAnswer) -> None:
         if answer.code:
-            self._shell.feed(replica, FetchRefused(self._leader, epoch, convert.refusal_of(answer.code)))
+            refusal = convert.refusal_of(answer.code)
+            self._shell.feed(replica, FetchRefused(self._leader, question.leader_epoch, refusal))
             self._repeat_later(replica)
         else:
             self._refused.discard(replica.key)
             end = answer.end
-            self._shell.feed(replica, EpochEndReceived(self._leader, epoch, end.epoch, end.end_offset))
+            self._shell.feed(replica, EpochEndReceived(question, end.epoch, end.end_offset))
 
     # --- trying again ----------------------------------------------------------------------------
 
@@ -493,7 +495,7 @@ class LeaderFetcher:
             return
         state = replica.state
         if state.role is Role.TRUNCATING:
-            self._questions.setdefault(key, EpochQuestion(key, state.leader_epoch, state.epochs.latest_epoch))
+            self._questions.setdefault(key, open_question(state))
             self._stir.set()
         else:
             self.place(replica)

@@ -15,7 +15,7 @@ from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import iterate, stamp
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.cluster.topic_settings import TopicSettings
-from hightide_broker.core.effects import Effect
+from hightide_broker.core.effects import AskEpochEnd, Effect
 from hightide_broker.core.events import (
     BatchesReceived,
     EpochEndReceived,
@@ -131,13 +131,13 @@ def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataD
     event, payload = received(stamped(0, 1) + stamped(1, 1))
     shell.feed(replica, replace(event, high_watermark=2), payload)
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
-    shell.feed(replica, EpochEndReceived(3, 2, 1, 1))
+    shell.feed(replica, EpochEndReceived(AskEpochEnd(3, 2, 1, 2), 1, 1))
     assert (replica.log.log_end_offset, replica.state.role) == (2, Role.DIVERGED)
     assert controller.told == [Divergence(offset=1, high_watermark=2, leader=3, leader_epoch=2)]
     assert survey([replica]).diverged == 1
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=3, unclean_epoch=3))
     assert len(controller.told) == 1, "nobody knows yet whether that helps"
-    shell.feed(replica, EpochEndReceived(3, 3, 1, 1))
+    shell.feed(replica, EpochEndReceived(AskEpochEnd(3, 3, 1, 2), 1, 1))
     assert (replica.log.log_end_offset, replica.state.role) == (1, Role.FETCHING)
     assert controller.told[1:] == ["follows again"]
 
@@ -148,7 +148,7 @@ def test_a_replica_that_keeps_what_its_leader_lacked_may_lead(data: DataDirector
     event, payload = received(stamped(0, 1))
     shell.feed(replica, replace(event, high_watermark=1), payload)
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
-    shell.feed(replica, EpochEndReceived(3, 2, 1, 0))
+    shell.feed(replica, EpochEndReceived(AskEpochEnd(3, 2, 1, 1), 1, 0))
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=2, leader_epoch=3, isr=(2,), unclean_epoch=3))
     assert replica.state.is_leader
     assert controller.told[1:] == ["follows again"]

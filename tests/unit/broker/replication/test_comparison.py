@@ -16,6 +16,7 @@ from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import DigestQuestion, Follower
+from hightide_broker.core.effects import AskEpochEnd
 from hightide_broker.core.events import EpochEndReceived, LeaderAndIsrDecided
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
@@ -54,7 +55,7 @@ def hosted(rig: LogRig, broker_id: int, high_watermark: int = END) -> HostedRepl
     decided = LeaderAndIsrDecided.dummy(LEADER, EPOCH, (ME, LEADER), replicas=(ME, LEADER))
     state, _ = step(state, decided)
     if broker_id != LEADER:
-        state, _ = step(state, EpochEndReceived(LEADER, EPOCH, 1, END))
+        state, _ = step(state, EpochEndReceived(AskEpochEnd(LEADER, EPOCH, 1, END), 1, END))
         assert state.role is Role.FETCHING
     return HostedReplica(KEY, "flights", TopicSettings(), state, rig.log)
 

@@ -396,7 +396,7 @@ def test_a_flush_that_ends_while_an_epoch_is_asked_for_does_not_withdraw_the_que
             500, 1 << 20, lambda: Follower("the-cluster", 2, 7), lambda leader: address, registered
         )
         fetchers = Fetchers(replicas, shell, settings)
-        fetchers.ask(replica, AskEpochEnd(1, 2, 1))
+        fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         fetchers.resume(replica)
         epoch = await asyncio.wait_for(asked.get(), ASKED_S)
         await fetchers.close()
@@ -439,7 +439,7 @@ def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_late
         shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
         shell.fetching = fetchers = Fetchers(replicas, shell, settings)
-        fetchers.ask(replica, AskEpochEnd(1, 2, 1))
+        fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         assert await asyncio.wait_for(asked.get(), ASKED_S) == 2
         shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=3))
         may_answer.set()
