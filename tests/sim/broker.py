@@ -559,7 +559,7 @@ class SimBroker:
 
     def write_log_start(self) -> None:
         """Write down where the log begins; a follower does so soon after it has heard."""
-        self.disk.log_start_written = self.disk.log_start
+        self.disk.write_log_start()
 
     def fsync(self) -> None:
         """The log is put on disk to its end; a follower may then say so."""

@@ -67,8 +67,8 @@ class Disk:
     """The latest epoch that such a cut took something of."""
     syncs_cuts: bool = True
     """What storage does: a cut is synced before records of an older epoch than it took are appended, and
-    as long as it is not, no high watermark is written down beyond what is durable. Off in tests that show
-    why."""
+    as long as it is not, neither a high watermark nor a log start is written down beyond what is durable. Off
+    in tests that show why."""
 
     def open(self) -> None:
         """A process finds what is there; the log is durable to its end then."""
@@ -111,6 +111,13 @@ class Disk:
         if self.before_cut is not None and self.syncs_cuts:
             high_watermark = min(high_watermark, self.durable_end_offset)
         self.high_watermark_checkpoint = high_watermark
+
+    def write_log_start(self) -> None:
+        """Write down where the log begins. Where a cut may come undone, what lies before is put on disk
+        first: else it would be other records than those that were let go of."""
+        if self.before_cut is not None and self.syncs_cuts and self.durable_end_offset < self.log_start:
+            self.sync()
+        self.log_start_written = self.log_start
 
     def _sync_files(self) -> None:
         self.synced_epochs = dict(self.epochs)

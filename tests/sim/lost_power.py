@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from sim.checkers.healed import heal
 from sim.disk import PowerCut
-from sim.messages import ZOOKEEPER, Envelope, Write
+from sim.messages import ZOOKEEPER, Envelope, FetchAnswer, Write
 from sim.world import CONTROLLERS, LAG_TIME_MAX_MS, World
 from sim.zookeeper import Put, Stored
 
@@ -164,6 +164,38 @@ def a_cut_comes_undone(world: World) -> None:
     world.brokers[1].checkpoint_high_watermark()
     world.crash(1, power=PowerCut(log_before_cut=True, epochs_before_cut=True))
     assert disk.log != world.brokers[2].disk.log
+    world.expire(1)
+    world.settle()
+    world.restart(1)
+    heal(world)
+
+
+def a_cut_comes_undone_below_the_log_start(world: World) -> None:
+    """A leader has cut, as a follower, what its own leader never had, and has let go of some of what came
+    instead. Its power goes before any of that is on disk, but for where the log begins; and whoever leads
+    next has not heard of that."""
+    world.hold(1, 2)
+    world.hold(1, 3)
+    for _ in range(3):
+        world.produce(1)
+    world.fsync(1)
+    world.expire(1)
+    world.settle_until(lambda: world.brokers[2].state.is_leader)
+    world.release(1, 2)
+    world.release(1, 3)
+    world.settle()
+    world.expire(2)
+    world.settle()
+    assert world.leader == 1
+    world.produce(1)
+    world.settle()
+    disk = world.brokers[1].disk
+    assert world.brokers[1].state.high_watermark == len(disk.log) == 1
+    assert disk.before_cut is not None
+    assert world.delete(1, 1) == 1
+    for unheard in [e for e in world.pending if e.source == 1 and isinstance(e.body, FetchAnswer)]:
+        world.lose(unheard)
+    world.crash(1, power=PowerCut(log_before_cut=True, epochs_before_cut=True))
     world.expire(1)
     world.settle()
     world.restart(1)

@@ -7,6 +7,7 @@ from hightide_broker.core.mends import Mends
 from sim.checkers import Violation
 from sim.lost_power import (
     a_cut_comes_undone,
+    a_cut_comes_undone_below_the_log_start,
     a_follower_loses_its_power_while_it_is_being_taken_in,
     a_follower_loses_its_power_while_it_waits_to_be_taken_in,
     the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
@@ -49,6 +50,18 @@ def test_a_high_watermark_of_what_the_cut_took_would_set_it_against_its_leader()
     world.brokers[1].disk.syncs_cuts = False
     with pytest.raises(Violation) as found:
         a_cut_comes_undone(world)
+    assert found.value.invariant == "NoDivergence"
+
+
+def test_a_replica_whose_cut_came_undone_below_its_log_start_cuts_again() -> None:
+    a_cut_comes_undone_below_the_log_start(started(fenced_joins=True))
+
+
+def test_a_log_start_over_what_the_cut_took_would_set_it_against_its_leader() -> None:
+    world = started(fenced_joins=True)
+    world.brokers[1].disk.syncs_cuts = False
+    with pytest.raises(Violation) as found:
+        a_cut_comes_undone_below_the_log_start(world)
     assert found.value.invariant == "NoDivergence"
 
 

@@ -11,9 +11,10 @@ import pytest
 from faulty_files import Fault
 from hightide_broker.storage import DiskFull, LogClosed, LogSettings, OffsetOutOfRange, StorageFailed
 from log_rig import LogRig, offsets
-from stored_batches import make_batch
+from stored_batches import as_sent_by_leader, make_batch
 
 SIZE = len(make_batch(3))
+POWER_CUTS = 20
 
 
 @pytest.fixture
@@ -87,6 +88,23 @@ def test_a_power_cut_that_takes_what_lies_above_leaves_an_empty_log_there(rig: L
     rig.cut_power(seed=1)
     assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.epochs.entries) == (25, 25, ())
     assert rig.append(epoch=2) == 28
+
+
+def test_a_power_cut_brings_nothing_back_below_a_start_that_was_written_down(tmp_path: Path) -> None:
+    """Other records would lie there than those that were let go of, and would count as committed: the log
+    would seem to differ from its leader's."""
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed))
+        rig.append(3, b"never committed", epoch=1)
+        rig.log.flush()
+        rig.log.truncate_to(0)
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(3), 0, 2))
+        rig.log.move_start(2)
+        rig.log.persist_start()
+        rig.cut_power(seed)
+        assert rig.log.log_start_offset == 2
+        assert (1, 0) not in rig.log.epochs.entries
+        rig.close()
 
 
 def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: LogRig) -> None:

@@ -17,7 +17,8 @@ its place. A truncation may come undone: the follower then asks its leader again
 would not do, the storage syncs a truncation by itself: below the recovery point, which recovery trusts
 without reading; and before it appends records of an older epoch than was cut off, since with that epoch at
 its end again the log would seem newer than those that have the records. While a truncation may come undone
-it writes down no high watermark beyond what is on disk. TruncateAndStartAt is a truncation in all
+it writes down no high watermark beyond what is on disk, and syncs the log before it writes down a log start
+beyond that. TruncateAndStartAt is a truncation in all
 of this.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had

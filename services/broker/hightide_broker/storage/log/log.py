@@ -418,6 +418,8 @@ class Log:
         """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
         StorageFailed, DiskFull."""
         self._check_writable()
+        if self.cuts.may_come_back and self._durable_end_offset < self._start_file.wanted:
+            self.flush()  # Else a power cut leaves other records below it than those that were let go of.
         with self._files:
             self._start_file.write()
         self.promises.renew()
