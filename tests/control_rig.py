@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from faulty_files import FaultyFiles
 from hightide.batch.header import iterate
 from hightide.v1.errors_pb2 import ErrorCode
@@ -26,7 +27,7 @@ from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.data.log_start_writer import LogStarts
 from hightide_broker.directories.log_directories import LogDirectories
-from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.control import Control, ControlListeners
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -87,22 +88,24 @@ class Rig:
         self.failures: list[Exception] = []
         clock = SystemClock()
         self.shell = ReplicaShell(clock, self.sessions, Telemetry.off(), self.failures.append)
-        self.shell.group_commit = GroupCommits(
-            {
-                each.path: GroupCommit(each.executor, self.shell.flushed, self.failures.append)
-                for each in directories.all
-            },
-            lambda replica: replica.log.data_directory,
-        )
-        self.shell.fetching = self.shell.isr = Unmoved()
+        self.suspects: list[PartitionKey] = []
+        self.limits: list[int] = []
         self.control = Control(
             ME, clock, self.replicas, self.metadata, self.shell, directories, Registered(), Telemetry.off(),
-            10_000, 1,
+            ControlListeners(self.suspects.extend, lambda: None, self.limits.append), 10_000, 1,
         )  # fmt: skip
-        self.shell.stopping = self.control
-        self.shell.log_starts = LogStarts(self.shell, self.directories, self.failures.append)
-        self.suspects: list[PartitionKey] = []
-        self.control.suspect = self.suspects.extend
+        group_commits = {
+            each.path: GroupCommit(each.executor, self.shell.flushed, self.failures.append)
+            for each in directories.all
+        }
+        perform_with(
+            self.shell,
+            fetching=Unmoved(),
+            isr=Unmoved(),
+            stopped=self.control,
+            log_starts=LogStarts(self.shell, self.directories, self.failures.append),
+            group_commit=GroupCommits(group_commits, lambda replica: replica.log.data_directory),
+        )
 
     async def decide(
         self, *decisions: PartitionDecision, configs: Mapping[str, str] = NO_CONFIGS

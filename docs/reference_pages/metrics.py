@@ -7,7 +7,7 @@ import hightide_controller.metrics
 import hightide_coordinator.metrics
 from hightide_runtime.process import process_metrics
 from hightide_runtime.serving import rpc_metrics
-from hightide_runtime.telemetry.metric_declarations import Figure
+from hightide_runtime.telemetry.metric_declarations import MetricDeclaration
 
 from reference_pages.markdown import code, page, table
 
@@ -22,15 +22,15 @@ def text() -> str:
         ([Operating](../operating.md#metrics-and-alerts)). The second column is what Prometheus exporters
         make of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
-        "## Brokers\n\n" + _table(hightide_broker.metrics.FIGURES),
-        "## Controllers\n\n" + _table(hightide_controller.metrics.FIGURES),
-        "## Coordinators\n\n" + _table(hightide_coordinator.metrics.FIGURES),
-        "## Calls, of each service\n\n" + _table(rpc_metrics.FIGURES),
-        "## Processes, of each service\n\n" + _table(process_metrics.FIGURES),
+        "## Brokers\n\n" + _table(hightide_broker.metrics.METRICS),
+        "## Controllers\n\n" + _table(hightide_controller.metrics.METRICS),
+        "## Coordinators\n\n" + _table(hightide_coordinator.metrics.METRICS),
+        "## Calls, of each service\n\n" + _table(rpc_metrics.METRICS),
+        "## Processes, of each service\n\n" + _table(process_metrics.METRICS),
     )
 
 
-def _table(figures: Sequence[Figure]) -> str:
+def _table(figures: Sequence[MetricDeclaration]) -> str:
     rows = [
         (
             code(figure.name),

@@ -238,8 +238,8 @@ def test_what_is_not_in_sync_is_listed_and_watched_until_it_is(hightide_cluster:
             while any(3 in each.isr for each in admin.describe_topics(["watched"])[0].partitions):
                 assert not left.wait(0.1)
             assert len(admin.list_offsets([TopicPartition("watched", 0)])) == 1
-        for wish in ("--under-replicated", "--under-min-isr"):
-            (topic,) = json_here(cluster, "topic", "describe", "watched", wish)["topics"]
+        for requested in ("--under-replicated", "--under-min-isr"):
+            (topic,) = json_here(cluster, "topic", "describe", "watched", requested)["topics"]
             assert [each["partition"] for each in topic["partitions"]] == [0, 1]
         watching = ("topic", "isr-watch", "watched", "--until-full", "--interval", "0.05")
         too_late = run_here(cluster, *watching, "--timeout", "0.2")

@@ -114,13 +114,13 @@ def stand_still(reports: Reports) -> None:
 def stand_still_in_commit(consumer: Consumer, reports: Reports) -> None:
     """Commit what was handed out, and stand still when it is decided what to commit and not said yet. Before
     that it would be a matter of microseconds whether the consumer that is woken up knows what it has lost."""
-    seat = consumer._seat
-    assert seat is not None, "in a group"
+    znodes = consumer._seat
+    assert znodes is not None, "in a group"
     with consumer._changed:
-        commits = seat.core.commits(None, "")
-        member_id = seat.core.membership.member_id
+        commits = znodes.core.commits(None, "")
+        member_id = znodes.core.membership.member_id
     stand_still(reports)
-    said = consumer._operations().commit_offsets(seat.core.settings.group, member_id, commits)
+    said = consumer._operations().commit_offsets(znodes.core.settings.group, member_id, commits)
     failed = consumer._run(said)
     for each in commits:
         error = failed.get(TopicPartition(each.topic, each.partition))

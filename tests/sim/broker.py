@@ -10,10 +10,10 @@ from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
 from hightide_broker.core import invariants
 from hightide_broker.core.fetch_session import (
+    FollowerPosition,
     FollowerSession,
     LeaderSession,
     LeaderSessions,
-    Position,
     SessionFault,
 )
 from hightide_broker.core.isr import next_deadline_ms
@@ -313,9 +313,9 @@ class SimBroker:
             self.fetcher.place(KEY, self._position(offset))
         self._fetch()
 
-    def _position(self, offset: int) -> Position:
+    def _position(self, offset: int) -> FollowerPosition:
         state = self.state
-        return Position(state.leader_epoch, offset, partition_epoch=state.decision.partition_epoch)
+        return FollowerPosition(state.leader_epoch, offset, partition_epoch=state.decision.partition_epoch)
 
     def _fetch(self) -> None:
         if self.fetch_call or not len(self.fetcher) or self.refused:

@@ -20,8 +20,8 @@ from hightide.consumer_group.settings import Assignor, group_settings_of, topic_
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
-from hightide.consuming.fetch_position import Chunk
-from hightide.consuming.fetched_records import Handout, gather
+from hightide.consuming.fetch_position import FetchedBatch
+from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.group_seat import GroupSeat
 from hightide.records import Record, TopicPartition
@@ -111,11 +111,11 @@ class Consumer:
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
-        self._handout = Handout(self._core)
+        self._in_delivery = RecordsInDelivery(self._core)
         self._transport = Transport(client_id)
         self._seat: GroupSeat | None = None
         if group_settings is not None:
-            self._seat = GroupSeat(group_settings, callbacks, self._core, self._handout, self._changed)
+            self._seat = GroupSeat(group_settings, callbacks, self._core, self._in_delivery, self._changed)
         driven = self._core if self._seat is None else self._seat.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
@@ -128,7 +128,7 @@ class Consumer:
             raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
         with self._changed:
             self._check_open()
-            self._handout.give_up()
+            self._in_delivery.give_up()
             self._core.assign(partitions)
             self._drive()
 
@@ -146,11 +146,11 @@ class Consumer:
         """Every record, for ever: waits for new ones at the end. Errors as of poll()."""
         while True:
             self._come_back()
-            if not self._handout.has_records:
+            if not self._in_delivery.has_records:
                 chunk = self._next_chunk(None)
                 assert chunk is not None, "without a timeout there is a chunk"
                 self._begin(chunk)
-            yield from self._handout.iterate()
+            yield from self._in_delivery.iterate()
 
     def read_to_end(self) -> Iterator[Record]:
         """Every record up to the end offsets as they are when the iteration starts; then it stops. Not in a
@@ -163,18 +163,18 @@ class Consumer:
         overshot: set[TopicPartition] = set()
         try:
             while waiting:
-                if not self._handout.has_records:
+                if not self._in_delivery.has_records:
                     chunk = self._next_chunk(None)
                     assert chunk is not None, "without a timeout there is a chunk"
                     self._begin(chunk)
-                partition = self._handout.partition
+                partition = self._in_delivery.partition
                 assert partition is not None, "records are of a partition"
-                for record in self._handout.iterate():
+                for record in self._in_delivery.iterate():
                     if record.offset < ends[partition]:
                         yield record
                     else:
                         overshot.add(partition)
-                if self._handout.next_offset >= ends[partition]:
+                if self._in_delivery.next_offset >= ends[partition]:
                     waiting.discard(partition)
         finally:
             # What is newer than the end was only passed over; the next poll() begins there.
@@ -190,7 +190,7 @@ class Consumer:
         records: list[Record] = []
         end_ms = now_ms() + timeout_s * 1000
         while len(records) < max_records:
-            if not self._handout.has_records:
+            if not self._in_delivery.has_records:
                 left_s = max(0.0, (end_ms - now_ms()) / 1000)
                 chunk = self._next_chunk(left_s, is_more=bool(records))
                 if chunk is None:
@@ -201,7 +201,7 @@ class Consumer:
                     if records:
                         break
                     raise
-            taken = self._handout.take(max_records - len(records))
+            taken = self._in_delivery.take(max_records - len(records))
             if not records and len(taken) == max_records:
                 return taken
             records += taken
@@ -212,7 +212,7 @@ class Consumer:
         and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
         self._come_back()
         with self._changed:
-            self._handout.give_up()
+            self._in_delivery.give_up()
         end_ms = now_ms() + timeout_s * 1000
         while True:
             batch, chunk_count = self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
@@ -222,7 +222,7 @@ class Consumer:
     def _next_arrow(self, timeout_s: float) -> "tuple[pa.RecordBatch, int]":
         """The rows of the next chunks, and how many chunks those are: it may be that all were left out."""
         chunk = self._next_chunk(timeout_s)
-        chunks: list[Chunk] = []
+        chunks: list[FetchedBatch] = []
         if chunk is not None:
             with self._changed:
                 self._core.put_back(chunk)
@@ -233,7 +233,7 @@ class Consumer:
                 if self._core.wants_poll:
                     self._driver.poke()
         try:
-            batch, rest = self._handout.as_arrow(chunks)
+            batch, rest = self._in_delivery.as_arrow(chunks)
         except CorruptBatchError:
             with self._changed:
                 for each in reversed(chunks):
@@ -252,14 +252,14 @@ class Consumer:
             self._check_open()
             self._seat.come_back(self._driver)
 
-    def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> Chunk | None:
+    def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> FetchedBatch | None:
         """Wait for the next batch; `is_more`: the user has some records already, so that callbacks have to
         wait. Raises what poll() documents."""
         deadline_ms = None if timeout_s is None else now_ms() + timeout_s * 1000
         while True:
             with self._changed:
                 self._drive()
-                self._handout.settle()
+                self._in_delivery.settle()
                 has_event = self._seat is not None and self._seat.core.ownership.has_event
                 if is_more:
                     # Errors have to wait too, or the records would be lost.
@@ -270,7 +270,7 @@ class Consumer:
                         return chunk
             self._come_back()
 
-    def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[Chunk | None, bool]:
+    def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[FetchedBatch | None, bool]:
         """The next batch, and whether the time is up; neither where the user is to be told something first.
         Called with the lock."""
         while True:
@@ -287,17 +287,17 @@ class Consumer:
             if self._seat is not None and self._seat.core.ownership.has_event:
                 return None, False
 
-    def _take(self) -> Chunk | None:
+    def _take(self) -> FetchedBatch | None:
         chunk = self._core.next_chunk() if self._seat is None else self._seat.take(now_ms())
         if self._core.wants_poll:
             self._driver.poke()
         return chunk
 
-    def _begin(self, chunk: Chunk) -> None:
+    def _begin(self, chunk: FetchedBatch) -> None:
         """Hand out this chunk's records next. One that cannot be read stays first in the queue, so that it is
         not passed over before the user has sought beyond it."""
         try:
-            self._handout.begin(chunk)
+            self._in_delivery.begin(chunk)
         except CorruptBatchError:
             with self._changed:
                 self._core.put_back(chunk)
@@ -334,7 +334,7 @@ class Consumer:
         wanted = list(partitions)
         with self._changed:
             self._check_open()
-            self._handout.give_up()
+            self._in_delivery.give_up()
             for partition in wanted:
                 self._core.reset(partition, look_up)
             self._drive()
@@ -365,7 +365,7 @@ class Consumer:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         self._wait_for_assignment()
         with self._changed:
-            self._handout.give_up()
+            self._in_delivery.give_up()
             self._core.seek(partition, offset)
             self._drive()
         if self._seat is not None:
@@ -392,7 +392,7 @@ class Consumer:
             self._drive()
             while True:
                 self._check_open()
-                self._handout.settle()
+                self._in_delivery.settle()
                 known = self._core.position_of(partition).position
                 if known is not None:
                     return known
@@ -402,7 +402,7 @@ class Consumer:
     def lag(self) -> Mapping[TopicPartition, int]:
         """How many records each assigned partition is behind its high watermark, as last heard of."""
         with self._changed:
-            self._handout.settle()
+            self._in_delivery.settle()
             return {
                 partition: max(0, state.high_watermark - (state.position or 0))
                 for partition, state in self._core.positions.items()
@@ -411,7 +411,7 @@ class Consumer:
 
     def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
         """What was left out of each partition so far, with on_corrupt_batch="skip"."""
-        return self._handout.corrupt.skipped
+        return self._in_delivery.corrupt.skipped
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that exists, asked of the leaders."""
@@ -441,7 +441,7 @@ class Consumer:
         that are assigned. They stay this consumer's. Raises NotAssignedError."""
         chosen = partitions or self.assignment
         with self._changed:
-            self._handout.give_up()
+            self._in_delivery.give_up()
             for partition in chosen:
                 self._core.pause(partition)
 

@@ -18,7 +18,7 @@ from hightide.calls.call import Call
 from hightide.cluster.metadata import Cluster
 from hightide.cluster.operations import Pause
 from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.errors import ClosedError, HightideError
 from hightide.records import TopicPartition
@@ -127,7 +127,7 @@ class RangeReader:
             if ahead is not None:
                 ahead.cancel()
 
-    def _range_batch(self, chunk: Chunk, end: int, policy: OnCorruptBatch | None) -> RangeBatch | None:
+    def _range_batch(self, chunk: FetchedBatch, end: int, policy: OnCorruptBatch | None) -> RangeBatch | None:
         base_offset = chunk.header.base_offset + chunk.skip
         rows = self._corrupt.opened(chunk, policy)
         if rows is None:
@@ -177,7 +177,7 @@ class _FetchAhead:
     def _done(self, call: Call[Any], outcome: bytes | HightideError) -> None:
         self._outcomes.put(outcome)
 
-    def result(self) -> list[Chunk]:
+    def result(self) -> list[FetchedBatch]:
         """Wait for it. Raises as `RangeCore.fetch`."""
         try:
             while True:
@@ -187,7 +187,7 @@ class _FetchAhead:
                 else:
                     self._go_on(decoded_outcome(self._step, self._outcomes.get()))
         except StopIteration as ended:
-            chunks: list[Chunk] = ended.value
+            chunks: list[FetchedBatch] = ended.value
             return chunks
 
     def cancel(self) -> None:

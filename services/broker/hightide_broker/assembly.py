@@ -22,20 +22,20 @@ from hightide_broker.core.events import StorageFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
-from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.data.list_offsets import OffsetLookup
 from hightide_broker.data.log_start_writer import LogStarts
 from hightide_broker.data.plain_records import PlainRecords
-from hightide_broker.data.produce import Producing
+from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
 from hightide_broker.directories.disk_space import DiskSpace
 from hightide_broker.directories.healing import Healing
 from hightide_broker.directories.hung_disks import HungDisks
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
-from hightide_broker.directories.maintenance import Upkeep, UpkeepSettings
+from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
 from hightide_broker.directories.scrub import Scrub, ScrubSettings
-from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.control import Control, ControlListeners
 from hightide_broker.hosting.failed_replicas import FailedReplicas
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.hosting.restart_checks import (
@@ -48,11 +48,11 @@ from hightide_broker.hosting.restart_checks import (
 from hightide_broker.hosting.startup import read_cluster
 from hightide_broker.hosting.strays import StrayWatch
 from hightide_broker.limits import Budget
-from hightide_broker.metrics import Measured, broker_readings
+from hightide_broker.metrics import MeasuredParts, broker_readings
 from hightide_broker.ports import Ports
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
-from hightide_broker.replica.shell import ReplicaShell
+from hightide_broker.replica.shell import EffectPorts, ReplicaShell
 from hightide_broker.replication.comparison import Comparison
 from hightide_broker.replication.digests import DigestServer
 from hightide_broker.replication.fetchers import Fetchers, FetchSettings
@@ -68,8 +68,8 @@ READING_THREADS: Final = 2
 """For what is only on disk: one slow disk, or one long read, leaves the other to those who wait elsewhere."""
 
 
-class Parts:
-    """Builds them, in one order; `close` stops them in the other."""
+class Assembly:
+    """All objects of one broker, built in one order; `close` stops them in the other."""
 
     def __init__(
         self,
@@ -99,55 +99,22 @@ class Parts:
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(clock.wall_us())
         self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
-        self._shell.tallies.counts_what_is_sent = is_measured
-        self._shell.group_commit = GroupCommits(
-            {path: self._group_commit(each) for path, each in directories.by_path.items()},
-            lambda replica: replica.log.data_directory,
-        )
-        self._isr_store = IsrStore(broker_id, clock, session, self._shell)
-        self._shell.isr = self._isr_store
-        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
-        self._shell.fetching = self._fetchers
-        self._control = Control(
-            broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
-            telemetry, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
-        )  # fmt: skip
-        self._shell.stopping = self._control
-        self._shell.log_starts = self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
-        self._strays = StrayWatch(broker_id, cluster_id, session, self._control.held, self._control.let_go)
-        self._control.suspect = self._strays.suspect
-        self._in_flight = Budget(settings.in_flight_produce_bytes_max)
-        self._producing = Producing(
-            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
-        )
+        self._shell.counters.counts_what_is_sent = is_measured
         self._reads = ports.threads(READING_THREADS, "reads")
-        self._fetching = Fetching(
-            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
-            self._shell.tallies,
-        )  # fmt: skip
-        self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
-        self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
-        self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
+        self._at_rest = ports.threads(1, "at-rest")
+        self._isr_store = IsrStore(broker_id, clock, session, self._shell)
+        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
         self._replica_server = ReplicaServer(
             cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads
         )
-        self._control.limit_moves = self._replica_server.limit_moves
-        self._upkeeps = [self._upkeep(clock, each) for each in directories.online]
         self._failed_replicas = FailedReplicas(
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
-        self._shell.divergences = self._failed_replicas
         self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
-        directories.tell_of_failures(self._went_offline)
-        self._at_rest = ports.threads(1, "at-rest")
-        self._healing, self._scrub = self._keep_whole(ports)
-
-    def _keep_whole(self, ports: Ports) -> tuple[Healing, Scrub]:
-        """Who mends what is damaged at rest, and who looks for it: in a thread of their own, so that nobody
-        waits who reads or writes."""
-        healing = Healing(
-            self._settings.broker_id, self._replicas, self._fetchers, self._failed_replicas,
-            self._address_of, self._at_rest, ports.connect,
+        # Damage at rest is looked for and mended in a thread of its own: no read and no write waits for it.
+        self._healing = Healing(
+            broker_id, self._replicas, self._fetchers, self._failed_replicas, self._address_of, self._at_rest,
+            ports.connect,
         )  # fmt: skip
         self._comparison = Comparison(
             self._replicas,
@@ -157,20 +124,61 @@ class Parts:
             self._at_rest,
             ports.connect,
         )
-        self._directories.tell_of_damage(healing.met)
-        self._control.elected = self._controller_elected
-        settings = ScrubSettings(self._settings.scrub_bytes_per_s, self._settings.scrub_interval_ms)
-        return healing, Scrub(self._replicas, self._at_rest, settings, self._comparison)
+        scrubbing = ScrubSettings(settings.scrub_bytes_per_s, settings.scrub_interval_ms)
+        self._scrub = Scrub(self._replicas, self._at_rest, scrubbing, self._comparison)
+        self._strays = StrayWatch(
+            broker_id, cluster_id, session,
+            lambda key: self._control.held(key), lambda held: self._control.let_go(held),
+        )  # fmt: skip
+        listeners = ControlListeners(
+            self._strays.suspect, self._controller_elected, self._replica_server.limit_moves
+        )
+        self._control = Control(
+            broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
+            telemetry, listeners, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
+        )  # fmt: skip
+        self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
+        self._shell.perform_with(
+            EffectPorts(
+                fetching=self._fetchers,
+                isr=self._isr_store,
+                stopped=self._control,
+                log_starts=self._log_starts,
+                divergences=self._failed_replicas,
+                group_commit=GroupCommits(
+                    {path: self._group_commit(each) for path, each in directories.by_path.items()},
+                    lambda replica: replica.log.data_directory,
+                ),
+            )
+        )
+        self._in_flight = Budget(settings.in_flight_produce_bytes_max)
+        self._producing = ProduceHandler(
+            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
+        )
+        self._fetching = FetchHandler(
+            broker_id,
+            self._replicas,
+            self._metadata,
+            settings.parked_fetches_max,
+            self._reads,
+            self._shell.counters,
+        )
+        self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
+        self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
+        self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
+        self._maintenances = [self._maintenance(clock, each) for each in directories.online]
+        directories.tell_of_failures(self._went_offline)
+        directories.tell_of_damage(self._healing.met)
 
     def _controller_elected(self) -> None:
-        """It knows of nothing that earlier ones were told."""
+        """A new controller knows of nothing that was reported to earlier ones."""
         self._healing.tell_again()
         self._comparison.tell_again()
         self.hung_disks.tell_again()
 
     def _group_commit(self, directory: LogDirectory) -> GroupCommit[HostedReplica]:
         return GroupCommit(
-            directory.executor, self._shell.flushed, self.storage_failed, self._shell.tallies.fsync_s
+            directory.executor, self._shell.flushed, self.storage_failed, self._shell.counters.fsync_s
         )
 
     def _fetch_settings(self) -> FetchSettings:
@@ -180,11 +188,11 @@ class Parts:
             self._follower, self._address_of, self.registration.until_known,
         )  # fmt: skip
 
-    def _upkeep(self, clock: Clock, directory: LogDirectory) -> Upkeep:
+    def _maintenance(self, clock: Clock, directory: LogDirectory) -> Maintenance:
         settings = self._settings
-        return Upkeep(
+        return Maintenance(
             clock, self._replicas, self._shell, directory.data, directory.executor,
-            UpkeepSettings(
+            MaintenanceSettings(
                 settings.high_watermark_checkpoint_interval_ms, settings.flush_interval_ms,
                 settings.retention_check_interval_ms,
             ),
@@ -210,7 +218,7 @@ class Parts:
     def measure(self) -> Measure:
         """The figures of this broker, as `Metrics.report` takes them."""
         return broker_readings(
-            Measured(
+            MeasuredParts(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
                 self._fetching, self._sessions, self._in_flight, self._healing, self._scrub, self._comparison,
             )
@@ -226,9 +234,9 @@ class Parts:
         await self.registration.begin_life(patience_s)
         stored = await read_cluster(self._session, self._settings.broker_id)
         broker_id = self._settings.broker_id
-        trusts = await look_at_disks(self._directories, broker_id, stored.decisions)
-        stored = await leave_doubtful_isrs(self._session, broker_id, trusts, stored)
-        await begin_anew(self._directories, broker_id, trusts, stored.decisions)
+        broker_trust = await look_at_disks(self._directories, broker_id, stored.decisions)
+        stored = await leave_doubtful_isrs(self._session, broker_id, broker_trust, stored)
+        await begin_anew(self._directories, broker_id, broker_trust, stored.decisions)
         await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch
@@ -279,10 +287,10 @@ class Parts:
         await self._failed_replicas.close()
         await self._fetchers.close()
         await self._isr_store.close()
-        await asyncio.gather(*(upkeep.close() for upkeep in self._upkeeps))
+        await asyncio.gather(*(maintenance.close() for maintenance in self._maintenances))
         await self._log_starts.close()
         self._shell.close()
-        await asyncio.gather(*(upkeep.checkpoint_last() for upkeep in self._upkeeps))
+        await asyncio.gather(*(maintenance.checkpoint_last() for maintenance in self._maintenances))
         answers = not any(each.is_given_up for each in self._directories.all)
         self._reads.shutdown(wait=answers, cancel_futures=True)
         self._at_rest.shutdown(wait=answers, cancel_futures=True)

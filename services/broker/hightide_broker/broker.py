@@ -21,11 +21,11 @@ from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
-from hightide_broker.assembly import Parts
+from hightide_broker.assembly import Assembly
 from hightide_broker.directories.disk_watch import DiskWatch, patience_s
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory, cluster_ids
 from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
-from hightide_broker.metrics import FIGURES
+from hightide_broker.metrics import METRICS
 from hightide_broker.ports import Ports, os_threads
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
@@ -60,7 +60,7 @@ class Broker:
         watch = DiskWatch(
             disks, settings.disk_timeout_ms / 1000, lambda: patience_s(session.granted_timeout_ms)
         )
-        process.pulse.look_also(watch.look)
+        process.loop_watchdog.look_also(watch.look)
         try:
             cluster_id = await self._join_cluster(session, disks)
             directories = await LogDirectories.open_all(disks, cluster_id, settings.broker_id)
@@ -68,11 +68,11 @@ class Broker:
             raise StartupError(str(error)) from error
         clean = False
         try:
-            parts = Parts(
+            parts = Assembly(
                 settings, Ports(SystemClock(), session), process.telemetry, cluster_id, directories,
                 self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
-            process.metrics.report(FIGURES, parts.measure)
+            process.metrics.report(METRICS, parts.measure)
             watch.tell(parts.hung_disks.does_not_answer, parts.hung_disks.answers)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))
@@ -98,7 +98,7 @@ class Broker:
                 f"{error}, or with an empty --data-dir; what it has is in {', '.join(map(str, disks))}"
             ) from error
 
-    async def _serve(self, process: ServiceProcess, parts: Parts) -> None:
+    async def _serve(self, process: ServiceProcess, parts: Assembly) -> None:
         """Listen, register, serve until told to stop or until something makes that impossible."""
         settings, session = self._settings, process.session
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
@@ -127,7 +127,7 @@ class Broker:
             await asyncio.wait([watching])
             await server.drain_for_good(0)
 
-    async def _leave(self, session: ZooKeeperSession, parts: Parts, server: Server) -> None:
+    async def _leave(self, session: ZooKeeperSession, parts: Assembly, server: Server) -> None:
         """Leave the others in good order: until the new leaders are known, clients are still served or told
         where to go. It may be cut short anywhere; what is on disk is closed afterwards."""
         started = time.monotonic()

@@ -21,26 +21,26 @@ from hightide_runtime.telemetry.metric_declarations import (
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import UNKNOWN_OFFSET, Leading, Role
-from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.directories.healing import Healing
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.directories.scrub import Scrub
 from hightide_broker.limits import Budget
-from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Tallies
+from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Counters
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.replication.comparison import Comparison
 from hightide_broker.replication.fetchers import Fetchers
 from hightide_broker.replication.isr_store import IsrStore
 
-__all__ = ["FIGURES", "Measured", "broker_readings", "survey"]
+__all__ = ["METRICS", "MeasuredParts", "broker_readings", "survey"]
 
 _P: Final = "hightide.broker"
 _FEW: Final = 500
 """Replicas between which the event loop gets its turn, while thousands are looked at."""
 _BY_TOPIC: Final = f"; of the first {TOPICS_MAX} topics, the others together as {OTHER_TOPICS}"
 
-FIGURES = (
+METRICS = (
     counter(f"{_P}.received", "By", "batches that producers sent and that were appended"),
     counter(f"{_P}.received_records", "{record}", "the records in them"),
     counter(f"{_P}.sent", "By", "batches that consumers were sent"),
@@ -107,7 +107,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredParts:
     """The parts of a broker that the figures are read off."""
 
     replicas: HostedReplicas
@@ -115,7 +115,7 @@ class Measured:
     shell: ReplicaShell
     isr_store: IsrStore
     fetchers: Fetchers
-    fetching: Fetching
+    fetching: FetchHandler
     sessions: LeaderSessions[PartitionKey]
     in_flight: Budget
     healing: Healing
@@ -124,7 +124,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Survey:
+class ReplicaSurvey:
     """What only a look at each replica tells."""
 
     replicas: int = 0
@@ -156,16 +156,16 @@ class Survey:
             self.lag_max = max(self.lag_max, _lag(leading, state.log_end_offset))
 
 
-def broker_readings(measured: Measured) -> Measure:
-    """What `Metrics.report` takes with `FIGURES`."""
+def broker_readings(measured: MeasuredParts) -> Measure:
+    """What `Metrics.report` takes with `METRICS`."""
 
     def measure() -> Readings:
         replicas = tuple(measured.replicas)
-        tallies = measured.shell.tallies
-        tallies.keep_topics(frozenset(replica.topic for replica in replicas))
+        counters = measured.shell.counters
+        counters.keep_topics(frozenset(replica.topic for replica in replicas))
         readings: dict[str, Reading] = {
-            **_moved(tallies),
-            **_replicated(survey(replicas), tallies, measured),
+            **_moved(counters),
+            **_replicated(survey(replicas), counters, measured),
             **_waiting(measured),
             **_disks(measured.directories),
         }
@@ -174,9 +174,9 @@ def broker_readings(measured: Measured) -> Measure:
     return measure
 
 
-def survey(replicas: Iterable[HostedReplica]) -> Survey:
+def survey(replicas: Iterable[HostedReplica]) -> ReplicaSurvey:
     """Look at each replica: a microsecond each, on the exporter's thread."""
-    found = Survey()
+    found = ReplicaSurvey()
     for done, replica in enumerate(replicas, start=1):
         found.add(replica)
         if done % _FEW == 0:
@@ -189,25 +189,25 @@ def _lag(leading: Leading, log_end_offset: int) -> int:
     return max(0, log_end_offset - min(known)) if known else 0
 
 
-def _moved(tallies: Tallies) -> Readings:
-    topics = tuple(tallies.topics.items())
+def _moved(counters: Counters) -> Readings:
+    topics = tuple(counters.topics.items())
     return {
-        "received": tallies.received.size_bytes,
-        "received_records": tallies.received.records,
-        "sent": tallies.sent.size_bytes,
-        "sent_records": tallies.sent.records,
+        "received": counters.received.size_bytes,
+        "received_records": counters.received.records,
+        "sent": counters.sent.size_bytes,
+        "sent_records": counters.sent.records,
         "topic.received": {(topic,): flow.received.size_bytes for topic, flow in topics},
         "topic.received_records": {(topic,): flow.received.records for topic, flow in topics},
         "topic.sent": {(topic,): flow.sent.size_bytes for topic, flow in topics},
         "topic.sent_records": {(topic,): flow.sent.records for topic, flow in topics},
-        "replicated_in": tallies.replicated_in.size_bytes,
-        "replicated_in_records": tallies.replicated_in.records,
-        "replicated_out": tallies.replicated_out_bytes,
-        "refusals": dict(tuple(tallies.refusals.items())),
+        "replicated_in": counters.replicated_in.size_bytes,
+        "replicated_in_records": counters.replicated_in.records,
+        "replicated_out": counters.replicated_out_bytes,
+        "refusals": dict(tuple(counters.refusals.items())),
     }
 
 
-def _replicated(found: Survey, tallies: Tallies, measured: Measured) -> Readings:
+def _replicated(found: ReplicaSurvey, counters: Counters, measured: MeasuredParts) -> Readings:
     return {
         "replicas": found.replicas,
         "leaders": found.leaders,
@@ -226,18 +226,18 @@ def _replicated(found: Survey, tallies: Tallies, measured: Measured) -> Readings
         "replica_lag_max": found.lag_max,
         "isr_shrinks": measured.isr_store.shrinks,
         "isr_expansions": measured.isr_store.expansions,
-        "leaderships_begun": tallies.leaderships_begun,
-        "leaderships_lost": tallies.leaderships_lost,
-        "truncations": tallies.truncations,
-        "truncated_records": tallies.truncated_records,
+        "leaderships_begun": counters.leaderships_begun,
+        "leaderships_lost": counters.leaderships_lost,
+        "truncations": counters.truncations,
+        "truncated_records": counters.truncated_records,
         "log.size": found.size_bytes,
         "produces_waiting": found.produces_waiting,
     }
 
 
-def _waiting(measured: Measured) -> Readings:
+def _waiting(measured: MeasuredParts) -> Readings:
     return {
-        "fsync.duration": measured.shell.tallies.fsync_s,
+        "fsync.duration": measured.shell.counters.fsync_s,
         "produce_in_flight": measured.in_flight.taken,
         "fetches_waiting": measured.fetching.waiting_count,
         "replica_fetches_waiting": len(measured.shell.parked_rounds),

@@ -28,10 +28,10 @@ from hightide_broker.contract.convert_producers import producers_in, producers_o
 from hightide_broker.data import partition_errors
 from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
-from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.data.list_offsets import OffsetLookup
 from hightide_broker.data.plain_records import PlainRecords
-from hightide_broker.data.produce import Producing
+from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
 from hightide_broker.directories.disk_space import DiskSpace
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
@@ -64,8 +64,8 @@ class ClientRpcs(BrokerServiceServicer):
         broker_id: int,
         metadata: MetadataCache,
         replicas: HostedReplicas,
-        producing: Producing,
-        fetching: Fetching,
+        producing: ProduceHandler,
+        fetching: FetchHandler,
         offsets: OffsetLookup,
         plain: PlainRecords,
         producer_ids: ProducerIds,

@@ -13,7 +13,7 @@ from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, T
 from hightide_controller.core.writes import Change
 from hightide_controller.tracing.causes import reason_of
 
-__all__ = ["ELECTION_REASONS", "Tallies"]
+__all__ = ["ELECTION_REASONS", "Counters"]
 
 ELECTION_REASONS: Final = (
     "new_partition",
@@ -32,7 +32,7 @@ ELECTION_REASONS: Final = (
 """That of the cause which the shell gives an event; or what the partition itself shows."""
 
 
-class Tallies:
+class Counters:
     """One for each shell. Counted on the event loop, read on any thread."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
 
 from hightide_controller.contract.convert import Identity
-from hightide_controller.metrics import FIGURES, controller_readings
+from hightide_controller.metrics import METRICS, controller_readings
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, Shell
@@ -43,8 +43,8 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
     )
     shell = Shell(settings, identity, process.session, process.telemetry, SystemClock())
     process.metrics.report(
-        FIGURES,
-        controller_readings(lambda: shell.state, shell.inbox, shell.tallies, shell.longest_owed_ms),
+        METRICS,
+        controller_readings(lambda: shell.state, shell.inbox, shell.counters, shell.longest_owed_ms),
     )
     server = await serve(
         settings.listen,

@@ -9,15 +9,15 @@ from hightide_runtime.telemetry.metric_declarations import Measure, Readings, co
 
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import PartitionState
-from hightide_controller.counters import ELECTION_REASONS, Tallies
+from hightide_controller.counters import ELECTION_REASONS, Counters
 from hightide_controller.inbox import Inbox
 
-__all__ = ["FIGURES", "controller_readings"]
+__all__ = ["METRICS", "controller_readings"]
 
 _MIN_ISR: Final = "min.insync.replicas"
 _P: Final = "hightide.controller"
 
-FIGURES = (
+METRICS = (
     gauge(f"{_P}.active", "{controller}", "1 where this controller is the active one, else 0"),
     gauge(f"{_P}.epoch", "{epoch}", "the controller epoch in which it was last elected"),
     gauge(f"{_P}.brokers_registered", "{broker}", "brokers with a session"),
@@ -63,9 +63,9 @@ FIGURES = (
 
 
 def controller_readings(
-    state: Callable[[], ClusterState], inbox: Inbox, tallies: Tallies, longest_owed_ms: Callable[[], int]
+    state: Callable[[], ClusterState], inbox: Inbox, counters: Counters, longest_owed_ms: Callable[[], int]
 ) -> Measure:
-    """What `Metrics.report` takes with `FIGURES`. A standby reports zeros of what it need not know."""
+    """What `Metrics.report` takes with `METRICS`. A standby reports zeros of what it need not know."""
 
     def measure() -> Readings:
         now = state()
@@ -73,14 +73,14 @@ def controller_readings(
             f"{_P}.undelivered_age": longest_owed_ms() / 1000,
             f"{_P}.partitions_offline": _count_offline(now),
             f"{_P}.partitions_under_min_isr": _count_under_min_isr(now),
-            f"{_P}.elections": {(reason,): count for reason, count in tuple(tallies.elections.items())},
-            f"{_P}.unclean_elections": tallies.unclean_elections,
-            f"{_P}.partitions_gone_offline": tallies.gone_offline,
+            f"{_P}.elections": {(reason,): count for reason, count in tuple(counters.elections.items())},
+            f"{_P}.unclean_elections": counters.unclean_elections,
+            f"{_P}.partitions_gone_offline": counters.gone_offline,
             f"{_P}.events_queued": len(inbox),
             f"{_P}.event_queue.duration": inbox.waited_s,
-            f"{_P}.event.duration": tallies.event_s,
+            f"{_P}.event.duration": counters.event_s,
             f"{_P}.failover.duration": {
-                (reason,): took for reason, took in tuple(tallies.failover_s.items())
+                (reason,): took for reason, took in tuple(counters.failover_s.items())
             },
         }
 

@@ -13,7 +13,7 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.values import requests as rq
 
-__all__ = ["Answer", "RequestEvent", "Requests"]
+__all__ = ["Answer", "PendingRequests", "RequestEvent"]
 
 RequestEvent = (
     ev.CreateTopicRequested
@@ -41,7 +41,7 @@ Answer = (
 A = TypeVar("A", bound=Answer)
 
 
-class Requests:
+class PendingRequests:
     """One for each controller process, for the event loop's thread. The core bounds how many wait."""
 
     def __init__(

@@ -26,10 +26,10 @@ from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
 from hightide_runtime.zookeeper.candidates import Candidate
-from hightide_runtime.zookeeper.election import Holder
+from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
 
-from hightide_controller.brokers.broker_link import LinkDuties
+from hightide_controller.brokers.broker_link import LinkCallbacks
 from hightide_controller.brokers.fleet import Fleet
 from hightide_controller.contract import convert
 from hightide_controller.contract.convert import Identity
@@ -41,9 +41,9 @@ from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requests import DeleteTopicRequested, ReassignmentsRequested
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.counters import Tallies
+from hightide_controller.counters import Counters
 from hightide_controller.inbox import Inbox
-from hightide_controller.pending_requests import Answer, RequestEvent, Requests
+from hightide_controller.pending_requests import Answer, PendingRequests, RequestEvent
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.tracing.traces import ControllerTraces
 from hightide_controller.zookeeper.admin_reader import AdminRead, AdminReader
@@ -91,15 +91,15 @@ class Shell:
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
         self.inbox = Inbox()
-        self.tallies = Tallies()
-        self._requests = Requests(self.inbox.put, self._active_elsewhere)
+        self.counters = Counters()
+        self._requests = PendingRequests(self.inbox.put, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
         self._peer: ProcessWatcher | None = None
         self._traces = ControllerTraces(
-            identity.cluster_id, settings.controller_id, telemetry, clock, self.tallies.failed_over
+            identity.cluster_id, settings.controller_id, telemetry, clock, self.counters.failed_over
         )
         self._fleet = Fleet(
-            LinkDuties(
+            LinkCallbacks(
                 leader_and_isr=self._leader_and_isr,
                 stop_replica=self._stop_replica,
                 update_metadata=self._update_metadata,
@@ -169,12 +169,12 @@ class Shell:
                 _log.exception("while handling %s", type(event).__name__)
                 self.failed.set()
                 return
-            self.tallies.event_s.record(perf_counter() - began)
+            self.counters.event_s.record(perf_counter() - began)
 
     def _take(self, event: ev.Event) -> None:
         was_active = self.state.role is Role.ACTIVE
         self._traces.before(self.state, event)
-        self.tallies.before(self.state, event)
+        self.counters.before(self.state, event)
         self.state, effects = step(self.state, event)
         self._traces.decided(event)
         for broker_id in self._fleet.reconcile(self.state.live_brokers(), self.state.dead_brokers()):
@@ -453,7 +453,7 @@ class Shell:
 
     async def _elected(self, effect: ef.Campaign) -> ev.Elected | None:
         me = self.identity
-        candidate = Holder(
+        candidate = ElectedProcess(
             me.controller_id,
             me.host,
             me.port,

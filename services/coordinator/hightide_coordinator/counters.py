@@ -7,10 +7,10 @@ from hightide_runtime.telemetry.metric_declarations import Distribution
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 
-__all__ = ["Tallies"]
+__all__ = ["Counters"]
 
 
-class Tallies:
+class Counters:
     """One for each shard. Counted on the event loop, read on any thread."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
 
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.metrics import FIGURES, coordinator_readings
+from hightide_coordinator.metrics import METRICS, coordinator_readings
 from hightide_coordinator.servicer import CoordinatorServicer
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shell import Shell
@@ -45,7 +45,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         0 if outside is None else outside.port,
     )
     shell = Shell(settings, cluster_id, identity, session, process.telemetry, SystemClock())
-    process.metrics.report(FIGURES, coordinator_readings(shell))
+    process.metrics.report(METRICS, coordinator_readings(shell))
     server = await serve(
         settings.listen,
         [

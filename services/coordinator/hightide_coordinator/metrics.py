@@ -20,11 +20,11 @@ from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX
 from hightide_coordinator.shard import Shard
 from hightide_coordinator.shell import Shell
 
-__all__ = ["FIGURES", "coordinator_readings"]
+__all__ = ["METRICS", "coordinator_readings"]
 
 _P: Final = "hightide.coordinator"
 
-FIGURES = (
+METRICS = (
     gauge(f"{_P}.streams", "{stream}", "streams of consumers, members or not"),
     gauge(f"{_P}.active_shards", "{shard}", "shards of the groups that it coordinates"),
     gauge(f"{_P}.epoch", "{epoch}", "the coordinator epoch of its last election for the shard", "shard"),
@@ -52,7 +52,7 @@ FIGURES = (
 
 
 def coordinator_readings(shell: Shell) -> Measure:
-    """What `Metrics.report` takes with `FIGURES`. A standby reports zeros."""
+    """What `Metrics.report` takes with `METRICS`. A standby reports zeros."""
 
     def measure() -> Readings:
         shards = shell.shards
@@ -61,10 +61,10 @@ def coordinator_readings(shell: Shell) -> Measure:
             f"{_P}.streams": len(shell.streams),
             f"{_P}.epoch": {(str(shard.shard),): shard.state.coordinator_epoch for shard in shards},
             f"{_P}.rebalances": {
-                (reason.value,): sum(shard.tallies.rebalances[reason] for shard in shards)
+                (reason.value,): sum(shard.counters.rebalances[reason] for shard in shards)
                 for reason in RebalanceReason
             },
-            f"{_P}.rebalance.duration": Distribution.of_all([shard.tallies.rebalance_s for shard in shards]),
+            f"{_P}.rebalance.duration": Distribution.of_all([shard.counters.rebalance_s for shard in shards]),
             f"{_P}.group_lag": {(group,): lag for group, lag in shell.group_lag.lags.items()},
         }
 
@@ -76,7 +76,7 @@ _LENGTHS: Final[dict[str, Callable[[Shard], int]]] = {
     "groups": lambda shard: len(shard.state.groups),
     "groups_failed": lambda shard: shard.count_failed_groups(),
     "members": lambda shard: shard.state.member_count,
-    "rebalance_failures": lambda shard: shard.tallies.rebalance_failures,
+    "rebalance_failures": lambda shard: shard.counters.rebalance_failures,
     "consumers_not_reading": lambda shard: shard.unread_streams.count,
     "requests_waiting": lambda shard: len(shard.requests),
     "stores_in_flight": lambda shard: len(shard.state.stores),

@@ -13,7 +13,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 
-__all__ = ["Answer", "RequestEvent", "Requests"]
+__all__ = ["Answer", "PendingRequests", "RequestEvent"]
 
 RequestEvent: TypeAlias = (
     ev.CommitRequested | ev.ResetRequested | ev.DeleteGroupRequested | ev.DeleteOffsetsRequested
@@ -27,7 +27,7 @@ class _Refused:
     why: Callable[[], ServiceError]
 
 
-class Requests:
+class PendingRequests:
     """One for each shard, for the event loop's thread. The server bounds how many wait."""
 
     def __init__(self, take: Callable[[ev.Event], None], timeout_ms: int) -> None:

@@ -27,20 +27,20 @@ from hightide_coordinator.contract import convert
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
-from hightide_coordinator.core.state.descriptions import Refused, not_active
+from hightide_coordinator.core.state.descriptions import QuestionRefused, not_active
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.counters import Tallies
+from hightide_coordinator.counters import Counters
 from hightide_coordinator.offset_lookup import StartOffsets
-from hightide_coordinator.pending_requests import Answer, RequestEvent, Requests
+from hightide_coordinator.pending_requests import Answer, PendingRequests, RequestEvent
 from hightide_coordinator.streams.consumer_streams import ConsumerStream
 from hightide_coordinator.streams.unread_streams import UnreadStreams
 from hightide_coordinator.tracing.shard_traces import ShardTraces
 from hightide_coordinator.zookeeper.candidacy import Takeover
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 
-__all__ = ["Shard", "ShardDuties"]
+__all__ = ["Shard", "ShardCallbacks"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
-class ShardDuties:
+class ShardCallbacks:
     """What a shard needs of, and tells to, the process around it. All are called on the loop."""
 
     watch_topics: Callable[[int, ef.WatchTopics], None]
@@ -73,12 +73,12 @@ class Shard:
         clock: Clock,
         traces: ShardTraces,
         request_timeout_ms: int,
-        duties: ShardDuties,
+        callbacks: ShardCallbacks,
     ) -> None:
         self.shard = shard
         self.state = new_state(limits)
-        self.requests = Requests(self.take, request_timeout_ms)
-        self.tallies = Tallies()
+        self.requests = PendingRequests(self.take, request_timeout_ms)
+        self.counters = Counters()
         self.unread_streams = UnreadStreams(shard)
         self._failed_groups: dict[str, Group] = {}
         """Groups that were FAILED when they were last reported."""
@@ -86,7 +86,7 @@ class Shard:
         self._store = store
         self._start_offsets = start_offsets
         self._clock = clock
-        self._duties = duties
+        self._callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ConsumerStream] = {}
         """The streams that the core knows, by connection id."""
@@ -121,7 +121,7 @@ class Shard:
         if self._is_closed:
             return
         if not isinstance(event, ev.Elected | ev.Deposed | ev.CoordinatorSeen):
-            self._duties.look_for_standstill()
+            self._callbacks.look_for_standstill()
         self._inbox.append(event)
         if self._is_taking:
             return
@@ -134,7 +134,7 @@ class Shard:
             # and a standby takes over, which reads everything anew.
             _log.exception("shard %d: an event could not be handled", self.shard)
             self._is_closed = True
-            self._duties.failed()
+            self._callbacks.failed()
         finally:
             self._is_taking = False
         self._arm()
@@ -209,7 +209,7 @@ class Shard:
         if effect.refusal is None:
             stream.end()
         else:
-            refused = Refused(effect.refusal, effect.message, effect.metadata)
+            refused = QuestionRefused(effect.refusal, effect.message, effect.metadata)
             stream.end(self.error_of(refused, stream.listener))
 
     # ---- requests
@@ -226,13 +226,13 @@ class Shard:
         self.require_active()
         return await self.requests.ask(event, kind)
 
-    def told(self, answer: T | Refused) -> T:
+    def told(self, answer: T | QuestionRefused) -> T:
         """What a description says. Raises ServiceError where it says no."""
-        if isinstance(answer, Refused):
+        if isinstance(answer, QuestionRefused):
             raise self.error_of(answer)
         return answer
 
-    def error_of(self, refused: Refused, listener: Listener | None = None) -> ServiceError:
+    def error_of(self, refused: QuestionRefused, listener: Listener | None = None) -> ServiceError:
         """A refusal as the error that a caller gets who came in through this listener, or else through the
         current one."""
         message, metadata = refused.message, refused.metadata
@@ -279,11 +279,11 @@ class Shard:
             case ef.LookUpOffsets():
                 self._feed_back(self._start_offsets.look_up(effect))
             case ef.WatchTopics():
-                self._duties.watch_topics(self.shard, effect)
+                self._callbacks.watch_topics(self.shard, effect)
             case ef.AnswerCommit() | ef.AnswerReset() | ef.AnswerDelete() | ef.AnswerDeleteOffsets():
                 self.requests.answer(effect)
             case ef.RefuseRequest():
-                refused = Refused(effect.refusal, effect.message, effect.metadata)
+                refused = QuestionRefused(effect.refusal, effect.message, effect.metadata)
                 self.requests.refuse(effect.request_id, partial(self.error_of, refused))
             case ef.Resign():
                 self._resign(by_itself=not isinstance(event, ev.Deposed))
@@ -301,7 +301,7 @@ class Shard:
         group = self.state.groups.get(effect.rebalanced_group)
         if group is None:
             return
-        self.tallies.rebalanced(group)
+        self.counters.rebalanced(group)
         if group.state is GroupState.FAILED:
             self._failed_groups[group.name] = group
         else:
@@ -310,7 +310,9 @@ class Shard:
 
     def _resign(self, *, by_itself: bool) -> None:
         if (refused := not_active(self.state)) is None:
-            refused = Refused(Refusal.NOT_COORDINATOR, "this coordinator is not the active one any more", {})
+            refused = QuestionRefused(
+                Refusal.NOT_COORDINATOR, "this coordinator is not the active one any more", {}
+            )
         self._traces.resigned()
         self._failed_groups.clear()
         self.requests.refuse_all(partial(self.error_of, refused))
@@ -318,7 +320,7 @@ class Shard:
         for stream in streams.values():
             stream.end(self.error_of(refused, stream.listener), at_once=True)
         if by_itself:
-            self._duties.resigned(self.shard)
+            self._callbacks.resigned(self.shard)
 
     def _feed_back(self, work: Coroutine[Any, Any, ev.Event]) -> None:
         """Let the core hear what became of an effect, unless its epoch is over: then it knows nothing of it,
@@ -332,7 +334,7 @@ class Shard:
                 # The core waits for an outcome that will not come: as in `take`, a standby does better.
                 _log.exception("shard %d: a task failed", self.shard)
                 self._is_closed = True
-                self._duties.failed()
+                self._callbacks.failed()
                 return
             if life == self._life:
                 self.take(event)

@@ -12,7 +12,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.process.standstill import Standstill
+from hightide_runtime.process.pause_detector import PauseDetector
 from hightide_runtime.serving.interceptors.interceptor import Context
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.group_znodes import shard_of
@@ -20,13 +20,13 @@ from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.commits.commit_fences import not_known
-from hightide_coordinator.core.state.descriptions import GroupListing, Refused, list_groups
+from hightide_coordinator.core.state.descriptions import GroupListing, QuestionRefused, list_groups
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.group_lag import GroupLag
 from hightide_coordinator.offset_lookup import StartOffsets
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shard import Shard, ShardDuties
+from hightide_coordinator.shard import Shard, ShardCallbacks
 from hightide_coordinator.streams.consumer_streams import ConsumerStream, Streams
 from hightide_coordinator.tracing.shard_traces import ShardTraces
 from hightide_coordinator.zookeeper.candidacy import Takeover
@@ -78,12 +78,12 @@ class Shell:
             on_topics=self._take_everywhere,
             on_brokers=self._brokers_changed,
         )
-        self._standstill = Standstill(
+        self._standstill = PauseDetector(
             clock, lambda: (session.granted_timeout_ms or settings.zookeeper_session_timeout_ms) / 2
         )
         self._session = session
         self._isolation = Isolation(identity, self._watches, self._start_offsets.coordinators)
-        duties = ShardDuties(
+        callbacks = ShardCallbacks(
             watch_topics=self._watches.watch_topics,
             look_for_standstill=self._look_for_standstill,
             resigned=self._watches.resigned,
@@ -98,7 +98,7 @@ class Shell:
                 clock,
                 ShardTraces(cluster_id, store.shard, telemetry, clock),
                 settings.request_timeout_ms,
-                duties,
+                callbacks,
             )
             for store in self._watches.stores
         )
@@ -211,9 +211,9 @@ class Shell:
     def groups(self) -> list[GroupListing]:
         """The groups of all shards that this process coordinates. Raises ServiceError where it does none."""
         listings = [(shard, list_groups(shard.state)) for shard in self.shards]
-        told = [groups for _, groups in listings if not isinstance(groups, Refused)]
+        told = [groups for _, groups in listings if not isinstance(groups, QuestionRefused)]
         if not told:
             shard, refused = listings[0]
-            assert isinstance(refused, Refused)
+            assert isinstance(refused, QuestionRefused)
             raise shard.error_of(refused)
         return [listing for groups in told for listing in groups]

@@ -14,7 +14,7 @@ import pytest
 from adversary.raw_client import name_of
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.hosting.strays import Held, read_stored
+from hightide_broker.hosting.strays import HeldReplica, read_stored
 from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, TopicZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 from integration.broker.scripted_controller import ME, Scripted, Topic, described, scripted
@@ -314,7 +314,7 @@ def test_a_stop_that_comes_while_the_log_is_recovered_leaves_nothing_of_it(
 
 
 def test_another_clusters_zookeeper_proves_nothing(zookeeper_hosts: str) -> None:
-    held = Held((bytes(16), 0), "flights", 1, 1)
+    held = HeldReplica((bytes(16), 0), "flights", 1, 1)
 
     async def main() -> None:
         session = await ZooKeeperSession.connect(zookeeper_hosts)

@@ -27,7 +27,7 @@ from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
-from hightide_runtime.zookeeper.election import Holder
+from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SetData, ZooKeeperSession, multis_of
 
 IDENTITY = convert.Identity("bench", 1, "127.0.0.1", 1)
@@ -89,7 +89,7 @@ class Driver:
         self.take(ev.ControllerSeen(None))
         began = time.perf_counter()
         await self.store.abdicate()
-        epoch = await self.store.elect(Holder(1, "127.0.0.1", 1), None)
+        epoch = await self.store.elect(ElectedProcess(1, "127.0.0.1", 1), None)
         assert epoch is not None
         snapshot = await self.store.read_snapshot(self.admin_reader)
         read_ms = (time.perf_counter() - began) * 1000

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide.errors import TopicAlreadyExistsError
-from hightide_broker.metrics import FIGURES as BROKER
-from hightide_controller.metrics import FIGURES as CONTROLLER
-from hightide_coordinator.metrics import FIGURES as COORDINATOR
+from hightide_broker.metrics import METRICS as BROKER
+from hightide_controller.metrics import METRICS as CONTROLLER
+from hightide_coordinator.metrics import METRICS as COORDINATOR
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.process.environment import service_environment
-from hightide_runtime.process.process_metrics import FIGURES as PROCESS
-from hightide_runtime.serving.rpc_metrics import FIGURES as RPC
-from hightide_runtime.telemetry.metric_declarations import Figure, Kind
+from hightide_runtime.process.process_metrics import METRICS as PROCESS
+from hightide_runtime.serving.rpc_metrics import METRICS as RPC
+from hightide_runtime.telemetry.metric_declarations import Kind, MetricDeclaration
 
 pytestmark = pytest.mark.cluster
 
@@ -95,7 +95,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-def names_in_prometheus(figures: Sequence[Figure]) -> dict[str, str]:
+def names_in_prometheus(figures: Sequence[MetricDeclaration]) -> dict[str, str]:
     """Each family with its type. The exporter's text format calls a counter's family by its sample's name."""
     return {figure.prometheus_name: figure.kind.value for figure in figures}
 

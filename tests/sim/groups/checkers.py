@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hightide_coordinator.core import effects as ef
-from hightide_coordinator.core.values.registration import Committed, Owner, Position
+from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, Owner
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.checkers import Violation
 from sim.groups.logs import Log, Word, WordKind
@@ -202,7 +202,7 @@ class Checkers:
         history.processed.update(range(first, end))
         history.advance()
 
-    def leaving(self, consumer: SimConsumer, positions: tuple[Position, ...]) -> None:
+    def leaving(self, consumer: SimConsumer, positions: tuple[ConsumerPosition, ...]) -> None:
         """A consumer says goodbye."""
         node = self.world.zookeeper.groups.get(consumer.group, GroupNode())
         for position in positions:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Owned, Position, Registration
+from hightide_coordinator.core.values.registration import ConsumerPosition, OwnedPartition, Registration
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.connection import Broken, Connection
 from sim.groups.logs import Log, Word, WordKind
@@ -73,7 +73,7 @@ class SimConsumer:
 
     world: Groups
     number: int
-    wish: Registration
+    requested: Registration
     """What it registers with, but for what the coordinator told it since."""
     state: ConsumerState = ConsumerState.SEEKING
     is_paused: bool = False
@@ -96,7 +96,7 @@ class SimConsumer:
     @property
     def group(self) -> str:
         """Its group."""
-        return self.wish.group
+        return self.requested.group
 
     @property
     def is_alive(self) -> bool:
@@ -110,10 +110,12 @@ class SimConsumer:
             return False
         if self.was_silent or self.state in ENDED or self.away_since_ms is None:
             return True
-        return self.world.now_ms - self.away_since_ms > self.wish.session_timeout_ms // 3
+        return self.world.now_ms - self.away_since_ms > self.requested.session_timeout_ms // 3
 
     def __str__(self) -> str:
-        return f"consumer {self.number} ({self.group}/{self.consumer_id or self.wish.instance_id or 'new'})"
+        return (
+            f"consumer {self.number} ({self.group}/{self.consumer_id or self.requested.instance_id or 'new'})"
+        )
 
     # ---- time
 
@@ -122,7 +124,7 @@ class SimConsumer:
         now_ms = self.world.now_ms
         if self.state is ConsumerState.GONE:
             return
-        if self.connection is not None and now_ms - self.heard_ms > self.wish.session_timeout_ms:
+        if self.connection is not None and now_ms - self.heard_ms > self.requested.session_timeout_ms:
             self.was_silent = True
             self._disconnect()
         for stop in [stop for stop in self.stops if now_ms >= stop.deadline_ms]:
@@ -138,19 +140,19 @@ class SimConsumer:
         self.connection = self.world.connect(self, coordinator)
         self.state = ConsumerState.REGISTERING
         self.heard_ms = self.world.now_ms
-        wish = self.wish
-        owned = tuple(Owned(name, reading.generation) for name, reading in self.readings.items())
+        requested = self.requested
+        owned = tuple(OwnedPartition(name, reading.generation) for name, reading in self.readings.items())
         registration = Registration(
-            group=wish.group,
-            consumer_id=self.consumer_id or wish.consumer_id,
+            group=requested.group,
+            consumer_id=self.consumer_id or requested.consumer_id,
             member_id=self.member_id,
-            instance_id=wish.instance_id,
-            topics=wish.topics,
-            pattern=wish.pattern,
-            auto_commit=wish.auto_commit,
-            offset_reset=wish.offset_reset,
-            session_timeout_ms=wish.session_timeout_ms,
-            assignor=wish.assignor,
+            instance_id=requested.instance_id,
+            topics=requested.topics,
+            pattern=requested.pattern,
+            auto_commit=requested.auto_commit,
+            offset_reset=requested.offset_reset,
+            session_timeout_ms=requested.session_timeout_ms,
+            assignor=requested.assignor,
             owned=owned,
             seen_coordinator_epoch=self.coordinator_epoch,
         )
@@ -210,7 +212,7 @@ class SimConsumer:
         elif refusal is Refusal.CONSUMER_ID_TAKEN:
             # A predecessor that died is found dead by then; who is there longer, lives.
             if self.taken_until_ms is None:
-                self.taken_until_ms = self.world.now_ms + self.wish.session_timeout_ms
+                self.taken_until_ms = self.world.now_ms + self.requested.session_timeout_ms
             if self.world.now_ms >= self.taken_until_ms:
                 self._end(refusal)
         elif refusal in (Refusal.FENCED_INSTANCE, Refusal.INVALID_REQUEST):
@@ -257,15 +259,15 @@ class SimConsumer:
             )
             self._say(answer)
 
-    def _positions(self, names: list[TopicPartition]) -> tuple[Position, ...]:
-        if not self.wish.auto_commit:
+    def _positions(self, names: list[TopicPartition]) -> tuple[ConsumerPosition, ...]:
+        if not self.requested.auto_commit:
             return ()
         told = []
         for name in names:
             reading = self.readings[name]
             reading.told = reading.settled
             epoch = self._word(WordKind.POSITION, reading)
-            told.append(Position(name, reading.generation, reading.settled, epoch))
+            told.append(ConsumerPosition(name, reading.generation, reading.settled, epoch))
         return tuple(told)
 
     def _word(self, kind: WordKind, reading: Reading) -> int:
@@ -275,7 +277,7 @@ class SimConsumer:
     def _stop(self, order: ef.SendStopFetcher) -> None:
         if self.state is ConsumerState.LEAVING:
             return
-        stop = _Stop(order, self.world.now_ms + self.wish.session_timeout_ms // 3)
+        stop = _Stop(order, self.world.now_ms + self.requested.session_timeout_ms // 3)
         self.stops.append(stop)
         if not self._unsettled(stop):
             self._answer_stop(stop)

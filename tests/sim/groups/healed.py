@@ -17,10 +17,10 @@ __all__ = ["check_committed", "check_owned", "topics_of"]
 
 def topics_of(world: GroupOrders, consumer: SimConsumer) -> list[str]:
     """The topics that exist and that a consumer subscribed to."""
-    wish = consumer.wish
-    if wish.pattern:
-        return [name for name in world.topics.by_name if re.fullmatch(wish.pattern, name)]
-    return [name for name in wish.topics if name in world.topics.by_name]
+    requested = consumer.requested
+    if requested.pattern:
+        return [name for name in world.topics.by_name if re.fullmatch(requested.pattern, name)]
+    return [name for name in requested.topics if name in world.topics.by_name]
 
 
 def members_of(world: GroupOrders) -> dict[str, list[SimConsumer]]:
@@ -85,7 +85,9 @@ def check_committed(world: GroupOrders) -> None:
                         "NoRecordSkipped", f"{consumer}: {history.frontier} of {reading.log} was never read"
                     )
                 committed = node.offsets.get(key)
-                if consumer.wish.auto_commit and (committed is None or committed.offset < reading.settled):
+                if consumer.requested.auto_commit and (
+                    committed is None or committed.offset < reading.settled
+                ):
                     world.checkers.violated(
                         "EveryPartitionOwned", f"{consumer}: {reading} is committed up to {committed}"
                     )

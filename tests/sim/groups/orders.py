@@ -157,10 +157,10 @@ class GroupOrders(Groups):
 
     # ---- consumers
 
-    def consume(self, wish: Registration) -> SimConsumer:
+    def consume(self, requested: Registration) -> SimConsumer:
         """A consumer is started."""
-        consumer = SimConsumer(self, self.number(), wish)
-        self.tell("start ", consumer, f" {wish}")
+        consumer = SimConsumer(self, self.number(), requested)
+        self.tell("start ", consumer, f" {requested}")
         self.consumers = [each for each in self.consumers if each.state is not ConsumerState.GONE]
         self.consumers.append(consumer)
         consumer.tick()

@@ -214,18 +214,20 @@ class RandomWalk:
     def _resubscribe(self) -> None:
         """The same member wants something else; it says so on a new stream."""
         if consumer := self._someone():
-            wish = self._wish(consumer.wish.instance_id)
-            consumer.wish = replace(consumer.wish, topics=wish.topics, pattern=wish.pattern)
+            requested = self._wish(consumer.requested.instance_id)
+            consumer.requested = replace(
+                consumer.requested, topics=requested.topics, pattern=requested.pattern
+            )
             self.world.break_stream(consumer)
 
     def _replace(self) -> None:
         """A static member's next process, often before the last one is gone."""
-        static = [each for each in self.world.consumers if each.is_alive and each.wish.instance_id]
+        static = [each for each in self.world.consumers if each.is_alive and each.requested.instance_id]
         if static:
             before = self.rng.choice(static)
             if self.rng.random() < 0.6:
                 self.world.kill(before)
-            self.world.consume(before.wish)
+            self.world.consume(before.requested)
 
     # ---- faults
 

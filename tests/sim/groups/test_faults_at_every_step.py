@@ -106,8 +106,8 @@ def tell_story(world: StruckWorld) -> None:
     world.elect(1)
     world.create(TOPIC, 4)
     for name in ("a", "b", "c"):
-        wish = Registration(group="g", consumer_id=name, topics={TOPIC: 1}, session_timeout_ms=600)
-        world.consume(wish)
+        requested = Registration(group="g", consumer_id=name, topics={TOPIC: 1}, session_timeout_ms=600)
+        world.consume(requested)
         world.run(150)
     for log in world.topics.logs():
         world.produce(log, 5)

@@ -18,10 +18,10 @@ def stable_group(count: int = 3, instances: bool = False) -> GroupOrders:
     topic(world, 6)
     for number in range(count):
         if instances:
-            wish = Registration(
+            requested = Registration(
                 group="g", instance_id=f"i{number}", topics={TOPIC: 1}, session_timeout_ms=600
             )
-            world.consume(wish)
+            world.consume(requested)
         else:
             consumer(world, f"c{number}")
     wait_until(world, lambda: sum(len(each.readings) for each in world.consumers) == 6)
@@ -89,7 +89,7 @@ def test_the_next_process_of_an_instance_takes_its_partitions_and_nobody_else_he
     owned = sorted(old.readings)
     world.kill(old)
     world.run(200)
-    new = world.consume(old.wish)
+    new = world.consume(old.requested)
     wait_until(world, lambda: len(new.readings) == len(owned))
     heal(world)
     assert sorted(new.readings) == sorted(world.checkers.started) == owned

@@ -17,7 +17,7 @@ from hightide.batch import wire
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
-from hightide_broker.assembly import Parts
+from hightide_broker.assembly import Assembly
 from hightide_broker.core import effects as fx
 from hightide_broker.core.replica import Replica
 from hightide_broker.directories.log_directories import LogDirectories
@@ -185,7 +185,7 @@ class SimHost:
         self.lives += 1
         self.has_rebooted = False
         self.clock.jumped_us += LIFE_US
-        self.parts: Parts | None = None
+        self.parts: Assembly | None = None
         self.end: str = ""
         """Why the process ended by itself; empty while it runs."""
         self.in_hand: list[Envelope] = []
@@ -249,7 +249,7 @@ class SimHost:
         )  # fmt: skip
         assert isinstance(directories, _Directories)
         directories.told = self._put_aside
-        parts = Parts(
+        parts = Assembly(
             self.settings, ports, Telemetry.off(), self.world.cluster_id, directories,
             self._threads(1, "records"), is_measured=False,
         )  # fmt: skip
@@ -266,7 +266,7 @@ class SimHost:
             keeping.result()
         raise StartupError("no data directory is left")
 
-    async def _stop(self, parts: Parts) -> None:
+    async def _stop(self, parts: Assembly) -> None:
         session: Any = self.sim_session
         await parts.stop_following()
         await hand_over_leadership(
@@ -289,7 +289,7 @@ class SimHost:
 
     # --- what the checkers are told ----------------------------------------------------------------
 
-    def _listen(self, parts: Parts) -> None:
+    def _listen(self, parts: Assembly) -> None:
         performs = parts._shell.performs
         advance, stop = performs[fx.AdvanceHighWatermark], performs[fx.ReplicaStopped]
 
@@ -424,7 +424,7 @@ class SimHost:
             self.loop.settle()
 
 
-def _methods(parts: Parts) -> dict[str, _Method]:
+def _methods(parts: Assembly) -> dict[str, _Method]:
     client, replica, control = parts.rpcs()
     return {
         "Produce": _Method(

@@ -74,13 +74,15 @@ class _NoWatcher:
 
 class _Fleet(Fleet):
     def __init__(self, real: Fleet, channel_to: Callable[[int], SimChannel]) -> None:
-        super().__init__(real._duties, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000)
+        super().__init__(
+            real._callbacks, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000
+        )
         self._channel_to = channel_to
 
     def _open(self, broker: ev.Broker) -> None:
         channel: Any = self._channel_to(broker.broker_id)
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._duties, self._telemetry, self._clock, 5_000, channel
+            broker, self._callbacks, self._telemetry, self._clock, 5_000, channel
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from hightide_broker.core.events import StopRequested
-from hightide_broker.core.fetch_session import Position
+from hightide_broker.core.fetch_session import FollowerPosition
 from hightide_broker.hosting import hosting
 from hightide_broker.hosting.control import Control
-from hightide_broker.hosting.strays import Held
+from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replication import fetchers, isr_store
 from hightide_broker.replication.isr_store import IsrStore
 from hightide_runtime.zookeeper.session import Operation
@@ -77,7 +77,7 @@ def _old_logs_put_aside() -> Iterator[None]:
 def _careful_strays() -> Iterator[None]:
     """What ZooKeeper said about a stray holds only while nothing was decided about it since."""
 
-    async def let_go(self: Control, held: Held) -> bool:
+    async def let_go(self: Control, held: HeldReplica) -> bool:
         replica = self._replicas.get(held.key)
         if replica is not None:
             decision = replica.state.decision
@@ -95,8 +95,8 @@ def _careful_strays() -> Iterator[None]:
 def _told_partition_epochs() -> Iterator[None]:
     """A follower tells with its positions which partition epoch it has heard of."""
 
-    def untold(leader_epoch: int, fetch_offset: int, log_start_offset: int, _: int) -> Position:
-        return Position(leader_epoch, fetch_offset, log_start_offset)
+    def untold(leader_epoch: int, fetch_offset: int, log_start_offset: int, _: int) -> FollowerPosition:
+        return FollowerPosition(leader_epoch, fetch_offset, log_start_offset)
 
     with _instead(fetchers, "Position", untold):
         yield

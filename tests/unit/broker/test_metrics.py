@@ -14,8 +14,8 @@ from hightide_broker.contract.data_calls import Appended, Read, Refused
 from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_broker.metrics import FIGURES, survey
-from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Tallies, count_records
+from hightide_broker.metrics import METRICS, survey
+from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Counters, count_records
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
@@ -48,32 +48,32 @@ def test_what_is_no_batch_is_not_counted_and_harms_nothing(nonsense: bytes) -> N
 
 
 def test_topics_are_counted_one_by_one_up_to_a_bound_and_all_in_the_total() -> None:
-    tallies = Tallies()
+    counters = Counters()
     for number in range(TOPICS_MAX + 5):
-        tallies.append(f"topic-{number}", 100, 2)
-    assert (tallies.received.size_bytes, tallies.received.records) == (100 * 105, 2 * 105)
-    assert len(tallies.topics) == TOPICS_MAX + 1
-    assert tallies.topics[OTHER_TOPICS].received.records == 10
+        counters.append(f"topic-{number}", 100, 2)
+    assert (counters.received.size_bytes, counters.received.records) == (100 * 105, 2 * 105)
+    assert len(counters.topics) == TOPICS_MAX + 1
+    assert counters.topics[OTHER_TOPICS].received.records == 10
 
 
 def test_a_topic_that_is_gone_makes_room_for_another() -> None:
-    tallies = Tallies()
+    counters = Counters()
     for number in range(TOPICS_MAX):
-        tallies.append(f"topic-{number}", 100, 2)
-    tallies.keep_topics(frozenset({"topic-7"}))
-    tallies.append("late", 100, 2)
-    assert tallies.topics.keys() == {"topic-7", "late"}
+        counters.append(f"topic-{number}", 100, 2)
+    counters.keep_topics(frozenset({"topic-7"}))
+    counters.append("late", 100, 2)
+    assert counters.topics.keys() == {"topic-7", "late"}
 
 
 def test_what_is_sent_and_what_is_refused_are_told_apart() -> None:
-    tallies = Tallies()
+    counters = Counters()
     refused = Refused(ErrorCode.ERROR_CODE_NOT_LEADER, "broker 2 leads")
-    tallies.fetched("tides", read_of(batch(3)))
-    tallies.fetched("tides", Read((TOPIC_ID, 0), -1, -1, (), 0, refused))
-    tallies.fetched("tides", read_of())
-    tallies.produced([Appended(0, 1, 0), refused, refused])
-    assert tallies.sent.records == tallies.topics["tides"].sent.records == 3
-    assert tallies.refusals == {("fetch", "NOT_LEADER"): 1, ("produce", "NOT_LEADER"): 2}
+    counters.fetched("tides", read_of(batch(3)))
+    counters.fetched("tides", Read((TOPIC_ID, 0), -1, -1, (), 0, refused))
+    counters.fetched("tides", read_of())
+    counters.produced([Appended(0, 1, 0), refused, refused])
+    assert counters.sent.records == counters.topics["tides"].sent.records == 3
+    assert counters.refusals == {("fetch", "NOT_LEADER"): 1, ("produce", "NOT_LEADER"): 2}
 
 
 def test_where_nobody_asks_for_metrics_no_batch_that_is_sent_is_looked_at() -> None:
@@ -81,9 +81,9 @@ def test_where_nobody_asks_for_metrics_no_batch_that_is_sent_is_looked_at() -> N
         def __len__(self) -> int:
             raise AssertionError("it was looked at")
 
-    tallies = Tallies(counts_what_is_sent=False)
-    tallies.fetched("tides", Read((TOPIC_ID, 0), 10, 0, (Unread(batch(3)),), 200))
-    assert (tallies.sent.size_bytes, tallies.sent.records) == (200, 0)
+    counters = Counters(counts_what_is_sent=False)
+    counters.fetched("tides", Read((TOPIC_ID, 0), 10, 0, (Unread(batch(3)),), 200))
+    assert (counters.sent.size_bytes, counters.sent.records) == (200, 0)
 
 
 def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> Non
         assert (found.replicas, found.leaders, found.size_bytes) == (1, 1, len(appended))
         assert (found.under_replicated, found.under_min_isr, found.without_leader) == (1, 1, 0)
         assert found.lag_max == 6
-        assert shell.tallies.leaderships_begun == 1
-        assert shell.tallies.topics["tides"].received.records == 6
+        assert shell.counters.leaderships_begun == 1
+        assert shell.counters.topics["tides"].received.records == 6
         shell.feed(replica, LeaderAndIsrDecided.dummy(-1, 2, (1,), replicas=(1, 2, 3)))
         found = survey([replica])
         assert (found.leaders, found.without_leader, found.under_replicated) == (0, 1, 0)
-        assert shell.tallies.leaderships_lost == 1
+        assert shell.counters.leaderships_lost == 1
         shell.close()
         data.close()
 
@@ -118,6 +118,6 @@ def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> Non
 
 
 def test_names_begin_with_the_service_and_are_declared_once() -> None:
-    names = [figure.name for figure in FIGURES]
+    names = [figure.name for figure in METRICS]
     assert len(names) == len(set(names))
     assert all(name.startswith("hightide.broker.") for name in names)

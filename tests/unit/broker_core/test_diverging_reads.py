@@ -6,7 +6,7 @@ import pytest
 from hightide_broker.core.events import LogStartMoved, Ticked
 from hightide_broker.core.isr_state import PendingShrink
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
-from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch
+from hightide_broker.core.reads import LineageDiverges, NothingCommittedYet, ReadUpTo, consumer_fetch
 from hightide_broker.core.refusals import Refusal
 from unit.broker_core.replica_pair import ReplicaPair
 from unit.broker_core.test_isr import isr_of
@@ -14,12 +14,12 @@ from unit.broker_core.test_isr import isr_of
 
 def fetch(
     pair: ReplicaPair, leader: int, offset: int, read_in: int
-) -> ReadUpTo | NothingYet | Diverging | Refusal:
+) -> ReadUpTo | NothingCommittedYet | LineageDiverges | Refusal:
     return consumer_fetch(pair[leader].state, offset, -1, read_in)
 
 
-def may_agree_up_to(offset: int, epoch: int) -> Diverging:
-    return Diverging(EpochEnd(epoch, offset))
+def may_agree_up_to(offset: int, epoch: int) -> LineageDiverges:
+    return LineageDiverges(EpochEnd(epoch, offset))
 
 
 def led_by_1_with_a_b_c(pair: ReplicaPair) -> None:
@@ -29,7 +29,7 @@ def led_by_1_with_a_b_c(pair: ReplicaPair) -> None:
     pair.catch_up(2, 3)
     pair.decide(1, 2, isr=(1,))
     pair[1].produces("b", "c")
-    assert fetch(pair, 1, 3, 2) == NothingYet(3), "a consumer has read all three"
+    assert fetch(pair, 1, 3, 2) == NothingCommittedYet(3), "a consumer has read all three"
 
 
 def elect_unclean(pair: ReplicaPair, leader: int, epoch: int) -> None:
@@ -73,7 +73,7 @@ def test_a_consumer_is_told_also_when_an_older_epoch_is_longer_than_what_it_read
     pair[1].produces("b", "c")
     elect_unclean(pair, 2, 2)
     pair[2].produces("x")
-    assert fetch(pair, 2, 2, 2) == NothingYet(2)
+    assert fetch(pair, 2, 2, 2) == NothingCommittedYet(2)
     elect_unclean(pair, 1, 3)
     assert fetch(pair, 1, 2, 2) == may_agree_up_to(1, 1), "offset 1 is b now, and was x"
 
@@ -83,11 +83,11 @@ def test_a_clean_election_is_no_alarm(pair: ReplicaPair) -> None:
     pair[1].produces("a", "b")
     pair.catch_up(2, 3)
     pair.decide(2, 2)
-    assert fetch(pair, 2, 2, 1) == NothingYet(2)
+    assert fetch(pair, 2, 2, 1) == NothingCommittedYet(2)
     pair[2].produces("c")
     pair.catch_up(1, 3)
     assert fetch(pair, 2, 2, 1) == ReadUpTo(3)
-    assert fetch(pair, 2, 3, 2) == NothingYet(3)
+    assert fetch(pair, 2, 3, 2) == NothingCommittedYet(3)
 
 
 def test_an_epoch_in_which_nothing_was_written_is_no_alarm(pair: ReplicaPair) -> None:
@@ -95,13 +95,13 @@ def test_an_epoch_in_which_nothing_was_written_is_no_alarm(pair: ReplicaPair) ->
     pair[1].produces("a")
     pair.catch_up(2, 3)
     pair.decide(2, 2)
-    assert fetch(pair, 2, 1, 1) == NothingYet(1)
+    assert fetch(pair, 2, 1, 1) == NothingCommittedYet(1)
     pair.catch_up(1, 3)
     pair.decide(3, 3)
     pair[3].produces("b")
     pair.catch_up(1, 2)
     assert fetch(pair, 3, 1, 1) == ReadUpTo(2)
-    assert fetch(pair, 3, 2, 3) == NothingYet(2)
+    assert fetch(pair, 3, 2, 3) == NothingCommittedYet(2)
 
 
 @pytest.mark.parametrize("named", [NO_EPOCH, -7])
@@ -144,7 +144,7 @@ def test_an_epoch_that_retention_has_cut_short_is_no_alarm(pair: ReplicaPair) ->
     pair[1].produces("a", "b", "c")
     del pair[1].log[:1]
     pair[1].happens(LogStartMoved(1))
-    for offset, expected in ((1, ReadUpTo(3)), (2, ReadUpTo(3)), (3, NothingYet(3))):
+    for offset, expected in ((1, ReadUpTo(3)), (2, ReadUpTo(3)), (3, NothingCommittedYet(3))):
         assert fetch(pair, 1, offset, 1) == expected
 
 
@@ -199,4 +199,4 @@ def test_who_names_another_leader_epoch_is_fenced_first(pair: ReplicaPair) -> No
     elect_unclean(pair, 2, 3)
     assert consumer_fetch(pair[2].state, 3, 2, 2) is Refusal.FENCED_LEADER_EPOCH
     assert consumer_fetch(pair[2].state, 3, 4, 2) is Refusal.UNKNOWN_LEADER_EPOCH
-    assert consumer_fetch(pair[1].state, 3, 2, 2) == NothingYet(3)
+    assert consumer_fetch(pair[1].state, 3, 2, 2) == NothingCommittedYet(3)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from hightide_broker.core.fetch_session import (
     Answer,
+    FollowerPosition,
     FollowerSession,
     LeaderSession,
     LeaderSessions,
-    Position,
     SessionFault,
 )
 from hypothesis import given
@@ -52,30 +52,30 @@ def answers(session: LeaderSession[Key], end: int, high_watermark: int, epoch: i
 def test_the_first_round_names_everything_and_later_ones_what_moved() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
-    follower.place("p1", Position(1, 5))
+    follower.place("p0", FollowerPosition(1, 0))
+    follower.place("p1", FollowerPosition(1, 5))
     opened(follower, sessions)
-    follower.place("p1", Position(1, 6))
+    follower.place("p1", FollowerPosition(1, 6))
     request = follower.next_request()
-    assert (request.round, request.moved, request.forgotten) == (1, (("p1", Position(1, 6)),), ())
+    assert (request.round, request.moved, request.forgotten) == (1, (("p1", FollowerPosition(1, 6)),), ())
     assert not follower.has_news
 
 
 def test_answered_batches_are_not_sent_again_until_the_partition_is_named() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
     session = opened(follower, sessions)
     assert answers(session, end=3, high_watermark=0) == [Answer("p0", 0, 1, True)]
     assert sessions.touch("p0") == [], "more was appended, but the follower is still busy with the first part"
-    follower.place("p0", Position(1, 3))
+    follower.place("p0", FollowerPosition(1, 3))
     assert answers(round_trip(follower, sessions), end=4, high_watermark=3) == [Answer("p0", 3, 1, True)]
 
 
 def test_a_new_high_watermark_alone_is_an_answer_once() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 3))
+    follower.place("p0", FollowerPosition(1, 3))
     session = opened(follower, sessions)
     assert answers(session, 3, 2) == [Answer("p0", 3, 1, False)]
     assert answers(session, 3, 2) == []
@@ -87,7 +87,7 @@ def test_nothing_new_costs_nothing() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
     for number in range(1000):
-        follower.place(f"p{number}", Position(1, 0))
+        follower.place(f"p{number}", FollowerPosition(1, 0))
     session = opened(follower, sessions)
     answers(session, 0, 0)
     assert list(session.touched()) == []
@@ -99,8 +99,8 @@ def test_nothing_new_costs_nothing() -> None:
 def test_an_answer_that_found_no_room_is_the_first_of_the_next_round() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
-    follower.place("p1", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
+    follower.place("p1", FollowerPosition(1, 0))
     session = opened(follower, sessions)
     first = session.examine("p0", leader_epoch=1, log_end_offset=9, high_watermark=0, log_start_offset=0)
     assert first is not None
@@ -115,7 +115,7 @@ def test_an_answer_that_found_no_room_is_the_first_of_the_next_round() -> None:
 def test_a_partition_whose_leader_moved_on_is_answered_so_that_it_can_be_refused() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
     session = opened(follower, sessions)
     answers(session, 0, 0)
     sessions.touch("p0")
@@ -125,7 +125,7 @@ def test_a_partition_whose_leader_moved_on_is_answered_so_that_it_can_be_refused
 def test_a_forgotten_partition_is_not_answered() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
     session = opened(follower, sessions)
     follower.forget("p0")
     round_trip(follower, sessions)
@@ -136,24 +136,24 @@ def test_a_forgotten_partition_is_not_answered() -> None:
 def test_a_partition_that_comes_back_before_it_was_forgotten_is_just_named() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
     opened(follower, sessions)
     follower.forget("p0")
-    follower.place("p0", Position(2, 4))
+    follower.place("p0", FollowerPosition(2, 4))
     request = follower.next_request()
-    assert (request.moved, request.forgotten) == ((("p0", Position(2, 4)),), ())
+    assert (request.moved, request.forgotten) == ((("p0", FollowerPosition(2, 4)),), ())
 
 
 def test_a_lost_round_ends_the_session_and_the_next_one_names_everything() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 0))
+    follower.place("p0", FollowerPosition(1, 0))
     opened(follower, sessions)
-    follower.place("p0", Position(1, 3))
+    follower.place("p0", FollowerPosition(1, 3))
     follower.next_request()  # Never arrives.
     follower.restart()
     request = follower.next_request()
-    assert (request.session_id, request.round, request.moved) == (0, 0, (("p0", Position(1, 3)),))
+    assert (request.session_id, request.round, request.moved) == (0, 0, (("p0", FollowerPosition(1, 3)),))
 
 
 def test_a_session_fault_is_named() -> None:
@@ -171,12 +171,12 @@ def test_a_session_fault_is_named() -> None:
 def test_a_position_that_is_wanted_is_told_once_with_the_next_round() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)
-    follower.place("p0", Position(1, 3))
+    follower.place("p0", FollowerPosition(1, 3))
     session = opened(follower, sessions)
     sessions.want(2, "p0")
     sessions.want(2, "unknown")
     sessions.want(9, "p0")
-    assert session.receive((), ()) == (("p0", Position(1, 3)),)
+    assert session.receive((), ()) == (("p0", FollowerPosition(1, 3)),)
     assert session.receive((), ()) == ()
 
 
@@ -193,7 +193,7 @@ def test_a_follower_has_one_session_at_a_time() -> None:
 def held_session(*keys: str) -> LeaderSession[str]:
     """A session in which these partitions have something new."""
     session: LeaderSession[str] = LeaderSession(1, 2, 3)
-    session.receive([(key, Position(1, 0)) for key in keys], ())
+    session.receive([(key, FollowerPosition(1, 0)) for key in keys], ())
     return session
 
 
@@ -228,7 +228,7 @@ def test_a_partition_that_waits_and_is_named_again_or_dropped_waits_no_more(
     session = held_session("a", "b")
     wait(session, "a")
     wait(session, "b")
-    session.receive([("a", Position(1, 5))], ("b",))
+    session.receive([("a", FollowerPosition(1, 5))], ("b",))
     assert list(session.touched()) == ["a"]
     assert not session.is_waiting("b")
     assert not session.bring_back("b")
@@ -264,7 +264,7 @@ def test_nothing_new_is_ever_forgotten_however_it_waits(steps: list[tuple[str, i
                     sent |= {key} if answer.has_batches else set()
             case "m" if key in positions:
                 positions[key] = ends[key]
-                session.receive([(key, Position(1, positions[key]))], ())
+                session.receive([(key, FollowerPosition(1, positions[key]))], ())
                 sent.discard(key)
             case "d":
                 session.drop(key)

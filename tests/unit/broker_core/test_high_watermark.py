@@ -16,7 +16,7 @@ from hightide_broker.core.events import (
     StorageFailed,
 )
 from hightide_broker.core.reads import (
-    NothingYet,
+    NothingCommittedYet,
     ReadUpTo,
     consumer_fetch,
     earliest_offset,
@@ -120,9 +120,9 @@ def test_with_fsync_a_follower_names_its_position_only_when_it_is_on_disk() -> N
     [
         (-1, Refusal.OFFSET_OUT_OF_RANGE),
         (0, ReadUpTo(1)),
-        (1, NothingYet(1)),
-        (2, NothingYet(1)),
-        (3, NothingYet(1)),
+        (1, NothingCommittedYet(1)),
+        (2, NothingCommittedYet(1)),
+        (3, NothingCommittedYet(1)),
         (4, Refusal.OFFSET_OUT_OF_RANGE),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_replica_is_read_as_far_as_it_knows_to_be_committed(pair: ReplicaPair)
     known = follower.high_watermark
     for offset in range(3):
         assert replica_read(leader, offset) == consumer_fetch(leader, offset)
-        expected = ReadUpTo(known) if offset < known else NothingYet(known)
+        expected = ReadUpTo(known) if offset < known else NothingCommittedYet(known)
         assert replica_read(follower, offset) == expected
     assert replica_read(follower, -1) is Refusal.OFFSET_OUT_OF_RANGE
     assert replica_read(follower, 3) is Refusal.OFFSET_OUT_OF_RANGE

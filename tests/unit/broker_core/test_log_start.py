@@ -23,7 +23,7 @@ from hightide_broker.core.events import (
     ProduceArrived,
     Span,
 )
-from hightide_broker.core.fetch_session import LeaderSession, Position
+from hightide_broker.core.fetch_session import FollowerPosition, LeaderSession
 from hightide_broker.core.log_start import log_start_after
 from hightide_broker.core.reads import consumer_fetch, earliest_offset
 from hightide_broker.core.refusals import Refusal
@@ -115,7 +115,7 @@ def test_a_start_does_not_fall_because_a_new_leader_has_not_heard_of_it(pair: Re
 
 def test_a_follower_is_told_though_nothing_else_has_moved() -> None:
     session: LeaderSession[str] = LeaderSession(1, 2, 7)
-    session.receive([("p", Position(1, 10))], ())
+    session.receive([("p", FollowerPosition(1, 10))], ())
 
     def news(log_start_offset: int) -> bool:
         session.touch("p")

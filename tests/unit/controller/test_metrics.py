@@ -7,9 +7,9 @@ import asyncio
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.values.requests import ElectionKind, ElectLeadersRequested
-from hightide_controller.counters import ELECTION_REASONS, Tallies
+from hightide_controller.counters import ELECTION_REASONS, Counters
 from hightide_controller.inbox import Inbox
-from hightide_controller.metrics import FIGURES, controller_readings
+from hightide_controller.metrics import METRICS, controller_readings
 from hightide_runtime.telemetry.metric_declarations import Readings
 from unit.controller.controller_world import FLIGHTS, World, broker, led, topic
 
@@ -20,20 +20,20 @@ class CountingWorld(World):
     """Counts as the shell does: each event, before the core takes it."""
 
     def send(self, event: ev.Event) -> None:
-        self.tallies.before(self.state, event)
+        self.counters.before(self.state, event)
         super().send(event)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.tallies = Tallies()
+        self.counters = Counters()
 
     def counted(self) -> dict[str, int]:
         """The elections, by reason; those that were."""
-        return {reason: count for reason, count in self.tallies.elections.items() if count}
+        return {reason: count for reason, count in self.counters.elections.items() if count}
 
     def readings(self) -> Readings:
         async def read() -> Readings:
-            return controller_readings(lambda: self.state, Inbox(), self.tallies, lambda: 1_500)()
+            return controller_readings(lambda: self.state, Inbox(), self.counters, lambda: 1_500)()
 
         return asyncio.run(read())
 
@@ -49,7 +49,7 @@ def test_a_new_partition_and_a_failover_are_elections_for_different_reasons() ->
     world.send(died(1))
     world.settle()
     assert world.counted() == {"new_partition": 1, "process_died": 1}
-    assert (world.tallies.unclean_elections, world.tallies.gone_offline) == (0, 0)
+    assert (world.counters.unclean_elections, world.counters.gone_offline) == (0, 0)
 
 
 def test_an_isr_that_shrinks_is_no_election() -> None:
@@ -66,7 +66,7 @@ def test_losing_the_last_replica_is_going_offline_and_coming_back_is_an_election
     assert isinstance(world, CountingWorld)
     world.send(died(1))
     world.settle()
-    assert (world.counted(), world.tallies.gone_offline) == ({"new_partition": 1}, 1)
+    assert (world.counted(), world.counters.gone_offline) == ({"new_partition": 1}, 1)
     assert world.readings()[f"{PREFIX}partitions_offline"] == 1
     world.registered(broker(1, life=2))
     world.settle()
@@ -81,7 +81,7 @@ def test_an_unclean_election_is_counted_as_such() -> None:
     assert isinstance(world, CountingWorld)
     world.send(died(1))
     world.settle()
-    assert (world.counted(), world.tallies.unclean_elections) == ({"process_died": 1}, 1)
+    assert (world.counted(), world.counters.unclean_elections) == ({"process_died": 1}, 1)
 
 
 def test_an_election_that_was_asked_for_is_told_apart() -> None:
@@ -103,14 +103,14 @@ def test_partitions_below_the_minimum_that_their_topic_asks_for_are_counted() ->
 
 
 def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
-    tallies = Tallies()
-    tallies.failed_over("process_died", 0.2)
+    counters = Counters()
+    counters.failed_over("process_died", 0.2)
 
     async def read() -> Readings:
-        return controller_readings(lambda: ClusterState(1), Inbox(), tallies, lambda: 0)()
+        return controller_readings(lambda: ClusterState(1), Inbox(), counters, lambda: 0)()
 
     readings = asyncio.run(read())
-    assert readings.keys() == {figure.name for figure in FIGURES}
+    assert readings.keys() == {figure.name for figure in METRICS}
     elections = readings[f"{PREFIX}elections"]
     assert elections == {(reason,): 0 for reason in ELECTION_REASONS}
 

@@ -6,9 +6,9 @@ from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.values.registration import Committed
 from hightide_coordinator.core.values.topic_partition import TopicPartition
-from hightide_coordinator.counters import Tallies
+from hightide_coordinator.counters import Counters
 from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX, chosen_offsets, lags_of
-from hightide_coordinator.metrics import FIGURES
+from hightide_coordinator.metrics import METRICS
 
 TIDES = [TopicPartition("tides", number) for number in range(3)]
 
@@ -23,14 +23,14 @@ def group(name: str, *offsets: int) -> Group:
 
 
 def test_a_rebalance_that_failed_is_none() -> None:
-    tallies = Tallies()
+    counters = Counters()
     done, failed = group("done"), group("failed")
     done.begun_by, done.last_rebalance_ms = RebalanceReason.JOINED, 250
     failed.failures = 2
-    tallies.rebalanced(done)
-    tallies.rebalanced(failed)
-    assert {reason: n for reason, n in tallies.rebalances.items() if n} == {"joined": 1}
-    assert (tallies.rebalance_failures, tallies.rebalance_s.total) == (1, 0.25)
+    counters.rebalanced(done)
+    counters.rebalanced(failed)
+    assert {reason: n for reason, n in counters.rebalances.items() if n} == {"joined": 1}
+    assert (counters.rebalance_failures, counters.rebalance_s.total) == (1, 0.25)
 
 
 def test_the_lag_is_what_lies_between_the_commits_and_the_ends() -> None:
@@ -56,6 +56,6 @@ def test_groups_and_partitions_that_are_looked_at_are_bounded() -> None:
 
 
 def test_names_begin_with_the_service_and_are_declared_once() -> None:
-    names = [figure.name for figure in FIGURES]
+    names = [figure.name for figure in METRICS]
     assert len(names) == len(set(names))
     assert all(name.startswith("hightide.coordinator.") for name in names)

@@ -14,26 +14,26 @@ import pytest
 import yaml
 from hightide_runtime.process import process_metrics
 from hightide_runtime.serving import rpc_metrics
-from hightide_runtime.telemetry.metric_declarations import Figure, Kind
+from hightide_runtime.telemetry.metric_declarations import Kind, MetricDeclaration
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OBSERVABILITY = REPOSITORY / "docker" / "observability"
 OPERATING = REPOSITORY / "docs" / "operating.md"
-FIGURES: tuple[Figure, ...] = (
-    *hightide_broker.metrics.FIGURES,
-    *hightide_controller.metrics.FIGURES,
-    *hightide_coordinator.metrics.FIGURES,
-    *process_metrics.FIGURES,
-    *rpc_metrics.FIGURES,
+METRICS: tuple[MetricDeclaration, ...] = (
+    *hightide_broker.metrics.METRICS,
+    *hightide_controller.metrics.METRICS,
+    *hightide_coordinator.metrics.METRICS,
+    *process_metrics.METRICS,
+    *rpc_metrics.METRICS,
 )
 METRIC = re.compile(r"\b((?:hightide|rpc_server|process|cpython)_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r'(\w+)="')
 
 
-def samples() -> dict[str, Figure]:
+def samples() -> dict[str, MetricDeclaration]:
     """By what it is called in a query."""
-    named: dict[str, Figure] = {}
-    for figure in FIGURES:
+    named: dict[str, MetricDeclaration] = {}
+    for figure in METRICS:
         suffixes = ("_bucket", "_sum", "_count") if figure.kind is Kind.HISTOGRAM else ("",)
         named |= {figure.prometheus_name + suffix: figure for suffix in suffixes}
     return named

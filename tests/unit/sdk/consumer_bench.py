@@ -12,7 +12,7 @@ from hightide.cluster.metadata import Cluster
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.fetch_call import FetchCall
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.list_offsets_call import LookUpCall
 from hightide.errors import AddressUnreachableError, HightideError
 from hightide.records import TopicPartition
@@ -113,7 +113,7 @@ class ConsumerBench:
         """The call fails as a whole."""
         self.core.completed(call, error, self.now_ms)
 
-    def chunks(self) -> list[Chunk]:
+    def chunks(self) -> list[FetchedBatch]:
         """All that can be handed out now, handed out."""
         taken = []
         while (chunk := self.core.next_chunk()) is not None:
@@ -126,7 +126,7 @@ class ConsumerBench:
         self.now_ms += passed_ms
 
 
-def offsets(chunks: Iterable[Chunk]) -> list[tuple[int, int]]:
+def offsets(chunks: Iterable[FetchedBatch]) -> list[tuple[int, int]]:
     """(first wanted offset, next offset) of each chunk."""
     return [(chunk.header.base_offset + chunk.skip, chunk.next_offset) for chunk in chunks]
 

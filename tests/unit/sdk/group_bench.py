@@ -7,12 +7,12 @@ from hightide.calls.call import STREAM_ENDED, Call, Method, StreamCall
 from hightide.cluster.metadata import Cluster
 from hightide.consumer_group.group_core import GroupCore
 from hightide.consumer_group.membership import MembershipState
-from hightide.consumer_group.ownership import AssignmentEvent, Change
+from hightide.consumer_group.ownership import AssignmentEvent, OwnershipChange
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.fetch_call import FetchCall
-from hightide.consuming.fetched_records import Handout
+from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import HightideError
 from hightide.records import Record, TopicPartition
 from hightide.v1.broker_service_pb2 import FetchPartitionResult, FetchResponse, GetMetadataResponse
@@ -61,8 +61,10 @@ class GroupBench:
         )
         read_with = ConsumerSettings(offset_reset=offset_reset)  # type: ignore[arg-type]
         self.consumer = ConsumerCore(read_with, Cluster(("boot:9",)), (), Random(1))
-        self.handout = Handout(self.consumer)
-        self.core = GroupCore(self.group, self.consumer, self.handout, Random(1), tells_revoked=tells_revoked)
+        self.in_delivery = RecordsInDelivery(self.consumer)
+        self.core = GroupCore(
+            self.group, self.consumer, self.in_delivery, Random(1), tells_revoked=tells_revoked
+        )
         self.membership = self.core.membership
         self.ownership = self.core.ownership
         self.asked: list[Call[Any]] = []
@@ -205,13 +207,13 @@ class GroupBench:
         self.poll()
         records: list[Record] = []
         while len(records) < count_max and not self.membership.is_suspended(self.now_ms):
-            if not self.handout.has_records:
+            if not self.in_delivery.has_records:
                 chunk = self.consumer.next_chunk()
                 if chunk is None:
                     break
                 self.ownership.took(chunk.partition)
-                self.handout.begin(chunk)
-            records += self.handout.take(count_max - len(records))
+                self.in_delivery.begin(chunk)
+            records += self.in_delivery.take(count_max - len(records))
         return records
 
     def tell_user(self) -> list[AssignmentEvent]:
@@ -251,7 +253,7 @@ def owned(*partitions: int, generation: int = 1) -> list[OwnedPartition]:
     return [OwnedPartition(topic=TOPIC, partition=each, generation=generation) for each in partitions]
 
 
-def changes(events: list[AssignmentEvent]) -> list[tuple[Change, list[int]]]:
+def changes(events: list[AssignmentEvent]) -> list[tuple[OwnershipChange, list[int]]]:
     """What the user was told."""
     return [(event.change, [each.partition for each in event.partitions]) for event in events]
 

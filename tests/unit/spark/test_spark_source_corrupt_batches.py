@@ -8,7 +8,7 @@ import pytest
 from adversary.batches import good_batch, poison
 from hightide.batch.header import parse, stamp
 from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.range_reader import RangeBatch
 from hightide.records import TopicPartition
 from hightide_spark.core.ranges import LogRange
@@ -45,7 +45,7 @@ class PoisonedLog:
         for base_offset, sent in ((0, good), (2, good), (4, poison(topic_id, partition))):
             batch = bytearray(sent)
             stamp(batch, 0, base_offset, 1)
-            chunk = Chunk(TopicPartition(topic, partition), parse(batch), memoryview(batch), 0, 0)
+            chunk = FetchedBatch(TopicPartition(topic, partition), parse(batch), memoryview(batch), 0, 0)
             rows = corrupt.opened(chunk, on_corrupt_batch)
             if rows is not None:
                 yield RangeBatch(chunk.header, base_offset, rows)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from damages import DAMAGES
 from faulty_files import Fault
-from hightide_broker.storage import DamagedLog, DirectorySettings, DiskFull, Log, LogSettings, Mend, Place
+from hightide_broker.storage import (
+    BatchPlace,
+    DamagedLog,
+    DirectorySettings,
+    DiskFull,
+    Log,
+    LogSettings,
+    Mend,
+)
 from log_rig import LogRig, offsets
 from stored_batches import make_batch
 
@@ -49,7 +57,7 @@ def segment(rig: LogRig, base: int) -> Path:
 
 def checked(log: Log, max_bytes: int = 1) -> int:
     """Check all of a log; how many bytes."""
-    place: Place | None = None
+    place: BatchPlace | None = None
     total = 0
     while True:
         place, size_bytes = log.at_rest.check(place, max_bytes)

@@ -11,8 +11,8 @@ from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
 from hightide.consumer_group.ownership import AssignmentEvent
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
-from hightide.consuming.fetch_position import Chunk
-from hightide.consuming.fetched_records import Handout
+from hightide.consuming.fetch_position import FetchedBatch
+from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.transport.driver import now_ms
 
 # While the goodbye is under way, its end is looked for so often.
@@ -27,13 +27,13 @@ class GroupSeat:
         settings: GroupSettings,
         callbacks: GroupCallbacks,
         consumer: ConsumerCore,
-        handout: Handout,
+        in_delivery: RecordsInDelivery,
         changed: LoopCondition,
     ) -> None:
         self._callbacks = callbacks
         self._changed = changed
         self.core = GroupCore(
-            settings, consumer, handout, Random(), tells_revoked=callbacks.on_revoke is not None
+            settings, consumer, in_delivery, Random(), tells_revoked=callbacks.on_revoke is not None
         )
 
     async def come_back(self, driver: Driver) -> None:
@@ -60,7 +60,7 @@ class GroupSeat:
         if isawaitable(result):
             await result
 
-    def take(self, now: float) -> Chunk | None:
+    def take(self, now: float) -> FetchedBatch | None:
         """The next chunk, unless nothing may be handed out now. Called with the lock."""
         return self.core.take(now)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hightide.consumer_group.ownership import AssignmentEvent, Change
+from hightide.consumer_group.ownership import AssignmentEvent, OwnershipChange
 from hightide.records import TopicPartition
 
 #: Called with the partitions, sorted; on the side of the user, inside of poll(), an iteration or close().
@@ -21,9 +21,9 @@ class GroupCallbacks:
     def of(self, event: AssignmentEvent) -> AssignmentCallback | None:
         """Whom to tell of an event; None: nobody wants to know."""
         match event.change:
-            case Change.ASSIGNED:
+            case OwnershipChange.ASSIGNED:
                 return self.on_assign
-            case Change.REVOKED:
+            case OwnershipChange.REVOKED:
                 return self.on_revoke
-            case Change.LOST:
+            case OwnershipChange.LOST:
                 return self.on_lost or self.on_revoke

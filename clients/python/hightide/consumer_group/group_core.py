@@ -11,8 +11,8 @@ from hightide.consumer_group.membership import Membership, MembershipState
 from hightide.consumer_group.ownership import Ownership
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
-from hightide.consuming.fetch_position import Chunk
-from hightide.consuming.fetched_records import Handout
+from hightide.consuming.fetch_position import FetchedBatch
+from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import HightideError, InvalidArgumentError
 from hightide.records import TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
@@ -48,14 +48,14 @@ class GroupCore:
         self,
         settings: GroupSettings,
         consumer: ConsumerCore,
-        handout: Handout,
+        in_delivery: RecordsInDelivery,
         random: Random,
         *,
         tells_revoked: bool,
     ) -> None:
         self.settings = settings
         self.consumer = consumer
-        self.ownership = Ownership(consumer, handout, tells_revoked=tells_revoked)
+        self.ownership = Ownership(consumer, in_delivery, tells_revoked=tells_revoked)
         self.membership = Membership(settings, self.ownership, consumer.seeker, random)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
@@ -129,7 +129,7 @@ class GroupCore:
             self.ownership.interrupt()
         self.ownership.came_back()
 
-    def take(self, now_ms: float) -> Chunk | None:
+    def take(self, now_ms: float) -> FetchedBatch | None:
         """The next chunk for the user, unless nothing may be handed out now."""
         if self.membership.is_suspended(now_ms):
             return None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hightide.consuming.consumer_core import ConsumerCore
-from hightide.consuming.fetched_records import Handout
+from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.records import TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     ConsumedPosition,
@@ -28,7 +28,7 @@ from hightide.v1.coordinator_service_pb2 import (
 )
 
 
-class Change(Enum):
+class OwnershipChange(Enum):
     """What happened to partitions, as the user is told."""
 
     ASSIGNED = auto()
@@ -40,12 +40,12 @@ class Change(Enum):
 class AssignmentEvent:
     """One callback to make on the user's side."""
 
-    change: Change
+    change: OwnershipChange
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(slots=True)
-class Owned:
+class ConsumerPartition:
     """A partition of this consumer. `settled` is the offset up to which the user is done, None where nobody
     said yet where to begin; `told` is what the coordinator knows of that, and writes down when it pleases.
     `durable` is what is known to be committed: where the partition began, or what was committed since, also
@@ -77,12 +77,14 @@ class StopOrder:
 class Ownership:
     """One a consumer in a group."""
 
-    def __init__(self, core: ConsumerCore, handout: Handout, *, tells_revoked: bool = False) -> None:
+    def __init__(
+        self, core: ConsumerCore, in_delivery: RecordsInDelivery, *, tells_revoked: bool = False
+    ) -> None:
         core.is_in_group = True
-        self.owned: dict[TopicPartition, Owned] = {}
+        self.owned: dict[TopicPartition, ConsumerPartition] = {}
         self.stops: list[StopOrder] = []
         self._core = core
-        self._handout = handout
+        self._in_delivery = in_delivery
         self._tells_revoked = tells_revoked
         self._in_hand: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
@@ -104,7 +106,7 @@ class Ownership:
                     continue
                 self._let_go(partition)
                 offset = None if start.offset < 0 else start.offset
-                self.owned[partition] = Owned(
+                self.owned[partition] = ConsumerPartition(
                     start.generation,
                     stream.stream,
                     start.topic_id,
@@ -136,7 +138,7 @@ class Ownership:
                     self._known.pop(partition, None)
         self.stops.append(order)
         self._is_changed = True
-        self._handout.interrupt()
+        self._in_delivery.interrupt()
 
     def stopped(self, now_ms: float) -> list[tuple[StopOrder, list[ConsumedPosition]]]:
         """The orders to stop that can be answered now, with the final positions. What the user had no time
@@ -164,7 +166,7 @@ class Ownership:
         self.owned.pop(partition, None)
         self._in_hand.discard(partition)
         self._core.stop(partition)
-        self._handout.interrupt()
+        self._in_delivery.interrupt()
         self._is_changed = True
 
     def connection_lost(self) -> None:
@@ -201,7 +203,7 @@ class Ownership:
     def interrupt(self) -> None:
         """Nothing more may be handed out before the user has come back. Called when the membership is in
         doubt."""
-        self._handout.interrupt()
+        self._in_delivery.interrupt()
 
     # -- what the user does ----------------------------------------------------------------------------------
 
@@ -212,17 +214,17 @@ class Ownership:
     def came_back(self, *, is_settled: bool = True) -> None:
         """The user is in one of the consumer's methods: what was handed out before is settled, unless the
         user says that it is not."""
-        self._handout.settle()
+        self._in_delivery.settle()
         for partition in self._in_hand:
             owned, position = self.owned.get(partition), self._core.positions.get(partition)
             if owned is None or position is None or position.position is None:
                 continue
             owned.settled = position.position if is_settled else self.settled_offset(partition)
         self._in_hand.clear()
-        if self._handout.is_interrupted:
-            self._handout.give_up()
-        elif self._handout.has_records and self._handout.partition is not None:
-            self._in_hand.add(self._handout.partition)
+        if self._in_delivery.is_interrupted:
+            self._in_delivery.give_up()
+        elif self._in_delivery.has_records and self._in_delivery.partition is not None:
+            self._in_hand.add(self._in_delivery.partition)
 
     def sought(self, partition: TopicPartition, offset: int) -> None:
         """The user has gone elsewhere: that is where the group goes on too."""
@@ -275,7 +277,7 @@ class Ownership:
         self._known.clear()
         events = [
             AssignmentEvent(change, tuple(sorted(partitions)))
-            for change, partitions in ((Change.LOST, lost), (Change.REVOKED, kept))
+            for change, partitions in ((OwnershipChange.LOST, lost), (OwnershipChange.REVOKED, kept))
             if partitions
         ]
         for position in self._core.positions.values():
@@ -297,9 +299,9 @@ class Ownership:
             return None
         self._telling = event.partitions
         for partition in event.partitions:
-            if event.change is Change.ASSIGNED:
+            if event.change is OwnershipChange.ASSIGNED:
                 self._known[partition] = self.owned[partition].generation
-            elif event.change is Change.LOST:
+            elif event.change is OwnershipChange.LOST:
                 del self._known[partition]
         return event
 
@@ -308,17 +310,17 @@ class Ownership:
         lost = [each for each, since in self._known.items() if self._generation_of(each) != since]
         lost = [each for each in lost if each not in self._telling]
         if lost:
-            return AssignmentEvent(Change.LOST, tuple(sorted(lost)))
+            return AssignmentEvent(OwnershipChange.LOST, tuple(sorted(lost)))
         stopping = {each for order in self.stops for each in order.partitions}
         revoked = stopping.intersection(self._known).difference(self._telling)
         if revoked:
-            return AssignmentEvent(Change.REVOKED, tuple(sorted(revoked)))
+            return AssignmentEvent(OwnershipChange.REVOKED, tuple(sorted(revoked)))
         new = [each for each in self.owned if each not in self._known and each not in stopping]
-        return AssignmentEvent(Change.ASSIGNED, tuple(sorted(new))) if new else None
+        return AssignmentEvent(OwnershipChange.ASSIGNED, tuple(sorted(new))) if new else None
 
     def told(self, event: AssignmentEvent) -> None:
         """The callback has run. Only now may what was revoked be let go."""
-        if event.change is Change.REVOKED:
+        if event.change is OwnershipChange.REVOKED:
             for partition in event.partitions:
                 self._known.pop(partition, None)
         self._telling = ()
@@ -351,7 +353,7 @@ class Ownership:
     def settled_offset(self, partition: TopicPartition) -> int | None:
         """How far the user is done with a partition."""
         owned = self.owned[partition]
-        reached = self._handout.settled_offset(partition) if partition in self._in_hand else None
+        reached = self._in_delivery.settled_offset(partition) if partition in self._in_hand else None
         return owned.settled if reached is None else max(reached, owned.settled or 0)
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[ConsumedPosition]:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from hightide.batch import body, header
 from hightide.batch.errors import BatchError
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
 from hightide.records import TopicPartition
 
@@ -57,7 +57,7 @@ class CorruptBatches:
         with self._lock:
             return dict(self._skipped)
 
-    def opened(self, chunk: Chunk, policy: OnCorruptBatch | None = None) -> Any:
+    def opened(self, chunk: FetchedBatch, policy: OnCorruptBatch | None = None) -> Any:
         """The rows of a chunk that are wanted, over the bytes that came; None where it is left out, which is
         counted and logged. Called once a chunk. Raises CorruptBatchError, UnreadableBatchError."""
         try:
@@ -69,7 +69,7 @@ class CorruptBatches:
             log.warning("%s: left out, as on_corrupt_batch says", error.message)
         return None
 
-    def _count(self, chunk: Chunk) -> None:
+    def _count(self, chunk: FetchedBatch) -> None:
         with self._lock:
             before = self._skipped.get(chunk.partition, SkippedBatches(0, 0))
             self._skipped[chunk.partition] = SkippedBatches(
@@ -77,7 +77,7 @@ class CorruptBatches:
             )
 
 
-def _rows(chunk: Chunk) -> Any:
+def _rows(chunk: FetchedBatch) -> Any:
     try:
         # The CRC was checked when the batch came, if it was to be.
         columns = body.decode(chunk.batch, check_crc=False)
@@ -86,7 +86,7 @@ def _rows(chunk: Chunk) -> Any:
     return columns.slice(chunk.skip) if chunk.skip else columns
 
 
-def _failure(chunk: Chunk, error: BatchError) -> CorruptBatchError:
+def _failure(chunk: FetchedBatch, error: BatchError) -> CorruptBatchError:
     """Whether the bytes changed, or were written so."""
     first, next_offset = chunk.header.base_offset, chunk.header.next_offset
     which = f"the batch of the offsets {first} to {next_offset - 1} of {chunk.partition} cannot be read"

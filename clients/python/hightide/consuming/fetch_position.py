@@ -12,7 +12,7 @@ from hightide.records import TopicDescription, TopicPartition
 
 
 @dataclass(slots=True)
-class Chunk:
+class FetchedBatch:
     """One fetched batch, without the `skip` records at its start that are not wanted. Only of use while
     `generation` is its partition's."""
 
@@ -149,7 +149,7 @@ class FetchPosition:
         self.parted_from = self.fell_from = None
         self.worked()
 
-    def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[Chunk]:
+    def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[FetchedBatch]:
         """What is wanted of fetched batches. The first one may begin below the offset that was asked for."""
         assert self.fetch_offset is not None, "nothing was asked for"
         chunks = []
@@ -158,7 +158,7 @@ class FetchPosition:
                 continue
             skip = max(0, self.fetch_offset - header.base_offset)
             self.epochs.note(header.leader_epoch, self.fetch_offset)
-            chunks.append(Chunk(self.partition, header, batch, skip, self.generation))
+            chunks.append(FetchedBatch(self.partition, header, batch, skip, self.generation))
             self.fetch_offset = header.next_offset
             self.buffered_bytes += len(batch)
         return chunks

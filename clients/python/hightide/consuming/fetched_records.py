@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from hightide.batch import body
 from hightide.consuming.corrupt_batches import CorruptBatches
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.read_ahead import ReadAhead
 from hightide.errors import CorruptBatchError
 from hightide.records import Record, TopicPartition, records_of
@@ -28,14 +28,14 @@ ARROW_SCHEMA: Final = pa.schema(
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.HEADERS_TYPE))
 
 
-class Handout:
+class RecordsInDelivery:
     """What is left of the chunk that is being handed out. Guarded by the consumer being used by one
     thread."""
 
     def __init__(self, core: ReadAhead) -> None:
         self._core = core
         self.corrupt = CorruptBatches(core.settings.on_corrupt_batch)
-        self._chunk: Chunk | None = None
+        self._chunk: FetchedBatch | None = None
         self._records: list[Record] = []
         self._at = 0
         self._settled_at = 0
@@ -92,7 +92,7 @@ class Handout:
             return None
         return chunk.header.base_offset + chunk.skip + self._settled_at
 
-    def begin(self, chunk: Chunk) -> None:
+    def begin(self, chunk: FetchedBatch) -> None:
         """Hand out this chunk's records next; none where it is left out, and the position goes past it.
         Raises CorruptBatchError."""
         assert not self.has_records, "one chunk after the other"
@@ -145,7 +145,7 @@ class Handout:
             # Whoever comes back for the next one is done with this one.
             self._settled_at = self._at
 
-    def as_arrow(self, chunks: list[Chunk]) -> tuple[Any, list[Chunk]]:
+    def as_arrow(self, chunks: list[FetchedBatch]) -> tuple[Any, list[FetchedBatch]]:
         """Chunks of one partition as one RecordBatch, and those that are to be put back: where one cannot be
         read, it and what follows, so that the user has all before it. Raises CorruptBatchError where it is
         the first."""
@@ -198,7 +198,7 @@ class _Counting:
 _counting = _Counting()
 
 
-def _arrow(chunk: Chunk, columns: Any) -> Any:
+def _arrow(chunk: FetchedBatch, columns: Any) -> Any:
     count = columns.num_rows
     offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
     arrays = [
@@ -214,7 +214,7 @@ def _arrow(chunk: Chunk, columns: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
-def gather(core: ReadAhead) -> list[Chunk]:
+def gather(core: ReadAhead) -> list[FetchedBatch]:
     """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the
     same partition. Called with the lock."""
     first = core.next_chunk()

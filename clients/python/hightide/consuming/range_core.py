@@ -15,7 +15,7 @@ from hightide.cluster.metadata import METADATA_TIMEOUT_MS, Cluster, retry_pause_
 from hightide.cluster.operations import Operation, Operations, Pause
 from hightide.consuming.corrupt_batches import OnCorruptBatch, check_policy
 from hightide.consuming.fetch_call import FetchCall, Fetched, FetchEntry
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.loss_patience import LossPatience
 from hightide.errors import (
     DivergingLogError,
@@ -109,7 +109,7 @@ class RangeCore(Operations):
         """Whether all of the range was fetched."""
         return self.offset >= self.wanted.end
 
-    def fetch(self) -> Operation[list[Chunk]]:
+    def fetch(self) -> Operation[list[FetchedBatch]]:
         """The next batches of the range, at least one. Raises RangeDeletedError, RangeLostError,
         TopicRecreatedError, UnknownTopicError, UnknownPartitionError, CorruptBatchError, and what stood in
         the way last when there was no progress for the whole budget."""
@@ -144,7 +144,7 @@ class RangeCore(Operations):
         if self._is_over():
             raise error
 
-    def _attempt(self) -> Operation[list[Chunk] | HightideError]:
+    def _attempt(self) -> Operation[list[FetchedBatch] | HightideError]:
         """Fetch once: something of the range, or why there is nothing. Raises what does not pass."""
         self._told_by = None
         whom = self._whom()
@@ -212,7 +212,7 @@ class RangeCore(Operations):
             from_follower=from_follower,
         )
 
-    def _take(self, fetched: Fetched) -> list[Chunk]:
+    def _take(self, fetched: Fetched) -> list[FetchedBatch]:
         """What is in the range. The first batch may begin before it, the last one end behind it."""
         chunks = []
         for header, batch in fetched.batches:
@@ -221,14 +221,16 @@ class RangeCore(Operations):
             if self.is_done:
                 break
             assert header.base_offset <= self.offset, "the answer was checked when it was decoded"
-            chunks.append(Chunk(self.wanted.partition, header, batch, self.offset - header.base_offset, 0))
+            chunks.append(
+                FetchedBatch(self.wanted.partition, header, batch, self.offset - header.base_offset, 0)
+            )
             self.offset = min(header.next_offset, self.wanted.end)
             self._epoch_before = header.leader_epoch
         return chunks
 
     def _refused(
         self, address: str, fetched: Fetched, error: HightideError
-    ) -> Operation[list[Chunk] | HightideError]:
+    ) -> Operation[list[FetchedBatch] | HightideError]:
         topic, partition = self.wanted.partition.topic, self.wanted.partition.partition
         if isinstance(error, OffsetOutOfRangeError):
             if self.offset < fetched.log_start_offset:
@@ -250,7 +252,7 @@ class RangeCore(Operations):
             raise error
         return error
 
-    def _nothing_yet(self, address: str, fetched: Fetched) -> Operation[list[Chunk] | HightideError]:
+    def _nothing_yet(self, address: str, fetched: Fetched) -> Operation[list[FetchedBatch] | HightideError]:
         """Whoever was asked has not committed the offset, which was committed when the range was told: a new
         leader will soon find that out, and a follower hear of it; unless the log ends before it."""
         later = self._error(

@@ -12,7 +12,7 @@ from collections import deque
 
 from hightide.cluster.offset_at import OffsetAt
 from hightide.consuming.consumer_settings import ConsumerSettings
-from hightide.consuming.fetch_position import Chunk, FetchPosition
+from hightide.consuming.fetch_position import FetchedBatch, FetchPosition
 from hightide.errors import NotAssignedError
 from hightide.records import TopicPartition
 
@@ -24,9 +24,9 @@ class ReadAhead:
     def __init__(self, settings: ConsumerSettings) -> None:
         self.settings = settings
         self.positions: dict[TopicPartition, FetchPosition] = {}
-        self.chunks: deque[Chunk] = deque()
+        self.chunks: deque[FetchedBatch] = deque()
         self.wants_poll = False
-        self._held: dict[TopicPartition, list[Chunk]] = {}
+        self._held: dict[TopicPartition, list[FetchedBatch]] = {}
 
     # -- where the user is -----------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class ReadAhead:
 
     # -- handing out -----------------------------------------------------------------------------------------
 
-    def next_chunk(self) -> Chunk | None:
+    def next_chunk(self) -> FetchedBatch | None:
         """The next batch to hand out, or None. It counts as handed out only by `handed_out`."""
         while self.chunks:
             chunk = self.chunks.popleft()
@@ -100,7 +100,7 @@ class ReadAhead:
             return chunk
         return None
 
-    def put_back(self, chunk: Chunk) -> None:
+    def put_back(self, chunk: FetchedBatch) -> None:
         """The rest of a chunk was not handed out; it comes first next time."""
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
@@ -108,13 +108,13 @@ class ReadAhead:
             position.taken_offset = chunk.header.base_offset + chunk.skip
             self.chunks.appendleft(chunk)
 
-    def handed_out(self, chunk: Chunk, next_offset: int) -> None:
+    def handed_out(self, chunk: FetchedBatch, next_offset: int) -> None:
         """Records below this offset were handed out."""
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.position = next_offset
 
-    def is_current(self, chunk: Chunk) -> bool:
+    def is_current(self, chunk: FetchedBatch) -> bool:
         """Whether nobody has gone elsewhere in the partition since the chunk was fetched."""
         position = self.positions.get(chunk.partition)
         return position is not None and position.generation == chunk.generation

@@ -14,7 +14,7 @@ log = logging.getLogger("hightide.producer")
 LAST_MOMENT_S: Final = 5.0
 
 
-class Watched(Protocol):
+class WatchedProducer(Protocol):
     """A producer, as far as its end is concerned."""
 
     @property
@@ -25,17 +25,17 @@ class Watched(Protocol):
         """Flush and end; raises where records are left."""
 
 
-_open: set[Watched] = set()
+_open: set[WatchedProducer] = set()
 _lock = threading.Lock()
 
 
-def watch(producer: Watched) -> None:
+def watch(producer: WatchedProducer) -> None:
     """Count this producer's records at exit, unless it is closed before."""
     with _lock:
         _open.add(producer)
 
 
-def forget(producer: Watched) -> None:
+def forget(producer: WatchedProducer) -> None:
     """The producer is closed."""
     with _lock:
         _open.discard(producer)

@@ -40,7 +40,7 @@ from hightide.producing.pending_batch import Owner, PendingBatch
 from hightide.producing.produce_call import ProduceCall, ProduceEntry
 from hightide.producing.producer_identity import IdentitySeeker
 from hightide.producing.producer_settings import ProducerSettings
-from hightide.producing.refused_batches import REFUSALS, Verdict, verdict_on
+from hightide.producing.refused_batches import REFUSALS, RefusedBatchAction, verdict_on
 from hightide.records import TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
@@ -351,27 +351,27 @@ class ProducerCore(Accumulator, TracedCore):
             is_keyed=self.settings.key is not None,
             record_count=batch.record_count,
         )
-        if verdict in (Verdict.RETRY, Verdict.RENUMBER) and batch.deadline_ms <= now_ms:
+        if verdict in (RefusedBatchAction.RETRY, RefusedBatchAction.RENUMBER) and batch.deadline_ms <= now_ms:
             self._fail(lane, batch, self._delivery_timeout(batch))
             return
         match verdict:
-            case Verdict.APPENDED:
+            case RefusedBatchAction.APPENDED:
                 self.end(batch, -1, None)
-            case Verdict.RETRY:
+            case RefusedBatchAction.RETRY:
                 self._retry(lane, batch, error, now_ms)
-            case Verdict.RENUMBER:
+            case RefusedBatchAction.RENUMBER:
                 log.warning(
                     "%s-%d: %s; going on under a new producer id", lane.topic, lane.partition, error.message
                 )
                 self._start_reset(lane, error)
                 self._retry(lane, batch, error, now_ms)
-            case Verdict.SPLIT:
+            case RefusedBatchAction.SPLIT:
                 self.split(lane, batch)
-            case Verdict.FAIL:
+            case RefusedBatchAction.FAIL:
                 self._fail(lane, batch, error)
-            case Verdict.CONFLICT:
+            case RefusedBatchAction.CONFLICT:
                 self._fail(lane, batch, _conflict(error))
-            case Verdict.FENCE:
+            case RefusedBatchAction.FENCE:
                 assert isinstance(error, FencedProducerEpochError)
                 self.fatal = error
                 self.abandon(error)

@@ -24,7 +24,7 @@ from hightide.errors import (
 )
 
 
-class Verdict(Enum):
+class RefusedBatchAction(Enum):
     """What is done with the batch."""
 
     APPENDED = auto()
@@ -69,7 +69,7 @@ _PERHAPS_NOT_YET: Final = (UnknownTopicError, UnknownPartitionError, Inconsisten
 
 def verdict_on(
     error: HightideError, *, was_first: bool, is_idempotent: bool, is_keyed: bool, record_count: int
-) -> Verdict:
+) -> RefusedBatchAction:
     """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an
     earlier one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the
     broker does not have what it acknowledged before, and waiting will not bring it back. To a producer with a
@@ -77,20 +77,20 @@ def verdict_on(
     is never taken for success."""
     match error:
         case _ if is_keyed and isinstance(error, _ELSEWHERE):
-            return Verdict.CONFLICT
+            return RefusedBatchAction.CONFLICT
         case UnknownProducerIdError() if is_keyed:
-            return Verdict.FAIL
+            return RefusedBatchAction.FAIL
         case DuplicateSequenceError():
-            return Verdict.APPENDED
+            return RefusedBatchAction.APPENDED
         case FencedProducerEpochError():
-            return Verdict.FENCE
+            return RefusedBatchAction.FENCE
         case OutOfOrderSequenceError() | UnknownProducerIdError() if is_idempotent:
-            return Verdict.RENUMBER if was_first else Verdict.RETRY
+            return RefusedBatchAction.RENUMBER if was_first else RefusedBatchAction.RETRY
         case BatchTooLargeError() if record_count > 1:
-            return Verdict.SPLIT
+            return RefusedBatchAction.SPLIT
         case AddressUnreachableError() | RequestTimeoutError():
-            return Verdict.RETRY
+            return RefusedBatchAction.RETRY
         case _ if error.retriable or isinstance(error, _PERHAPS_NOT_YET):
-            return Verdict.RETRY
+            return RefusedBatchAction.RETRY
         case _:
-            return Verdict.FAIL
+            return RefusedBatchAction.FAIL

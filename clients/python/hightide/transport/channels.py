@@ -21,7 +21,7 @@ STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
 ChannelT = TypeVar("ChannelT")
 
 
-class Line(Generic[ChannelT]):
+class PooledChannel(Generic[ChannelT]):
     """The channel to one address. Errors and their tracebacks may outlive it: after it was let go it holds
     nothing."""
 
@@ -55,23 +55,23 @@ class Line(Generic[ChannelT]):
             self.answered()
 
 
-class Lines(Generic[ChannelT]):
+class ChannelPool(Generic[ChannelT]):
     """All of one client. Thread-safe. `connect` opens a channel."""
 
     def __init__(self, connect: Callable[[str], ChannelT]) -> None:
         self._connect = connect
-        self._lines: dict[str, Line[ChannelT]] = {}
+        self._lines: dict[str, PooledChannel[ChannelT]] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def begin(self, address: str, method: Method) -> Line[ChannelT]:
+    def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
         """The line for a call, with this method among its `methods`. `end` follows. Raises ClosedError."""
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this client is closed")
             line = self._lines.get(address)
             if line is None:
-                line = self._lines[address] = Line(address, self._connect(address))
+                line = self._lines[address] = PooledChannel(address, self._connect(address))
             if method not in line.methods:
                 channel: Any = line.channel
                 kind = channel.stream_stream if method in STREAMS else channel.unary_unary
@@ -79,7 +79,7 @@ class Lines(Generic[ChannelT]):
             line.under_way += 1
             return line
 
-    def end(self, line: Line[ChannelT]) -> None:
+    def end(self, line: PooledChannel[ChannelT]) -> None:
         """A call on the line is over; what became of it, the line was told before."""
         with self._lock:
             line.under_way -= 1

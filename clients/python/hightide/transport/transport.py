@@ -25,7 +25,7 @@ from hightide.errors import (
     UnexpectedAnswerError,
     from_reason,
 )
-from hightide.transport.channels import Line, Lines
+from hightide.transport.channels import ChannelPool, PooledChannel
 from hightide.transport.streams import AioStream, Heard, Stream
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -122,7 +122,7 @@ class Transport:
 
     def __init__(self, client_id: str | None = None) -> None:
         options = channel_options(client_id)
-        self._lines = Lines(lambda address: grpc.insecure_channel(address, options=options))
+        self._lines = ChannelPool(lambda address: grpc.insecure_channel(address, options=options))
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
         """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
@@ -180,7 +180,7 @@ def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
     return None if call.method in _RECORDS else tracing.call_metadata()
 
 
-def _failed(line: Line[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+def _failed(line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
     """The typed error, of which the line is told."""
     error = error_of(rpc_error, call)
     line.failed(rpc_error, error)
@@ -189,7 +189,7 @@ def _failed(line: Line[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> Hight
     return error
 
 
-def _outcome(ended: Any, call: Call[Any], line: Line[Any]) -> bytes | HightideError:
+def _outcome(ended: Any, call: Call[Any], line: PooledChannel[Any]) -> bytes | HightideError:
     try:
         answer: bytes = ended.result()
     except grpc.FutureCancelledError:
@@ -205,7 +205,7 @@ class AioTransport:
 
     def __init__(self, client_id: str | None = None) -> None:
         options = channel_options(client_id)
-        self._lines = Lines(lambda address: grpc.aio.insecure_channel(address, options=options))
+        self._lines = ChannelPool(lambda address: grpc.aio.insecure_channel(address, options=options))
 
     async def exchange(
         self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None

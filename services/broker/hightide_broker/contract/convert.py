@@ -45,7 +45,7 @@ from hightide_broker.contract.replica_calls import (
     Follower,
     ReplicaFetchCall,
 )
-from hightide_broker.core.fetch_session import Position, SessionRequest
+from hightide_broker.core.fetch_session import FollowerPosition, SessionRequest
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.limits import REQUEST_PARTITIONS_MAX
@@ -319,7 +319,7 @@ def replica_fetch_in(request: replica_pb2.ReplicaFetchRequest) -> ReplicaFetchCa
             tuple(
                 (
                     (each.topic_id, each.partition),
-                    Position(
+                    FollowerPosition(
                         each.leader_epoch, each.fetch_offset, each.log_start_offset, each.partition_epoch
                     ),
                 )

@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FollowerPosition:
     """Where a follower stands in one partition, and under which leader epoch it follows."""
 
     leader_epoch: int
@@ -40,7 +40,7 @@ class SessionRequest(Generic[K]):
 
     session_id: int
     round: int
-    moved: tuple[tuple[K, Position], ...]
+    moved: tuple[tuple[K, FollowerPosition], ...]
     forgotten: tuple[K, ...]
 
 
@@ -61,14 +61,14 @@ class FollowerSession(Generic[K]):
     def __init__(self) -> None:
         self.session_id = 0
         self.round = 0
-        self.positions: dict[K, Position] = {}
+        self.positions: dict[K, FollowerPosition] = {}
         self._moved: dict[K, None] = {}
         self._forgotten: dict[K, None] = {}
 
     def __len__(self) -> int:
         return len(self.positions)
 
-    def place(self, key: K, position: Position) -> None:
+    def place(self, key: K, position: FollowerPosition) -> None:
         """The partition is to be fetched from here next: after StartFetching and after each append.
 
         Also, with the same position, when answered batches could not be appended, so that they are sent
@@ -118,7 +118,7 @@ class _Watched:
 
     __slots__ = ("position", "quiet", "told_high_watermark", "told_log_start")
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: FollowerPosition) -> None:
         self.position = position
         self.told_high_watermark = -1
         self.told_log_start = -1
@@ -165,8 +165,8 @@ class LeaderSession(Generic[K]):
         return key in self._watched
 
     def receive(
-        self, moved: Iterable[tuple[K, Position]], forgotten: Iterable[K]
-    ) -> tuple[tuple[K, Position], ...]:
+        self, moved: Iterable[tuple[K, FollowerPosition]], forgotten: Iterable[K]
+    ) -> tuple[tuple[K, FollowerPosition], ...]:
         """Take in what the follower's request of this round names; each moved partition becomes touched.
 
         Returns the positions to feed as FollowerFetched: those that moved, and those that `want` asked for,

@@ -20,14 +20,14 @@ class ReadUpTo:
 
 
 @dataclass(frozen=True, slots=True)
-class NothingYet:
+class NothingCommittedYet:
     """A valid offset at which nothing is committed yet: wait, or answer an empty set (V3 discussion 7)."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
-class Diverging:
+class LineageDiverges:
     """The log does not hold the record that the consumer read before the asked offset (KIP-320)."""
 
     agreed: EpochEnd
@@ -37,7 +37,7 @@ class Diverging:
 
 def consumer_fetch(
     replica: Replica, offset: int, leader_epoch: int = -1, last_fetched_epoch: int = NO_EPOCH
-) -> ReadUpTo | NothingYet | Diverging | Refusal:
+) -> ReadUpTo | NothingCommittedYet | LineageDiverges | Refusal:
     """What a consumer that asks for `offset` gets: below HW a read, up to LEO nothing yet, else out of range.
 
     `leader_epoch` is the one that the consumer believes in, -1 where it does not say (KIP-320). Between HW
@@ -66,7 +66,7 @@ def consumer_fetch(
         return Refusal.OFFSET_OUT_OF_RANGE if _knows_its_end(replica) else Refusal.OFFSET_NOT_AVAILABLE
     if offset < replica.high_watermark:
         return ReadUpTo(replica.high_watermark)
-    return NothingYet(replica.high_watermark)
+    return NothingCommittedYet(replica.high_watermark)
 
 
 def _knows_its_end(replica: Replica) -> bool:
@@ -75,7 +75,7 @@ def _knows_its_end(replica: Replica) -> bool:
     return isinstance(leading.isr, Committed) and replica.high_watermark >= leading.epoch_start_offset
 
 
-def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingYet | Refusal:
+def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingCommittedYet | Refusal:
     """What is read of this very replica at `offset`, for comparing replicas: whether it leads or follows, up
     to the high watermark that it knows. That may lag behind the leader's."""
     if replica.role is Role.FAILED:
@@ -86,10 +86,10 @@ def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingYet | Refus
         return Refusal.OFFSET_OUT_OF_RANGE
     if offset < replica.high_watermark:
         return ReadUpTo(replica.high_watermark)
-    return NothingYet(replica.high_watermark)
+    return NothingCommittedYet(replica.high_watermark)
 
 
-def _diverging(replica: Replica, offset: int, epoch: int) -> Diverging | None:
+def _diverging(replica: Replica, offset: int, epoch: int) -> LineageDiverges | None:
     """Where the log parts from that of a consumer which has read the record before `offset` in `epoch`; None
     where the log holds that record, or once held it.
 
@@ -100,10 +100,10 @@ def _diverging(replica: Replica, offset: int, epoch: int) -> Diverging | None:
     start = replica.log_start_offset
     end = replica.epochs.end_offset_for(epoch, start, replica.log_end_offset)
     if end.epoch == epoch:
-        return None if offset <= end.end_offset else Diverging(end)
+        return None if offset <= end.end_offset else LineageDiverges(end)
     if end.epoch == NO_EPOCH and offset == start:
         return None
-    return Diverging(EpochEnd(end.epoch, max(start, min(end.end_offset, offset - 1))))
+    return LineageDiverges(EpochEnd(end.epoch, max(start, min(end.end_offset, offset - 1))))
 
 
 def latest_offset(replica: Replica, leader_epoch: int = -1) -> int | Refusal:

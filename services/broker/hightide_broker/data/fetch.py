@@ -18,11 +18,17 @@ from hightide_runtime.errors import ServiceError
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.contract.data_calls import FetchCall, FetchFrom, Read, Refused
 from hightide_broker.core.lineage import NO_EPOCH
-from hightide_broker.core.reads import Diverging, NothingYet, ReadUpTo, consumer_fetch, replica_read
+from hightide_broker.core.reads import (
+    LineageDiverges,
+    NothingCommittedYet,
+    ReadUpTo,
+    consumer_fetch,
+    replica_read,
+)
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
 from hightide_broker.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
-from hightide_broker.replica.counters import OTHER_TOPICS, Tallies
+from hightide_broker.replica.counters import OTHER_TOPICS, Counters
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.parking import ParkedFetch
 from hightide_broker.storage import StorageError
@@ -30,7 +36,7 @@ from hightide_broker.storage import StorageError
 NOT_READ: Final[Sequence[Buffer]] = ()
 
 
-class Fetching:
+class FetchHandler:
     """Answers Fetch. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
@@ -40,14 +46,14 @@ class Fetching:
         metadata: MetadataCache,
         parked_max: int,
         reads: Executor,
-        tallies: Tallies | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
         self._parked = Budget(parked_max)
         self._reads = reads
-        self._tallies = tallies or Tallies()
+        self._counters = counters or Counters()
         self._waiting: set[ParkedFetch] = set()
         self._closed = False
 
@@ -62,7 +68,7 @@ class Fetching:
         answer = await self._read_or_wait(call)
         for each in answer:
             replica = self._replicas.get(each.key)
-            self._tallies.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
+            self._counters.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
         return answer
 
     async def _read_or_wait(self, call: FetchCall) -> list[Read]:
@@ -173,13 +179,15 @@ class Fetching:
         return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
 
 
-def _allowed(call: FetchCall, replica: HostedReplica, asked: FetchFrom) -> ReadUpTo | NothingYet | Refused:
-    found: ReadUpTo | NothingYet | Diverging | Refusal
+def _allowed(
+    call: FetchCall, replica: HostedReplica, asked: FetchFrom
+) -> ReadUpTo | NothingCommittedYet | Refused:
+    found: ReadUpTo | NothingCommittedYet | LineageDiverges | Refusal
     if call.from_follower:
         found = replica_read(replica.state, asked.offset)
     else:
         found = consumer_fetch(replica.state, asked.offset, asked.leader_epoch, asked.last_fetched_epoch)
-    if isinstance(found, Diverging):
+    if isinstance(found, LineageDiverges):
         return partition_errors.diverging(replica, asked, found.agreed)
     if isinstance(found, Refusal):
         return partition_errors.by_core(replica, found, asked.offset)

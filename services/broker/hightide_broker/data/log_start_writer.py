@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hightide_broker.core.events import LogStartMoved
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
-from hightide_broker.directories.retention_report import Cuts
+from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DiskFull, LogClosed, StorageError
@@ -69,7 +69,7 @@ class LogStarts:
         return future
 
     async def _work(self, directory: LogDirectory, waiting: _Waiting) -> None:
-        cuts = Cuts()
+        cuts = RetentionReport()
         try:
             while waiting:
                 replica = next(iter(waiting))

@@ -22,8 +22,8 @@ from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PlainRecord, PlainRecordsRead, Refused
-from hightide_broker.data.fetch import Fetching
-from hightide_broker.data.produce import Producing
+from hightide_broker.data.fetch import FetchHandler
+from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.limits import PLAIN_RECORDS_DEFAULT, PLAIN_RECORDS_MAX
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ FETCH_BYTES: int = 1024 * 1024
 class PlainRecords:
     """Answers ProduceRecords and FetchRecords by way of Produce and Fetch. One for each broker."""
 
-    def __init__(self, clock: Clock, producing: Producing, fetching: Fetching, worker: Executor) -> None:
+    def __init__(
+        self, clock: Clock, producing: ProduceHandler, fetching: FetchHandler, worker: Executor
+    ) -> None:
         self._clock = clock
         self._producing = producing
         self._fetching = fetching

@@ -24,7 +24,7 @@ from hightide_broker.replica.shell import Payload, ReplicaShell, refusal_in
 from hightide_broker.storage import DuplicateOf, Rejected, StorageError
 
 
-class Producing:
+class ProduceHandler:
     """Answers Produce. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Producing:
                 await parked.wait(bounded_wait_ms(request.timeout_ms))
                 for index, code in parked.failures.items():
                     outcomes[index] = self._not_acknowledged(request.partitions[index], code)
-            self._shell.tallies.produced(outcomes)
+            self._shell.counters.produced(outcomes)
             return outcomes
         finally:
             self._in_flight.give_back(size_bytes)

@@ -30,7 +30,7 @@ from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.replica import NO_LEADER, Role
 from hightide_broker.ports import Connect
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
-from hightide_broker.storage import DamagedLog, LogClosed, Mend, Place, StorageError
+from hightide_broker.storage import BatchPlace, DamagedLog, LogClosed, Mend, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ ANYWHERE: Final = -1
 _FETCH: Final = "/hightide.v1.BrokerService/Fetch"
 
 
-class Reporting(Protocol):
+class FailureReportPort(Protocol):
     """Who tells the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_damage(self, key: PartitionKey, offset: int) -> None:
@@ -68,7 +68,7 @@ class Reporting(Protocol):
         ...
 
 
-class Copying(Protocol):
+class FetchingPort(Protocol):
     """Who fetches into replicas (`fetchers.Fetchers`)."""
 
     def hold(self, replica: HostedReplica) -> None:
@@ -99,8 +99,8 @@ class Healing:
         self,
         broker_id: int,
         replicas: HostedReplicas,
-        copying: Copying,
-        reports: Reporting,
+        copying: FetchingPort,
+        reports: FailureReportPort,
         address_of: Callable[[int], HostPort | None],
         disk: Executor,
         connect: Connect = open_channel,
@@ -220,7 +220,7 @@ class Healing:
             await peers.close()
 
     async def _first_damage(self, replica: HostedReplica) -> int | None:
-        place: Place | None = None
+        place: BatchPlace | None = None
         while True:
             try:
                 place, _ = await self._run(replica.log.at_rest.check, place, PIECE_BYTES)

@@ -31,7 +31,7 @@ TOLD_S: Final = 5.0
 """How long it waits until the controller knows that a disk answers again; then it fetches without."""
 
 
-class Reporting(Protocol):
+class FailureReportPort(Protocol):
     """Who tells the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_hang(self, key: PartitionKey) -> None:
@@ -47,7 +47,7 @@ class Reporting(Protocol):
         ...
 
 
-class Copying(Protocol):
+class FetchingPort(Protocol):
     """Who fetches into replicas (`fetchers.Fetchers`)."""
 
     def hold(self, replica: HostedReplica) -> None:
@@ -62,7 +62,7 @@ class Copying(Protocol):
 class HungDisks:
     """All replicas of a broker that wait. Belongs to the event loop's thread; `DiskWatch` tells it."""
 
-    def __init__(self, replicas: HostedReplicas, copying: Copying, reports: Reporting) -> None:
+    def __init__(self, replicas: HostedReplicas, copying: FetchingPort, reports: FailureReportPort) -> None:
         self._replicas = replicas
         self._copying = copying
         self._reports = reports

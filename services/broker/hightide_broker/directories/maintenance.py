@@ -17,7 +17,7 @@ from hightide_runtime.clock import Clock
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.events import LogStartMoved
 from hightide_broker.core.replica import Role
-from hightide_broker.directories.retention_report import Cuts
+from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DamagedLog, DataDirectory, LogClosed, StorageError
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepSettings:
+class MaintenanceSettings:
     """How often."""
 
     checkpoint_interval_ms: int
@@ -34,7 +34,7 @@ class UpkeepSettings:
     retention_interval_ms: int
 
 
-class Upkeep:
+class Maintenance:
     """The periodic work of one data directory: three tasks, whatever the number of partitions."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Upkeep:
         shell: ReplicaShell,
         data: DataDirectory,
         disk: Executor,
-        settings: UpkeepSettings,
+        settings: MaintenanceSettings,
         on_failed: Callable[[Exception], None],
     ) -> None:
         """`disk` is the directory's thread; `on_failed` is told of each error, which may be the last."""
@@ -116,7 +116,7 @@ class Upkeep:
         for replica in self._replicas_here():
             if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
                 try:
-                    await asyncio.shield(self._shell.group_commit.cover((replica,)))
+                    await asyncio.shield(self._shell.ports.group_commit.cover((replica,)))
                 except DamagedLog as damage:
                     log.error("%s: it is flushed when it is mended: %s", replica, damage)
 
@@ -125,7 +125,7 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         now_us = self._data.now_us()
         now_ms = self._clock.monotonic_ms()
-        cuts = Cuts()
+        cuts = RetentionReport()
         for replica in self._replicas_here():
             await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
             if replica.log.size_bytes == 0 or replica.state.role is Role.DIVERGED:

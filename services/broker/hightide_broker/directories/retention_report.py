@@ -10,7 +10,7 @@ from hightide_broker.storage import Deleted
 _NAMED_MAX: Final = 10
 
 
-class Cuts:
+class RetentionReport:
     """The cuts of one round. `retention` and whoever carries out DeleteRecords make one, note each log that
     they looked at, and log the sentence."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
-from hightide_broker.storage import DamagedLog, Place, StorageError
+from hightide_broker.storage import BatchPlace, DamagedLog, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class ScrubSettings:
     """From the beginning of one pass to that of the next, at least."""
 
 
-class Comparing(Protocol):
+class ComparisonPort(Protocol):
     """Who compares with leaders (`comparison.Comparison`)."""
 
     async def compare(
@@ -57,7 +57,7 @@ class Scrub:
         replicas: HostedReplicas,
         disk: Executor,
         settings: ScrubSettings,
-        comparison: Comparing | None = None,
+        comparison: ComparisonPort | None = None,
     ) -> None:
         """`disk` runs the reads."""
         self._comparison = comparison
@@ -101,14 +101,14 @@ class Scrub:
 
     async def _check(self, replica: HostedReplica) -> None:
         loop, at_rest = asyncio.get_running_loop(), replica.log.at_rest
-        place: Place | None = None
+        place: BatchPlace | None = None
         while True:
             base_offset = replica.log.log_start_offset if place is None else place.offset
             try:
                 place, size_bytes = await loop.run_in_executor(self._disk, at_rest.check, place, PIECE_BYTES)
             except DamagedLog as damage:
                 # It is being mended (`healing`). What else is damaged is found now, and not after a day.
-                place, size_bytes = Place(damage.segment + 1, 0, damage.segment + 1), 0
+                place, size_bytes = BatchPlace(damage.segment + 1, 0, damage.segment + 1), 0
             except StorageError as error:
                 log.debug("%s is not checked: %s", replica, error)
                 return

@@ -5,7 +5,7 @@ partition epochs are fenced by each replica's core.
 
 Theory of operation. What concerns a replica that runs, or begins one, is done at once. What has to wait for
 a disk (a log that is opened and perhaps recovered, a quarantine) waits beside the others, and whatever comes
-for the same partition meanwhile waits for it (`turns`).
+for the same partition meanwhile waits for it (`queues`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, St
 from hightide_broker.core.replica import Replica, Role
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting.hosting import OK, Hosting
-from hightide_broker.hosting.partition_queue import PartitionTurns, Turn
+from hightide_broker.hosting.partition_queue import PartitionQueues, QueuePlace
 from hightide_broker.hosting.registration import Registration
-from hightide_broker.hosting.strays import Held
+from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replica.first_commit import FirstCommit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
@@ -79,6 +79,18 @@ class _Order:
     """Of who sends it; at startup of who wrote it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ControlListeners:
+    """Those parts of a broker that act on what the controller says, beside the replicas."""
+
+    suspect: Callable[[Iterable[PartitionKey]], None]
+    """These replicas may not be assigned to this broker any more (`strays.StrayWatch`)."""
+    controller_elected: Callable[[], None]
+    """The first word of a new controller has come."""
+    limit_moves: Callable[[int], None]
+    """The speed limit of moves is this many bytes a second; 0: there is none."""
+
+
 class Control:
     """Carries out the controller's decisions. One for each broker; belongs to the event loop's thread."""
 
@@ -92,6 +104,7 @@ class Control:
         directories: LogDirectories,
         registration: Registration,
         telemetry: Telemetry,
+        listeners: ControlListeners,
         replica_lag_time_max_ms: int,
         min_insync_replicas: int,
     ) -> None:
@@ -105,18 +118,13 @@ class Control:
         self._telemetry = telemetry
         self._min_insync_replicas = min_insync_replicas
         self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
-        self._turns = PartitionTurns()
+        self._queues = PartitionQueues()
         self._let_go: dict[PartitionKey, None] = {}
         """What this life of the broker was told to let go of, and was not told to hold again; the oldest are
         forgotten."""
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
-        self.suspect: Callable[[Iterable[PartitionKey]], None] = lambda _: None
-        """Told which replicas may not be assigned to this broker any more (`strays.StrayWatch`)."""
-        self.elected: Callable[[], None] = lambda: None
-        """Told that a new controller has spoken."""
-        self.limit_moves: Callable[[int], None] = lambda _: None
-        """Told the speed limit of moves in bytes a second; 0: none."""
+        self._listeners = listeners
 
     async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> ControlResults:
         """Obey a LeaderAndISR; what became of each decision. Raises ServiceError where it is fenced."""
@@ -134,29 +142,29 @@ class Control:
         orders = list(self._orders(controller_epoch, decisions))
         codes = [OK] * len(orders)
         at_once: list[_Order] = []
-        waiting: list[tuple[_Order, Turn]] = []
+        waiting: list[tuple[_Order, QueuePlace]] = []
         for order in orders:
-            if self._turns.is_free(order.key) and self._hosting.is_at_hand(order.key, order.decision):
+            if self._queues.is_free(order.key) and self._hosting.is_at_hand(order.key, order.decision):
                 at_once.append(order)
             else:
-                waiting.append((order, self._turns.take(order.key)))
-        turn = self._turns.take_free(order.key for order in at_once)
+                waiting.append((order, self._queues.take(order.key)))
+        place = self._queues.take_free(order.key for order in at_once)
         try:
             for done, order in enumerate(at_once, start=1):
                 codes[order.index] = await self._obey(order, spans)
                 if done % BREATHE_EVERY == 0:
                     await asyncio.sleep(0)
-            turn.end()
+            place.end()
             for topic in decisions.topics:
                 views = map(_view, topic.partitions)
                 self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
                 if self._metadata.is_deleted(topic.topic_id):
                     # It came late; what it has begun is nobody's.
-                    self.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
+                    self._listeners.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
             await self._obey_in_turn(waiting, spans, codes)
-            self.suspect(self._come_back(orders))
+            self._listeners.suspect(self._come_back(orders))
         finally:
-            turn.end()
+            place.end()
             for _, each in waiting:
                 each.end()
         spans.end()
@@ -187,8 +195,8 @@ class Control:
         await self._fence(stamp)
         forgotten = self._metadata.apply(update, self._leader_change())
         if update.reassignment_throttle_bytes_per_s is not None:
-            self.limit_moves(update.reassignment_throttle_bytes_per_s)
-        self.suspect(self._suspects(update, forgotten))
+            self._listeners.limit_moves(update.reassignment_throttle_bytes_per_s)
+        self._listeners.suspect(self._suspects(update, forgotten))
 
     def _leader_change(self) -> LeaderChange | None:
         """What clients are told for a while of the trace in which this call came; None where it has none."""
@@ -203,29 +211,29 @@ class Control:
         """The replica's core has stopped. Called by the shell."""
         self._hosting.stopped(replica, delete)
         if not delete:
-            self.suspect((replica.key,))
+            self._listeners.suspect((replica.key,))
 
     # --- strays ----------------------------------------------------------------------------------
 
-    def held(self, key: PartitionKey) -> Held | None:
+    def held(self, key: PartitionKey) -> HeldReplica | None:
         """What this broker holds of a partition, running or only on disk; None where that is nothing."""
         replica = self._replicas.get(key)
         if replica is not None:
             decision = replica.state.decision
-            return Held(key, replica.topic, decision.leader_epoch, decision.partition_epoch)
+            return HeldReplica(key, replica.topic, decision.leader_epoch, decision.partition_epoch)
         home = self._directories.home_of(key)
-        return None if home is None or home.failure is not None else Held(key)
+        return None if home is None or home.failure is not None else HeldReplica(key)
 
     def not_hosted(self) -> list[PartitionKey]:
         """What is on disk but does not run."""
         return [key for key in self._directories.partitions() if self._replicas.get(key) is None]
 
-    async def let_go(self, held: Held) -> bool:
+    async def let_go(self, held: HeldReplica) -> bool:
         """Put a stray aside, unless there is news about it since; whether it is gone. Never raises for a disk
         that fails: the directory is offline then, with all that is in it."""
-        turn = self._turns.take(held.key)
+        place = self._queues.take(held.key)
         try:
-            await turn.begin()
+            await place.begin()
             if self.held(held.key) != held:
                 return False
             replica = self._replicas.get(held.key)
@@ -238,7 +246,7 @@ class Control:
             log.error("%s is not put aside: %s", held, error)
             return False
         finally:
-            turn.end()
+            place.end()
         return True
 
     def _come_back(self, orders: Iterable[_Order]) -> list[PartitionKey]:
@@ -297,7 +305,7 @@ class Control:
             )
         if stamp.controller_epoch > self.controller_epoch:
             self.controller_epoch = stamp.controller_epoch
-            self.elected()
+            self._listeners.controller_elected()
 
     # --- one decision ----------------------------------------------------------------------------
 
@@ -312,15 +320,15 @@ class Control:
                 index += 1
 
     async def _obey_in_turn(
-        self, waiting: Sequence[tuple[_Order, Turn]], spans: _Spans, codes: list[ErrorCode.ValueType]
+        self, waiting: Sequence[tuple[_Order, QueuePlace]], spans: _Spans, codes: list[ErrorCode.ValueType]
     ) -> None:
         pending = iter(waiting)
 
         async def obey() -> None:
-            for order, turn in pending:
-                await turn.begin()
+            for order, place in pending:
+                await place.begin()
                 codes[order.index] = await self._obey(order, spans)
-                turn.end()
+                place.end()
 
         await asyncio.gather(*(obey() for _ in range(min(OPENINGS_MAX, len(waiting)))))
 
@@ -373,9 +381,9 @@ class Control:
 
     async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
         key = (stop.topic_id, stop.partition)
-        turn = self._turns.take(key)
+        place = self._queues.take(key)
         try:
-            await turn.begin()
+            await place.begin()
             replica = self._replicas.get(key)
             if replica is not None:
                 event = StopRequested(controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch)
@@ -390,7 +398,7 @@ class Control:
         except StorageError as error:
             return error.code
         finally:
-            turn.end()
+            place.end()
         return OK
 
     def _change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
@@ -400,7 +408,7 @@ class Control:
         self._shell.cover_unflushed(replica)
         if replica.state.is_follower:
             # With flush=replicated it need not wait any more for the flush that it waited for.
-            self._shell.fetching.resume(replica)
+            self._shell.ports.fetching.resume(replica)
 
 
 class _Spans:

@@ -1,6 +1,6 @@
 """Which replicas this broker holds: starting one, replacing one, letting go of one (V3 C, H).
 
-Rules of this file: a method that awaits waits for a disk, and its caller has the partition's turn (`turns`).
+Rules of this file: a method that awaits waits for a disk, and its caller has the partition's turn (`queues`).
 A log is never begun over an older one, and never deleted: what is not wanted any more goes into quarantine.
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hightide_broker.cluster.partition_decisions import PartitionKey
 
 
-class PartitionTurns:
+class PartitionQueues:
     """First come, first served, for each partition. Belongs to the event loop's thread."""
 
     def __init__(self) -> None:
@@ -23,29 +23,29 @@ class PartitionTurns:
         """Whether nobody is busy with the partition."""
         return key not in self.last
 
-    def take(self, key: PartitionKey) -> Turn:
+    def take(self, key: PartitionKey) -> QueuePlace:
         """Stand in line for one partition."""
-        return Turn(self, (key,), self.last.get(key))
+        return QueuePlace(self, (key,), self.last.get(key))
 
-    def take_free(self, keys: Iterable[PartitionKey]) -> Turn:
+    def take_free(self, keys: Iterable[PartitionKey]) -> QueuePlace:
         """One turn with several partitions, with which nobody is busy."""
-        return Turn(self, tuple(keys), None)
+        return QueuePlace(self, tuple(keys), None)
 
 
-class Turn:
+class QueuePlace:
     """A place in the line. `end` must be called, also by whoever gives up waiting."""
 
-    __slots__ = ("_before", "_ended", "_keys", "_turns")
+    __slots__ = ("_before", "_ended", "_keys", "_queues")
 
     def __init__(
-        self, turns: PartitionTurns, keys: tuple[PartitionKey, ...], before: asyncio.Future[None] | None
+        self, queues: PartitionQueues, keys: tuple[PartitionKey, ...], before: asyncio.Future[None] | None
     ) -> None:
-        """Called by `PartitionTurns`."""
-        self._turns = turns
+        """Called by `PartitionQueues`."""
+        self._queues = queues
         self._keys = keys
         self._before = before
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turns.last.update(dict.fromkeys(keys, self._ended))
+        queues.last.update(dict.fromkeys(keys, self._ended))
 
     async def begin(self) -> None:
         """Wait for those who came before."""
@@ -64,5 +64,5 @@ class Turn:
             return
         self._ended.set_result(None)
         for key in self._keys:
-            if self._turns.last.get(key) is self._ended:
-                del self._turns.last[key]
+            if self._queues.last.get(key) is self._ended:
+                del self._queues.last[key]

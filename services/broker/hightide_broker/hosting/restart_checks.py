@@ -56,7 +56,7 @@ _DIRECTORIES: Final = "data_directories"
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class DirectoryTrust:
     """How far the logs of a data directory can be believed."""
 
     is_new: bool
@@ -78,7 +78,7 @@ class Trust:
         return self.is_new or self.may_lack_tails
 
 
-NONE: Final = Trust(is_new=True, may_lack_tails=True)
+NONE: Final = DirectoryTrust(is_new=True, may_lack_tails=True)
 """How far a directory is believed that says nothing for itself, or cannot be read."""
 
 
@@ -95,7 +95,7 @@ NOTHING: Final = LogEnd(-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Trusts:
+class BrokerTrust:
     """How far a broker's logs can be believed, by the directory that they live in.
 
     A log that is found is as good as its directory. A partition that is on no disk may have been in any of
@@ -103,7 +103,7 @@ class Trusts:
     is offline costs the ISRs of what may have been in it, and a new one beside others next to nothing.
     """
 
-    of_directories: Mapping[str, Trust]
+    of_directories: Mapping[str, DirectoryTrust]
     """By path; one that is offline, or that the broker had once and was not given, has NONE."""
     home_of: Callable[[PartitionKey], str | None]
     """The path of the directory that a partition was found in; None where it is on no disk."""
@@ -125,7 +125,7 @@ class Trusts:
         return any(trust.doubts_absence for trust in self.of_directories.values())
 
 
-def assess(data: DataDirectory) -> Trust:
+def assess(data: DataDirectory) -> DirectoryTrust:
     """Compare what the last life of the broker left behind with the machine's present boot. Does file I/O."""
     try:
         found = data.read_note(_MARK)
@@ -139,7 +139,7 @@ def assess(data: DataDirectory) -> Trust:
     if data.lost_checkpoints or (same_boot and not data.knows_its_logs):
         log.error("%s lacks what says how long its logs were: none of them is believed", data.path)
         return NONE
-    return Trust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
+    return DirectoryTrust(is_new=False, may_lack_tails=not data.was_closed_cleanly and not same_boot)
 
 
 def suspend(data: DataDirectory) -> None:
@@ -256,14 +256,14 @@ def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
         log.warning("%s", error)
 
 
-async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> Trusts:
+async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> BrokerTrust:
     """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
     own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
 
     Called once at startup.
     """
 
-    def look_at(data: DataDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
+    def look_at(data: DataDirectory) -> tuple[DirectoryTrust, LogsFound, frozenset[str]]:
         trust, known = assess(data), siblings(data)
         try:
             if not data.was_closed_cleanly:
@@ -273,7 +273,7 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
         found = look_at_logs(data, decisions, may_lack_tails=trust.may_lack_tails)
         return (NONE if data.failed else trust), found, known
 
-    async def look_if_it_answers(each: LogDirectory) -> tuple[Trust, LogsFound, frozenset[str]]:
+    async def look_if_it_answers(each: LogDirectory) -> tuple[DirectoryTrust, LogsFound, frozenset[str]]:
         try:
             return await each.run(look_at, each.data)
         except StorageFailed as error:
@@ -282,14 +282,14 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
 
     online = directories.online
     looked = await asyncio.gather(*map(look_if_it_answers, online))
-    trusts = dict.fromkeys((each.path for each in directories.all), NONE)
-    for known in frozenset[str]().union(*(known for _, _, known in looked)) - trusts.keys():
+    broker_trust = dict.fromkeys((each.path for each in directories.all), NONE)
+    for known in frozenset[str]().union(*(known for _, _, known in looked)) - broker_trust.keys():
         log.error(
             "%s was a data directory of this broker and is not given any more: what it held is fetched anew",
             known,
         )
-        trusts[known] = NONE
-    trusts |= {each.path: trust for each, (trust, _, _) in zip(online, looked, strict=True)}
+        broker_trust[known] = NONE
+    broker_trust |= {each.path: trust for each, (trust, _, _) in zip(online, looked, strict=True)}
 
     def home_of(key: PartitionKey) -> str | None:
         home = directories.home_of(key)
@@ -300,19 +300,19 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
         log.error("partition %d of topic id %s was on a disk and is on none", partition, topic_id.hex())
     damaged = directories.in_two.union(missing, *(logs.damaged for _, logs, _ in looked))
     lack_front = frozenset[PartitionKey]().union(*(logs.lack_front for _, logs, _ in looked))
-    found = Trusts(trusts, home_of, damaged, lack_front=lack_front)
+    found = BrokerTrust(broker_trust, home_of, damaged, lack_front=lack_front)
     return replace(found, ends=await _measure(broker_id, directories, decisions, found))
 
 
 async def _measure(
-    broker_id: int, directories: LogDirectories, decisions: Decisions, trusts: Trusts
+    broker_id: int, directories: LogDirectories, decisions: Decisions, broker_trust: BrokerTrust
 ) -> dict[PartitionKey, LogEnd]:
     """How far the logs go of which this broker has to tell."""
     wanted: dict[LogDirectory, list[tuple[TopicDecisions, int]]] = {}
     for topic in decisions.topics:
         for each in topic.partitions:
             home = directories.home_of((topic.topic_id, each.partition))
-            if home is not None and _has_to_tell(broker_id, trusts, topic, each):
+            if home is not None and _has_to_tell(broker_id, broker_trust, topic, each):
                 wanted.setdefault(home, []).append((topic, each.partition))
     online = [home for home in wanted if home in directories.online]
     measured = await asyncio.gather(
@@ -327,7 +327,9 @@ async def _measure(
     return ends
 
 
-async def begin_anew(directories: LogDirectories, broker_id: int, trusts: Trusts, stored: Decisions) -> None:
+async def begin_anew(
+    directories: LogDirectories, broker_id: int, broker_trust: BrokerTrust, stored: Decisions
+) -> None:
     """Put those logs aside whose oldest records are missing, where nobody counts on this broker for them:
     what a follower lacks at the front it would never fetch, and would teach the others when it leads. It is
     fetched anew as a whole. Where no other replica is known to have all it keeps what it has.
@@ -339,7 +341,7 @@ async def begin_anew(directories: LogDirectories, broker_id: int, trusts: Trusts
             key = (topic.topic_id, each.partition)
             told = [log for log in each.recovered if log.broker_id == broker_id]
             counts = _is_trusted(broker_id, each) or told not in ([], [_told(broker_id, NOTHING)])
-            if key not in trusts.lack_front or broker_id in each.isr or counts:
+            if key not in broker_trust.lack_front or broker_id in each.isr or counts:
                 continue
             log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
             try:
@@ -376,7 +378,7 @@ async def confirm_all(directories: LogDirectories) -> None:
 
 
 async def leave_doubtful_isrs(
-    session: ZooKeeperSession, broker_id: int, trusts: Trusts, stored: ClusterAsStored
+    session: ZooKeeperSession, broker_id: int, broker_trust: BrokerTrust, stored: ClusterAsStored
 ) -> ClusterAsStored:
     """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
 
@@ -384,7 +386,7 @@ async def leave_doubtful_isrs(
     since an ISR is never empty. Raises ZooKeeperError, StartupError.
     """
     for attempt in range(ATTEMPTS):
-        groups = list(_departures(broker_id, trusts, stored.decisions))
+        groups = list(_departures(broker_id, broker_trust, stored.decisions))
         if not groups:
             return stored
         # All together at first. Where one has changed the others go by themselves.
@@ -404,23 +406,23 @@ async def leave_doubtful_isrs(
     )
 
 
-def _departures(broker_id: int, trusts: Trusts, decisions: Decisions) -> Iterator[list[Operation]]:
+def _departures(broker_id: int, broker_trust: BrokerTrust, decisions: Decisions) -> Iterator[list[Operation]]:
     """What is to be written together: some of a topic, under its marker. Without it the versions could be
     those of another topic that has got its name since they were read."""
     for topic in decisions.topics:
-        writes = list(_departures_from(broker_id, trusts, topic))
+        writes = list(_departures_from(broker_id, broker_trust, topic))
         for start in range(0, len(writes), WRITES_MAX):
             some = writes[start : start + WRITES_MAX]
             yield [Check(TopicIdZnode.path(topic.topic_id), -1), *some]
 
 
-def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> Iterator[SetData]:
+def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions) -> Iterator[SetData]:
     for each in topic.partitions:
-        if not _has_to_tell(broker_id, trusts, topic, each):
+        if not _has_to_tell(broker_id, broker_trust, topic, each):
             continue
         key = (topic.topic_id, each.partition)
-        told = _told(broker_id, trusts.ends.get(key, NOTHING))
-        if key in trusts.lack_front and _who_has_all(each) - {broker_id}:
+        told = _told(broker_id, broker_trust.ends.get(key, NOTHING))
+        if key in broker_trust.lack_front and _who_has_all(each) - {broker_id}:
             told = _told(broker_id, NOTHING)  # It is about to be begun anew.
         if told in each.recovered and not _is_trusted(broker_id, each):
             continue
@@ -435,11 +437,13 @@ def _departures_from(broker_id: int, trusts: Trusts, topic: TopicDecisions) -> I
         yield _departure(topic.topic, each, told)
 
 
-def _has_to_tell(broker_id: int, trusts: Trusts, topic: TopicDecisions, decision: PartitionDecision) -> bool:
+def _has_to_tell(
+    broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions, decision: PartitionDecision
+) -> bool:
     """Whether others would believe that this broker has more than it may have."""
     if any(log.broker_id == broker_id for log in decision.recovered):
         return True
-    return _is_trusted(broker_id, decision) and trusts.doubts(topic, decision.partition)
+    return _is_trusted(broker_id, decision) and broker_trust.doubts(topic, decision.partition)
 
 
 def _told(broker_id: int, end: LogEnd) -> RecoveredLog:

@@ -49,7 +49,7 @@ AGAIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldReplica:
     """What this broker holds of a partition, and the newest decision about it that it has obeyed."""
 
     key: PartitionKey
@@ -64,7 +64,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPartitions:
     """What ZooKeeper holds, as far as suspects are concerned. The topics were read after the states."""
 
     topics: Mapping[str, TopicZnode | None]
@@ -74,7 +74,7 @@ class Stored:
     is_whole: bool = False
 
 
-class Finding(Enum):
+class StrayFinding(Enum):
     """What is the case with a suspect; the value ends the sentence "… is put aside: "."""
 
     ASSIGNED = "it is assigned to this broker"
@@ -86,10 +86,10 @@ class Finding(Enum):
     @property
     def is_stray(self) -> bool:
         """Whether the suspect is to go."""
-        return self not in (Finding.ASSIGNED, Finding.UNCERTAIN)
+        return self not in (StrayFinding.ASSIGNED, StrayFinding.UNCERTAIN)
 
 
-def look_at(broker_id: int, held: Held, stored: Stored) -> Finding:
+def look_at(broker_id: int, held: HeldReplica, stored: StoredPartitions) -> StrayFinding:
     """Decide about one suspect, by the rules at the top of this file. Pure."""
     topic_id, partition = held.key
     name = held.topic or _name_of(topic_id, stored)
@@ -97,25 +97,25 @@ def look_at(broker_id: int, held: Held, stored: Stored) -> Finding:
         is_known = stored.is_whole and all(
             topic is not None and topic.topic_id for topic in stored.topics.values()
         )
-        return Finding.TOPIC_GONE if is_known else Finding.UNCERTAIN
+        return StrayFinding.TOPIC_GONE if is_known else StrayFinding.UNCERTAIN
     if name not in stored.topics:
-        return Finding.TOPIC_GONE
+        return StrayFinding.TOPIC_GONE
     topic = stored.topics[name]
     if topic is None or not topic.topic_id:
-        return Finding.UNCERTAIN
+        return StrayFinding.UNCERTAIN
     if topic.topic_id != topic_id:
-        return Finding.TOPIC_GONE
+        return StrayFinding.TOPIC_GONE
     if partition >= len(topic.partitions):
-        return Finding.PARTITION_REMOVED
+        return StrayFinding.PARTITION_REMOVED
     if broker_id in topic.partitions[partition]:
-        return Finding.ASSIGNED
+        return StrayFinding.ASSIGNED
     state = stored.states.get((name, partition))
     if state is None or state < (held.leader_epoch, held.partition_epoch):
-        return Finding.UNCERTAIN
-    return Finding.ASSIGNED_ELSEWHERE
+        return StrayFinding.UNCERTAIN
+    return StrayFinding.ASSIGNED_ELSEWHERE
 
 
-def _name_of(topic_id: bytes, stored: Stored) -> str:
+def _name_of(topic_id: bytes, stored: StoredPartitions) -> str:
     for name, topic in stored.topics.items():
         if topic is not None and topic.topic_id == topic_id:
             return name
@@ -125,7 +125,9 @@ def _name_of(topic_id: bytes, stored: Stored) -> str:
 # --- reading ---------------------------------------------------------------------------------------
 
 
-async def read_stored(session: ZooKeeperSession, cluster_id: str, suspects: Sequence[Held]) -> Stored | None:
+async def read_stored(
+    session: ZooKeeperSession, cluster_id: str, suspects: Sequence[HeldReplica]
+) -> StoredPartitions | None:
     """Read what `look_at` needs, no staler than this call; None where this is not our cluster's ZooKeeper.
 
     Raises ZooKeeperError.
@@ -157,7 +159,7 @@ async def read_stored(session: ZooKeeperSession, cluster_id: str, suspects: Sequ
                 states[partition] = (LeaderAndIsrZnode.decode(znode.data).leader_epoch, znode.version)
             except ZnodeGarbage as error:
                 log.error("%s-%d: %s", *partition, error)
-    return Stored(await _read_topics(session, names), states, is_whole=bool(ids))
+    return StoredPartitions(await _read_topics(session, names), states, is_whole=bool(ids))
 
 
 def _names_of(topic_id: bytes, topics: Mapping[str, TopicZnode | None]) -> Iterable[str]:
@@ -196,8 +198,8 @@ class StrayWatch:
         broker_id: int,
         cluster_id: str,
         session: ZooKeeperSession,
-        held: Callable[[PartitionKey], Held | None],
-        let_go: Callable[[Held], Awaitable[bool]],
+        held: Callable[[PartitionKey], HeldReplica | None],
+        let_go: Callable[[HeldReplica], Awaitable[bool]],
     ) -> None:
         """`held` tells what the broker holds now, `let_go` puts it aside unless that has changed."""
         self._broker_id = broker_id
@@ -274,11 +276,11 @@ class StrayWatch:
             return
         for held in suspects:
             finding = look_at(self._broker_id, held, stored)
-            if finding is not Finding.UNCERTAIN:
+            if finding is not StrayFinding.UNCERTAIN:
                 self._unsure.pop(held.key, None)
             if finding.is_stray:
                 if await self._let_go(held):
                     log.warning("%s is put aside: %s", held, finding.value)
-            elif finding is Finding.UNCERTAIN and held.key not in self._unsure:
+            elif finding is StrayFinding.UNCERTAIN and held.key not in self._unsure:
                 self._unsure[held.key] = None
                 log.warning("%s is perhaps not assigned here, and is left as it is: %s", held, finding.value)

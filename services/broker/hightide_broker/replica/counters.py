@@ -14,7 +14,7 @@ from hightide_runtime.telemetry.metric_declarations import Distribution
 
 from hightide_broker.contract.data_calls import Outcome, Read, Refused
 
-__all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Flow", "Tallies", "TopicFlow", "count_records"]
+__all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Counters", "Flow", "TopicFlow", "count_records"]
 
 TOPICS_MAX: Final = 100
 """Topics that are counted one by one; whoever scrapes keeps each for a long time."""
@@ -48,7 +48,7 @@ class TopicFlow:
 
 
 @dataclass(slots=True)
-class Tallies:
+class Counters:
     """One for each broker. Counted on the event loop, once a partition and call; read on any thread."""
 
     counts_what_is_sent: bool = True

@@ -28,7 +28,7 @@ from hightide_broker.core.events import Event, FsyncDone, Ticked
 from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
-from hightide_broker.replica.counters import Tallies
+from hightide_broker.replica.counters import Counters
 from hightide_broker.replica.deadlines import Deadlines
 from hightide_broker.replica.group_commit import FsyncRounds
 from hightide_broker.replica.held_replicas import HostedReplica
@@ -45,8 +45,8 @@ _ON_THE_LOG: Final = (
 )  # fmt: skip
 
 
-class Fetching(Protocol):
-    """What a follower's replicas ask of the fetchers (`fetchers.Fetchers`)."""
+class FetchingPort(Protocol):
+    """Fetches what followers lack from their leaders (`fetchers.Fetchers`)."""
 
     def start(self, replica: HostedReplica, effect: fx.StartFetching) -> None:
         """Fetch the partition from its leader."""
@@ -65,8 +65,8 @@ class Fetching(Protocol):
         ...
 
 
-class IsrKeeping(Protocol):
-    """What leaders ask of ZooKeeper (`isr_store.IsrStore`)."""
+class IsrPort(Protocol):
+    """Writes and reads the ISRs of leaders in ZooKeeper (`isr_store.IsrStore`)."""
 
     def store(self, replica: HostedReplica, effect: fx.StoreIsr) -> None:
         """Write the ISR conditionally; the outcome is fed back."""
@@ -77,8 +77,8 @@ class IsrKeeping(Protocol):
         ...
 
 
-class DivergenceReporting(Protocol):
-    """Who tells the controller of replicas that keep logs which their leaders contradict
+class DivergencePort(Protocol):
+    """Reports to the controller which replicas keep logs that their leaders contradict
     (`failed_replicas.FailedReplicas`)."""
 
     def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
@@ -90,20 +90,32 @@ class DivergenceReporting(Protocol):
         ...
 
 
-class LogStartKeeping(Protocol):
-    """Who writes down where logs begin (`log_starts.LogStarts`)."""
+class LogStartPort(Protocol):
+    """Writes down where logs begin (`log_start_writer.LogStarts`)."""
 
     def moved(self, replica: HostedReplica) -> None:
         """The log start has moved in memory: write it down soon."""
         ...
 
 
-class Stopping(Protocol):
-    """Who lets go of a stopped replica (`control.Control`)."""
+class StoppedReplicaPort(Protocol):
+    """Takes a stopped replica out of what the broker hosts (`control.Control`)."""
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """The replica has stopped; with `delete` its data goes into quarantine."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPorts:
+    """The objects that perform those effects that the shell does not perform itself."""
+
+    fetching: FetchingPort
+    isr: IsrPort
+    stopped: StoppedReplicaPort
+    log_starts: LogStartPort
+    divergences: DivergencePort
+    group_commit: FsyncRounds[HostedReplica]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +154,10 @@ class ReplicaShell:
         self._deadlines = Deadlines(clock, self._tick)
         self.parked_rounds: dict[LeaderSession[PartitionKey], ParkedFetch] = {}
         """The fetch sessions of followers that wait for an append. Kept by `replica_server`."""
-        self.tallies = Tallies()
-        # Built after the shell, because they feed it.
-        self.fetching: Fetching
-        self.isr: IsrKeeping
-        self.stopping: Stopping
-        self.log_starts: LogStartKeeping
-        self.divergences: DivergenceReporting
+        self.counters = Counters()
+        self.ports: EffectPorts
+        """Set by `perform_with`, before the first event."""
         self._diverged: set[PartitionKey] = set()
-        self.group_commit: FsyncRounds[HostedReplica]
         self.performs: dict[type[Any], Callable[[HostedReplica, Any, Payload | None], None]] = {
             fx.PersistEpoch: self._persist_epoch,
             fx.TruncateTo: self._truncate_to,
@@ -158,21 +165,26 @@ class ReplicaShell:
             fx.Append: self._append,
             fx.AppendFetched: self._append_fetched,
             fx.MoveLogStart: self._move_log_start,
-            fx.StoreIsr: lambda replica, effect, _: self.isr.store(replica, effect),
+            fx.StoreIsr: lambda replica, effect, _: self.ports.isr.store(replica, effect),
             fx.AwaitFetch: lambda replica, effect, _: sessions.want(effect.replica_id, replica.key),
-            fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.isr.read(replica),
+            fx.ReadLeaderAndIsr: lambda replica, _effect, _: self.ports.isr.read(replica),
             fx.AdvanceHighWatermark: self._advance_high_watermark,
             fx.AnswerProduces: self._answer_produces,
             fx.AbandonWaiters: self._abandon_waiters,
-            fx.StopFetching: lambda replica, _effect, _: self.fetching.stop(replica),
-            fx.AskEpochEnd: lambda replica, effect, _: self.fetching.ask(replica, effect),
+            fx.StopFetching: lambda replica, _effect, _: self.ports.fetching.stop(replica),
+            fx.AskEpochEnd: lambda replica, effect, _: self.ports.fetching.ask(replica, effect),
             fx.StartFetching: self._start_fetching,
             fx.ReportDivergence: self._report_divergence,
-            fx.ReplicaStopped: lambda replica, effect, _: self.stopping.stopped(replica, effect.delete),
+            fx.ReplicaStopped: lambda replica, effect, _: self.ports.stopped.stopped(replica, effect.delete),
             # What the caller of `feed` reads off the effects and answers itself.
             fx.Refuse: lambda _replica, _effect, _: None,
             fx.AnswerEpochEnd: lambda _replica, _effect, _: None,
         }
+
+    def perform_with(self, ports: EffectPorts) -> None:
+        """Perform effects by these ports. Called once, by `Assembly`: the ports feed the shell, so they
+        are built after it."""
+        self.ports = ports
 
     def feed(self, replica: HostedReplica, event: Event, payload: Payload | None = None) -> fx.Effects:
         """Let the event happen to the replica, and perform what follows. Called for every event.
@@ -200,7 +212,7 @@ class ReplicaShell:
         if state.is_leader:
             self._deadlines.note(replica)
             if state.leader_epoch != before.leader_epoch:
-                self.tallies.leaderships_begun += 1
+                self.counters.leaderships_begun += 1
                 self._diverges_no_more(replica)
                 self._touch_followers(replica, wake=True)
         elif before.is_leader:
@@ -214,7 +226,7 @@ class ReplicaShell:
         self.cover_unflushed(replica)
         # One that fetched on meanwhile is not placed again: its leader would send the same batches twice.
         if may_have_waited and replica.state.is_follower:
-            self.fetching.resume(replica)
+            self.ports.fetching.resume(replica)
 
     def cover_unflushed(self, replica: HostedReplica) -> None:
         """Where flush=fsync, nothing may wait for a flush that nobody asked for.
@@ -224,7 +236,7 @@ class ReplicaShell:
         """
         state = replica.state
         if state.settings.flush_on_disk and state.durable_end_offset < state.log_end_offset:
-            self.group_commit.cover((replica,))
+            self.ports.group_commit.cover((replica,))
 
     def close(self) -> None:
         """Stop the timer."""
@@ -234,7 +246,7 @@ class ReplicaShell:
         self.feed(replica, Ticked(self._clock.monotonic_ms()))
 
     def _leads_no_more(self, replica: HostedReplica) -> None:
-        self.tallies.leaderships_lost += 1
+        self.counters.leaderships_lost += 1
         if replica.first_commit is not None:
             replica.first_commit.give_up()
             replica.first_commit = None
@@ -252,7 +264,7 @@ class ReplicaShell:
 
     def _truncate_to(self, replica: HostedReplica, effect: fx.TruncateTo, _: Payload | None) -> None:
         end_offset = replica.log.log_end_offset
-        self.tallies.truncated(end_offset - effect.offset)
+        self.counters.truncated(end_offset - effect.offset)
         if effect.lost_committed:
             log.error(
                 "%s: cutting the log from %d to %d goes below the high watermark %d: committed records go",
@@ -284,7 +296,7 @@ class ReplicaShell:
         assert payload is not None
         appended = replica.log.append_as_leader(payload.batches, payload.headers, effect.leader_epoch)
         assert (appended.base_offset, appended.end_offset) == (effect.base_offset, effect.end_offset), replica
-        self.tallies.append(replica.topic, len(payload.batches), effect.end_offset - effect.base_offset)
+        self.counters.append(replica.topic, len(payload.batches), effect.end_offset - effect.base_offset)
         self._touch_followers(replica, wake=True)
         self._flush_after(replica, appended)
 
@@ -295,13 +307,13 @@ class ReplicaShell:
         batches = _from_offset(payload, effect.base_offset)
         appended = replica.log.append_as_follower(batches)
         assert appended.end_offset == effect.end_offset, replica
-        self.tallies.replicated_in.add(len(batches), effect.end_offset - effect.base_offset)
+        self.counters.replicated_in.add(len(batches), effect.end_offset - effect.base_offset)
         self._flush_after(replica, appended)
 
     def _move_log_start(self, replica: HostedReplica, effect: fx.MoveLogStart, _: Payload | None) -> None:
         log.info("%s: nobody reads below %d any more", replica, effect.offset)
         replica.log.move_start(effect.offset)
-        self.log_starts.moved(replica)
+        self.ports.log_starts.moved(replica)
         if replica.state.is_leader:
             self._touch_followers(replica, wake=True)
 
@@ -309,10 +321,10 @@ class ReplicaShell:
         """Where nobody waits for the disk a closed segment is flushed all the same: recovery after a crash
         reads what is not known to be on disk, and shall not read more than the last segment."""
         if replica.state.settings.flush_on_disk or appended.rolled:
-            self.group_commit.cover((replica,))
+            self.ports.group_commit.cover((replica,))
 
     def _start_fetching(self, replica: HostedReplica, effect: fx.StartFetching, _: Payload | None) -> None:
-        self.fetching.start(replica, effect)
+        self.ports.fetching.start(replica, effect)
         self.cover_unflushed(replica)
         self._diverges_no_more(replica)
 
@@ -327,12 +339,12 @@ class ReplicaShell:
         )  # fmt: skip
         divergence = Divergence(effect.offset, state.high_watermark, state.leader, state.leader_epoch)
         self._diverged.add(replica.key)
-        self.divergences.report_divergence(replica.key, divergence)
+        self.ports.divergences.report_divergence(replica.key, divergence)
 
     def _diverges_no_more(self, replica: HostedReplica) -> None:
         if replica.key in self._diverged:
             self._diverged.discard(replica.key)
-            self.divergences.diverges_no_more(replica.key)
+            self.ports.divergences.diverges_no_more(replica.key)
 
     # --- whoever waits ---------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.core.effects import AskEpochEnd, StartFetching
 from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
-from hightide_broker.core.fetch_session import FollowerSession, Position
+from hightide_broker.core.fetch_session import FollowerPosition, FollowerSession
 from hightide_broker.core.follower import open_question
 from hightide_broker.core.replica import Role
 from hightide_broker.ports import Connect
@@ -211,7 +211,7 @@ class LeaderFetcher:
             return  # A flush from before has ended: where the log parts from the leader's is still asked.
         self._questions.pop(replica.key, None)
         if (offset := state.fetch_offset) is not None and state.leader == self._leader:
-            position = Position(
+            position = FollowerPosition(
                 state.leader_epoch, offset, state.log_start_offset, state.decision.partition_epoch
             )
             self._session.place(replica.key, position)

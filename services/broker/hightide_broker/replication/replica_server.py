@@ -30,7 +30,7 @@ from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.core.effects import AnswerEpochEnd
 from hightide_broker.core.events import EpochEndAsked, FollowerFetched
-from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions, Position, SessionFault
+from hightide_broker.core.fetch_session import FollowerPosition, LeaderSession, LeaderSessions, SessionFault
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.limits import FETCH_BYTES_MAX, bounded_wait_ms
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -139,7 +139,7 @@ class ReplicaServer:
         return found
 
     def _take_positions(
-        self, session: Session, follower: Follower, positions: Sequence[tuple[PartitionKey, Position]]
+        self, session: Session, follower: Follower, positions: Sequence[tuple[PartitionKey, FollowerPosition]]
     ) -> list[Result]:
         """Tell each leader where its follower stands; the results of those that were refused."""
         now_ms = self._clock.monotonic_ms()
@@ -301,7 +301,7 @@ class ReplicaServer:
         if cold is not None:
             cold.sent(session, replica.key)
         size_bytes = sum(map(len, batches))
-        self._shell.tallies.replicated_out_bytes += size_bytes
+        self._shell.counters.replicated_out_bytes += size_bytes
         if is_limited:
             self._moves.spend(session, size_bytes)
         return size_bytes

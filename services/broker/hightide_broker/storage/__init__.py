@@ -28,12 +28,13 @@ from hightide_broker.storage.log.producer_states import (
 )
 from hightide_broker.storage.log.retention import Deleted
 from hightide_broker.storage.recovery.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
-from hightide_broker.storage.recovery.log_at_rest import Mend, Place
+from hightide_broker.storage.recovery.log_at_rest import BatchPlace, Mend
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 
 __all__ = [
     "AppendInfo",
     "AppendOutOfOrder",
+    "BatchPlace",
     "CorruptFile",
     "DamagedLog",
     "DataDirectory",
@@ -53,7 +54,6 @@ __all__ = [
     "Mend",
     "OffsetOutOfRange",
     "PartitionKey",
-    "Place",
     "ProducerState",
     "ProducerStates",
     "Rejected",

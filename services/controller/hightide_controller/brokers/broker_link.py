@@ -41,7 +41,7 @@ from hightide_controller.tracing.control_trace import sample_of
 if TYPE_CHECKING:
     from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
 
-__all__ = ["BrokerLink", "LinkDuties"]
+__all__ = ["BrokerLink", "LinkCallbacks"]
 
 Leads: TypeAlias = tuple[tuple[TopicPartition, int], ...]
 """Partitions that a broker is told to lead, and in which leader epoch."""
@@ -68,7 +68,7 @@ _HARMLESS: Final = frozenset({ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_
 
 
 @dataclass(frozen=True, slots=True)
-class LinkDuties:
+class LinkCallbacks:
     """What a link asks of its shell; all are called on the loop."""
 
     leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
@@ -95,7 +95,7 @@ class BrokerLink:
     def __init__(
         self,
         broker: Broker,
-        duties: LinkDuties,
+        callbacks: LinkCallbacks,
         telemetry_: Telemetry,
         clock: Clock,
         timeout_ms: int,
@@ -103,7 +103,7 @@ class BrokerLink:
     ) -> None:
         """`channel`: to the broker; opened where it is not given."""
         self.broker = broker
-        self._duties = duties
+        self._callbacks = callbacks
         self._telemetry = telemetry_
         self._timeout_s = timeout_ms / 1000
         self._clock = clock
@@ -197,7 +197,7 @@ class BrokerLink:
                 pause_s = _PAUSE_MIN_S
                 self._owed_since_ms = None if self._outbox.is_empty else self._clock.monotonic_ms()
                 if delivery.sequence:
-                    self._duties.acknowledged(self.broker, delivery.sequence)
+                    self._callbacks.acknowledged(self.broker, delivery.sequence)
                 if not self._outbox.is_empty:
                     self._filled.set()
                 continue
@@ -207,7 +207,7 @@ class BrokerLink:
 
     async def _attempt(self, delivery: Delivery) -> bool:
         """Deliver once; False where some of it waits again."""
-        parent = self._duties.traceparent_of(delivery.cause)
+        parent = self._callbacks.traceparent_of(delivery.cause)
         span = self._telemetry.span(span_kinds.INFORM_BROKER, parent=parent) if parent else None
         try:
             with span if span is not None else contextlib.nullcontext():
@@ -230,22 +230,22 @@ class BrokerLink:
         repeated: dict[TopicPartition, None] = {}
         unstopped: dict[tuple[str, int], Stop] = {}
         if delivery.decisions:
-            request = self._duties.leader_and_isr(epoch, delivery)
+            request = self._callbacks.leader_and_isr(epoch, delivery)
             response = await self._stub.LeaderAndISR(
                 request, timeout=self._timeout_s, metadata=traceparent_metadata()
             )
-            self._duties.obeyed(self.broker.broker_id, delivery.decisions.values())
+            self._callbacks.obeyed(self.broker.broker_id, delivery.decisions.values())
             repeated = self._refused(delivery, response)
             if len(repeated) < len(delivery.decisions):
                 self._has_progressed()
         if delivery.stops:
-            stop = self._duties.stop_replica(epoch, delivery)
+            stop = self._callbacks.stop_replica(epoch, delivery)
             unstopped = self._not_stopped(
                 delivery,
                 await self._stub.StopReplica(stop, timeout=self._timeout_s, metadata=traceparent_metadata()),
             )
         if delivery.has_metadata:
-            update = self._duties.update_metadata(epoch, delivery)
+            update = self._callbacks.update_metadata(epoch, delivery)
             await self._stub.UpdateMetadata(update, timeout=self._timeout_s, metadata=traceparent_metadata())
         if not repeated and not unstopped:
             return True
@@ -279,11 +279,11 @@ class BrokerLink:
         for result in refused:
             name = names.get((result.topic_id, result.partition))
             if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
-                self._duties.fenced()
+                self._callbacks.fenced()
             elif result.error_code == ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH:
                 # Else the broker knows a newer decision already: nothing to do.
                 if name is not None and delivery.decisions[name].leader == self.broker.broker_id:
-                    self._duties.declined(self.broker, delivery.decisions[name])
+                    self._callbacks.declined(self.broker, delivery.decisions[name])
             elif name is not None:
                 _log.error(
                     "broker %d cannot act on the decision about %s-%d: %s",
@@ -294,7 +294,7 @@ class BrokerLink:
                 elif result.error_code == ErrorCode.ERROR_CODE_STORAGE_FAILED:
                     failed.append(delivery.decisions[name])
         if failed:
-            self._duties.failed(self.broker, tuple(failed))
+            self._callbacks.failed(self.broker, tuple(failed))
         return repeated
 
     def _not_stopped(
@@ -306,7 +306,7 @@ class BrokerLink:
             if result.error_code in _HARMLESS:
                 continue
             if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
-                self._duties.fenced()
+                self._callbacks.fenced()
                 continue
             stop = delivery.stops.get((result.topic_id.hex(), result.partition))
             if stop is None:
@@ -322,7 +322,7 @@ class BrokerLink:
     def _explain(self, error: grpc.aio.AioRpcError) -> None:
         reason = reason_of_failure(error)
         if reason == reason_of(ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH):
-            self._duties.fenced()
+            self._callbacks.fenced()
             return
         _log.warning(
             "broker %d at %s:%d could not be told, it is tried again: %s %s",

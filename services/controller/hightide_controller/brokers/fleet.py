@@ -10,7 +10,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.process.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry.tracing import Telemetry
 
-from hightide_controller.brokers.broker_link import BrokerLink, LinkDuties
+from hightide_controller.brokers.broker_link import BrokerLink, LinkCallbacks
 from hightide_controller.brokers.knock import Knock, pause_after
 from hightide_controller.core.brokers.outbox import Delivery
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
@@ -26,7 +26,7 @@ class Fleet:
 
     def __init__(
         self,
-        duties: LinkDuties,
+        callbacks: LinkCallbacks,
         on_death: Callable[[Broker, int], None],
         on_revival: Callable[[Broker], None],
         telemetry: Telemetry,
@@ -35,7 +35,7 @@ class Fleet:
     ) -> None:
         """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
         broker that was declared dead answers as the same life."""
-        self._duties = duties
+        self._callbacks = callbacks
         self._on_death = on_death
         self._on_revival = on_revival
         self._telemetry = telemetry
@@ -62,7 +62,7 @@ class Fleet:
 
     def _open(self, broker: Broker) -> None:
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._duties, self._telemetry, self._clock, self._rpc_timeout_ms
+            broker, self._callbacks, self._telemetry, self._clock, self._rpc_timeout_ms
         )
         self._watchers[broker.broker_id] = ProcessWatcher(
             HostPort(broker.host, broker.port),
@@ -91,7 +91,7 @@ class Fleet:
 
         return Knock(
             broker,
-            lambda: self._duties.update_metadata(broker.broker_epoch, Delivery.bare_list()),
+            lambda: self._callbacks.update_metadata(broker.broker_epoch, Delivery.bare_list()),
             answered,
             pause_after(revivals),
             self._rpc_timeout_ms,

@@ -18,7 +18,7 @@ from hightide_controller.core.state.request_purposes import (
     MovesPartitions,
 )
 from hightide_controller.core.values.partition import NO_LEADER, PartitionState, TopicPartition
-from hightide_controller.core.values.requested_changes import MovesWish
+from hightide_controller.core.values.requested_changes import RequestedMoves
 
 __all__ = ["check"]
 
@@ -133,7 +133,7 @@ def _check_work(state: ClusterState) -> None:
 
 def _is_worked_on(state: ClusterState, waiter: Waiter) -> bool:
     purpose = waiter.purpose
-    if waiter.request_id in state.throttle_work.wishes:
+    if waiter.request_id in state.throttle_work.requested_changes:
         return True
     if isinstance(purpose, CreatesTopic | AltersTopic | DeletesTopic):
         return purpose.topic.name in state.work
@@ -141,9 +141,9 @@ def _is_worked_on(state: ClusterState, waiter: Waiter) -> bool:
         wished = {
             TopicPartition(topic_name, number)
             for topic_name, work in state.work.items()
-            for wish in work.wishes
-            if isinstance(wish, MovesWish) and wish.request_id == waiter.request_id
-            for number in wish.targets
+            for requested in work.requested_changes
+            if isinstance(requested, RequestedMoves) and requested.request_id == waiter.request_id
+            for number in requested.targets
         }
         return set(purpose.names) == wished | set(purpose.outcomes)
     if isinstance(purpose, ElectsLeaders):

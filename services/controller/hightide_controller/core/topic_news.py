@@ -132,9 +132,9 @@ def _forget(state: ClusterState, topic_name: str, work: TopicWork, cause: str) -
     """A topic is gone: what was asked of it, or begun, is not meant for another one of its name."""
     effects = tell_deleted(state, *state.forget_topic(topic_name), cause)
     message = f"topic {topic_name!r} was deleted"
-    for wish in work.wishes:
-        effects += turn_away(state, wish, topic_name, Refusal.UNKNOWN_TOPIC, message)
-    work.wishes.clear()
+    for requested in work.requested_changes:
+        effects += turn_away(state, requested, topic_name, Refusal.UNKNOWN_TOPIC, message)
+    work.requested_changes.clear()
     for name in [name for name in state.moving.under_way if name.topic == topic_name]:
         state.moving.note(name, None)
     work.abandoned.clear()
@@ -294,9 +294,9 @@ def _take_read(
             state.record(name, found)
             news.decided[name] = None
     effects += _told(state, topic_name, news)
-    for wish in work.wishes:
-        waiter = state.waiters.get(wish.request_id)
-        if wish.is_begun and waiter is not None:
+    for requested in work.requested_changes:
+        waiter = state.waiters.get(requested.request_id)
+        if requested.is_begun and waiter is not None:
             waiter.undecided.update(news.altered.added)
             wait_for_acknowledgement(waiter, effects)
     touched = {*news.altered.added, *news.altered.moved, *news.decided}

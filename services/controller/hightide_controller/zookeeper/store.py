@@ -30,7 +30,7 @@ from hightide_runtime.znodes.cluster_znodes import (
 )
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.candidates import read_candidates
-from hightide_runtime.zookeeper.election import Election, Epoch, Holder, Seat
+from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionZnodes, Epoch
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -80,11 +80,11 @@ _REFUSED_PAUSE_S: Final = 1.0
 """Before the core hears of what ZooKeeper will never take, and tries it again."""
 _CREATE_ATTEMPTS: Final = 10
 _PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
-_SEAT: Final = Seat(
+_SEAT: Final = ElectionZnodes(
     ControllerZnode.path(),
     ControllerEpochZnode.path(),
     lambda holder: ControllerZnode(*astuple(holder)).encode(),
-    lambda data: Holder(*astuple(ControllerZnode.decode(data))),
+    lambda data: ElectedProcess(*astuple(ControllerZnode.decode(data))),
     lambda epoch: ControllerEpochZnode(epoch).encode(),
     lambda data: ControllerEpochZnode.decode(data).controller_epoch,
 )
@@ -132,7 +132,7 @@ class ControllerStore:
         znode = ControllerZnode(*astuple(standing.holder))
         return ActiveController(znode, standing.version, standing.is_mine)
 
-    async def elect(self, candidate: Holder, stale_controller_epoch: int | None) -> Epoch | None:
+    async def elect(self, candidate: ElectedProcess, stale_controller_epoch: int | None) -> Epoch | None:
         """Run the election once; None where somebody else was quicker, or is active. See `Election.elect`."""
         return await self._election.elect(candidate, stale_controller_epoch)
 

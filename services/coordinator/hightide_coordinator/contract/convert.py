@@ -19,7 +19,12 @@ from hightide_runtime.serving.listeners import Listener, address_told
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import OffsetReset, Owned, Position, Registration
+from hightide_coordinator.core.values.registration import (
+    ConsumerPosition,
+    OffsetReset,
+    OwnedPartition,
+    Registration,
+)
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -97,7 +102,7 @@ def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registrat
         session_timeout_ms=registration.session_timeout_ms,
         assignor=registration.assignor,
         owned=tuple(
-            Owned(TopicPartition(owned.topic, owned.partition), owned.generation)
+            OwnedPartition(TopicPartition(owned.topic, owned.partition), owned.generation)
             for owned in registration.owned
         ),
         seen_coordinator_epoch=message.coordinator_epoch,
@@ -123,9 +128,11 @@ def answer_in(message: pb.RegisterConsumerRequest, connection_id: int) -> Answer
             raise _invalid("a message without content answers nothing")
 
 
-def _positions_in(positions: Iterable[pb.ConsumedPosition]) -> tuple[Position, ...]:
+def _positions_in(positions: Iterable[pb.ConsumedPosition]) -> tuple[ConsumerPosition, ...]:
     return tuple(
-        Position(TopicPartition(each.topic, each.partition), each.generation, each.offset, each.leader_epoch)
+        ConsumerPosition(
+            TopicPartition(each.topic, each.partition), each.generation, each.offset, each.leader_epoch
+        )
         for each in positions
     )
 
@@ -187,7 +194,7 @@ def start_fetcher_out(
     return _response(effect, effect.sequence, traceparent, start_fetcher=order)
 
 
-def owned_out(partitions: Iterable[Owned]) -> list[pb.OwnedPartition]:
+def owned_out(partitions: Iterable[OwnedPartition]) -> list[pb.OwnedPartition]:
     """Partitions with the generation in which they were given."""
     return [
         pb.OwnedPartition(topic=each.name.topic, partition=each.name.partition, generation=each.generation)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owned, Owner
+from hightide_coordinator.core.values.registration import Committed, OffsetReset, OwnedPartition, Owner
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -52,7 +52,7 @@ class SendRegistered:
     consumer_id: str
     ping_interval_ms: int
     answer_timeout_ms: int
-    retained: tuple[Owned, ...]
+    retained: tuple[OwnedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SendStopFetcher:
     coordinator_epoch: int
     generation: int
     sequence: int
-    partitions: tuple[Owned, ...]
+    partitions: tuple[OwnedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hightide_coordinator.core.values.registration import Committed, Position, Registration, StoredGroup
+from hightide_coordinator.core.values.registration import (
+    Committed,
+    ConsumerPosition,
+    Registration,
+    StoredGroup,
+)
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 __all__ = [
@@ -124,7 +129,7 @@ class PingAnswered:
     sequence: int
     coordinator_epoch: int
     generation: int
-    positions: tuple[Position, ...] = ()
+    positions: tuple[ConsumerPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class FetchersStopped:
     sequence: int
     coordinator_epoch: int
     generation: int
-    positions: tuple[Position, ...] = ()
+    positions: tuple[ConsumerPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ class ConsumerLeft:
     """The goodbye: the consumer has stopped everything and leaves for good."""
 
     connection_id: int
-    positions: tuple[Position, ...] = ()
+    positions: tuple[ConsumerPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

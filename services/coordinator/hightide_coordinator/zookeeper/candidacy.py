@@ -14,14 +14,14 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.zookeeper.election import UNKNOWN_ID, Holder, Standing
+from hightide_runtime.zookeeper.election import UNKNOWN_ID, ActiveProcess, ElectedProcess
 from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.core.events import Elected, Endpoint
 from hightide_coordinator.zookeeper.peers import Peers
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 
-__all__ = ["Candidacy", "CandidacyDuties", "Takeover"]
+__all__ = ["Candidacy", "CandidacyCallbacks", "Takeover"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class _Noticed:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidacyDuties:
+class CandidacyCallbacks:
     """What a candidacy needs of, and tells to, those around it. All are called on the loop."""
 
     seen: Callable[[int, Endpoint | None], None]
@@ -80,19 +80,19 @@ class Candidacy:
         clock: Clock,
         connected: asyncio.Event,
         peers: Peers,
-        duties: CandidacyDuties,
+        callbacks: CandidacyCallbacks,
     ) -> None:
         self._store = store
         self._identity = identity
         self._clock = clock
-        self._duties = duties
+        self._callbacks = callbacks
         self.shard = store.shard
         self._rank = _rank(identity.id, store.shard) if store.shard_count > 1 else 0.0
         """From 0 to 1, how late this process campaigns for the shard; each comes first for other shards."""
         self.is_active = False
-        self._active: Standing | None = None
+        self._active: ActiveProcess | None = None
         """Who stood there when it was last read."""
-        self._dead: Standing | None = None
+        self._dead: ActiveProcess | None = None
         """Whose process is dead, though it stands there."""
         self._noticed: _Noticed | None = None
         """Why this process campaigns."""
@@ -122,7 +122,7 @@ class Candidacy:
         """The core has resigned, since a write of it was fenced: look who is active."""
         if self.is_active:
             self.is_active = False
-            self._duties.deposed(self.shard)
+            self._callbacks.deposed(self.shard)
         self._reader.mark()
 
     def overtaken(self, other: Endpoint) -> None:
@@ -132,8 +132,8 @@ class Candidacy:
             _log.warning("shard %d: brokers name coordinator %d instead of this one", self.shard, other.id)
             self._lives += 1
             self.is_active = False
-            self._duties.seen(self.shard, other)
-            self._duties.deposed(self.shard)
+            self._callbacks.seen(self.shard, other)
+            self._callbacks.deposed(self.shard)
 
     def stood_still(self) -> None:
         """This process has stood still, and another one may have been elected meanwhile: be active no more.
@@ -141,7 +141,7 @@ class Candidacy:
         if self.is_active:
             self._lives += 1
             self.is_active = False
-            self._duties.deposed(self.shard)
+            self._callbacks.deposed(self.shard)
             self._reader.mark()
 
     def session_lost(self) -> None:
@@ -149,7 +149,7 @@ class Candidacy:
         self._lives += 1
         if self.is_active:
             self.is_active = False
-            self._duties.deposed(self.shard)
+            self._callbacks.deposed(self.shard)
 
     async def _look(self) -> None:
         """Read who is active, and do what follows. One at a time: see Reader."""
@@ -161,12 +161,12 @@ class Candidacy:
         if self.is_active:
             _log.warning("shard %d: this coordinator's znode is gone: it resigns", self.shard)
             self.is_active = False
-            self._duties.deposed(self.shard)
+            self._callbacks.deposed(self.shard)
         before, self._active = self._active, standing
         if standing is None:
             self._note("vacant" if before is None else "session_ended", before)
             self._peers.unwatch(self.shard)
-            self._duties.seen(self.shard, None)
+            self._callbacks.seen(self.shard, None)
             await self._campaign(None)
         elif self._dead == standing:
             self._peers.unwatch(self.shard)
@@ -174,19 +174,19 @@ class Candidacy:
         elif standing != before or not self._peers.is_watching(self.shard):
             self._watch(standing)
 
-    def _note(self, cause: str, before: Standing | None) -> None:
+    def _note(self, cause: str, before: ActiveProcess | None) -> None:
         if self._noticed is None:
             previous = None if before is None else _endpoint_of(before)
             self._noticed = _Noticed(cause, previous, None, self._clock.wall_us())
 
-    def _watch(self, standing: Standing) -> None:
+    def _watch(self, standing: ActiveProcess) -> None:
         self._peers.unwatch(self.shard)
         self._noticed = None
         holder = standing.holder
         if holder.id == UNKNOWN_ID:
-            self._duties.seen(self.shard, None)
+            self._callbacks.seen(self.shard, None)
             return
-        self._duties.seen(self.shard, _endpoint_of(standing))
+        self._callbacks.seen(self.shard, _endpoint_of(standing))
         address = HostPort(holder.host, holder.port)
         _log.info("shard %d: coordinator %d at %s is active", self.shard, holder.id, address)
         if address == HostPort(self._identity.host, self._identity.port):
@@ -195,7 +195,7 @@ class Candidacy:
             return
         self._peers.watch(self.shard, address, lambda broke_at_us: self._died(standing, broke_at_us))
 
-    def _died(self, standing: Standing, broke_at_us: int | None) -> None:
+    def _died(self, standing: ActiveProcess, broke_at_us: int | None) -> None:
         """The active coordinator's process is dead, though its session and its znode live on for a while."""
         self._dead = standing
         previous = _endpoint_of(standing)
@@ -214,7 +214,7 @@ class Candidacy:
             return
         await self._take_over(epoch, life)
 
-    async def _resume(self, standing: Standing) -> None:
+    async def _resume(self, standing: ActiveProcess) -> None:
         """Elected, but the connection broke before that could be acted on."""
         life = self._lives
         epoch = await self._store.resume()
@@ -236,9 +236,9 @@ class Candidacy:
         noticed = self._noticed or _Noticed("vacant", None, None, elected_at_us)
         self._noticed = self._dead = None
         me = self._identity
-        self._active = Standing(Holder(me.id, me.host, me.port, epoch), 0, is_mine=True)
+        self._active = ActiveProcess(ElectedProcess(me.id, me.host, me.port, epoch), 0, is_mine=True)
         self.is_active = True
-        self._duties.elected(
+        self._callbacks.elected(
             self.shard,
             loaded,
             Takeover(
@@ -252,7 +252,7 @@ class Candidacy:
         )
 
 
-def _endpoint_of(standing: Standing) -> Endpoint:
+def _endpoint_of(standing: ActiveProcess) -> Endpoint:
     holder = standing.holder
     return Endpoint(holder.id, holder.host, holder.port, holder.external_host, holder.external_port)
 

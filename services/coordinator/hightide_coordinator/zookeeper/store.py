@@ -18,7 +18,7 @@ from hightide_runtime.znodes.group_znodes import (
     GroupZnode,
     shard_of,
 )
-from hightide_runtime.zookeeper.election import Election, Epoch, Holder, Seat, Standing
+from hightide_runtime.zookeeper.election import ActiveProcess, ElectedProcess, Election, ElectionZnodes, Epoch
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -59,13 +59,13 @@ _READ_PAUSE_S: Final = 0.2
 StoreOutcome = StoreCommitted | StoreRefused | StoreUnknown | StoreFenced
 
 
-def seat_of(shard: int, shard_count: int) -> Seat:
+def seat_of(shard: int, shard_count: int) -> ElectionZnodes:
     """Where the coordinator of a shard is elected."""
-    return Seat(
+    return ElectionZnodes(
         CoordinatorZnode.path(shard, shard_count),
         CoordinatorEpochZnode.path(shard, shard_count),
         lambda holder: CoordinatorZnode(*astuple(holder)).encode(),
-        lambda data: Holder(*astuple(CoordinatorZnode.decode(data))),
+        lambda data: ElectedProcess(*astuple(CoordinatorZnode.decode(data))),
         lambda epoch: CoordinatorEpochZnode(epoch).encode(),
         lambda data: CoordinatorEpochZnode.decode(data).coordinator_epoch,
     )
@@ -102,7 +102,7 @@ class CoordinatorStore:
         """The epoch under which this process was elected last; 0: never."""
         return 0 if self._epoch is None else self._epoch.epoch
 
-    async def standing(self, *, watch: bool = False) -> Standing | None:
+    async def standing(self, *, watch: bool = False) -> ActiveProcess | None:
         """Who coordinates the shard; the watch fires when that changes, also from nobody to somebody."""
         return await self._election.standing(watch=watch)
 
@@ -113,7 +113,7 @@ class CoordinatorStore:
         see `Election.elect`. Raises ZnodeGarbage where the epoch's znode makes no sense.
         """
         me = self._identity
-        candidate = Holder(
+        candidate = ElectedProcess(
             me.id, me.host, me.port, external_host=me.external_host, external_port=me.external_port
         )
         return self._take(await self._election.elect(candidate, stale_epoch))
@@ -186,7 +186,7 @@ class CoordinatorStore:
 
     def _fence(self) -> Check:
         assert self._epoch is not None
-        return Check(self._election.seat.epoch_path, self._epoch.version)
+        return Check(self._election.znodes.epoch_path, self._epoch.version)
 
     async def _stored(self, effect: StoreGroup, fence: Check) -> BaseException | None:
         layout = self._layouts.setdefault(effect.group, GroupLayout(GroupZnode.path(effect.group)))
@@ -227,7 +227,7 @@ class CoordinatorStore:
             _log.info("%s is left standing: %s", parent, error)
 
     def _outcome(self, effect: StoreGroup, error: BaseException | None) -> StoreOutcome:
-        epoch_path = self._election.seat.epoch_path
+        epoch_path = self._election.znodes.epoch_path
         match error:
             case None:
                 return StoreCommitted(effect.store_id)

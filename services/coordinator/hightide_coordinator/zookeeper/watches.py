@@ -23,7 +23,7 @@ from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
-from hightide_coordinator.zookeeper.candidacy import Candidacy, CandidacyDuties, Takeover
+from hightide_coordinator.zookeeper.candidacy import Candidacy, CandidacyCallbacks, Takeover
 from hightide_coordinator.zookeeper.cluster_reader import ClusterReader
 from hightide_coordinator.zookeeper.complaints import Complaints
 from hightide_coordinator.zookeeper.peers import Peers
@@ -65,10 +65,10 @@ class CoordinatorWatches:
             for shard in range(shard_count)
         )
         """By shard."""
-        duties = CandidacyDuties(on_seen, self._elected, self._deposed)
+        callbacks = CandidacyCallbacks(on_seen, self._elected, self._deposed)
         peers = Peers(clock)
         self.candidacies = tuple(
-            Candidacy(store, identity, clock, self.connected, peers, duties) for store in self.stores
+            Candidacy(store, identity, clock, self.connected, peers, callbacks) for store in self.stores
         )
         """By shard."""
         self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}

@@ -22,12 +22,12 @@ from hightide_runtime.telemetry.metric_declarations import (
 from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.zookeeper.session import SessionState, ZooKeeperSession
 
-__all__ = ["FIGURES", "report_process"]
+__all__ = ["METRICS", "report_process"]
 
 LOOK_EVERY_S: Final = 0.5
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
-FIGURES = (
+METRICS = (
     counter("process.cpu.time", "s", "CPU that the process has used", "cpu.mode"),
     gauge("process.memory.usage", "By", "resident memory"),
     gauge("process.open_file_descriptors", "{file_descriptor}", "open files and sockets"),
@@ -57,7 +57,7 @@ FIGURES = (
 def report_process(metrics: Metrics, session: ZooKeeperSession) -> None:
     """Report them from now on. Mains call it on the loop once the session is there."""
     if metrics.enabled:
-        metrics.report(FIGURES, _Process(session, asyncio.get_running_loop()).measure)
+        metrics.report(METRICS, _Process(session, asyncio.get_running_loop()).measure)
 
 
 class _Process:

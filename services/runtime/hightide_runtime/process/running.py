@@ -16,7 +16,7 @@ from hightide_runtime.zookeeper.errors import InconsistentClusterId, ZooKeeperUn
 log = logging.getLogger(__name__)
 
 
-class Stopping(asyncio.Event):
+class StopSignal(asyncio.Event):
     """Set when the process is told to stop by SIGTERM or SIGINT, and `again` when it is told so once more: by
     somebody who does not want to wait, and who must not have to kill it for that."""
 
@@ -41,7 +41,7 @@ class Stopping(asyncio.Event):
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run_service(program: str, service: Callable[[Stopping], Awaitable[None]]) -> int:
+def run_service(program: str, service: Callable[[StopSignal], Awaitable[None]]) -> int:
     """Run `service(stopping)` on uvloop until it returns; the exit code for the main to return.
 
     SIGTERM and SIGINT set `stopping`: the service then stops gracefully and returns. A second signal sets
@@ -50,7 +50,7 @@ def run_service(program: str, service: Callable[[Stopping], Awaitable[None]]) ->
     """
 
     async def run() -> None:
-        stopping = Stopping()
+        stopping = StopSignal()
         loop = asyncio.get_running_loop()
         for number in _STOP_SIGNALS:
             loop.add_signal_handler(number, stopping.told, number)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hightide_runtime.process.logs import set_up_logging
+from hightide_runtime.process.loop_watchdog import LoopWatchdog
 from hightide_runtime.process.process_metrics import report_process
-from hightide_runtime.process.pulse import Pulse
-from hightide_runtime.process.running import Stopping, end_process, run_service
+from hightide_runtime.process.running import StopSignal, end_process, run_service
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -28,9 +28,9 @@ class ServiceProcess:
     telemetry: Telemetry
     metrics: Metrics
     session: ZooKeeperSession
-    stopping: Stopping
+    stopping: StopSignal
     """Set by SIGTERM and SIGINT."""
-    pulse: Pulse
+    loop_watchdog: LoopWatchdog
     """Of the event loop; its thread also looks at what else can hang."""
 
     async def until_stopped(self, *others: asyncio.Event) -> None:
@@ -77,7 +77,7 @@ def run_process(
     # with every 700 new objects. What a request allocates is freed by reference counts.
     gc.set_threshold(100_000, 50, 100)
 
-    async def service(stopping: Stopping) -> None:
+    async def service(stopping: StopSignal) -> None:
         async with _open(role, number, settings, stopping) as process:
             await serve(process)
 
@@ -86,7 +86,7 @@ def run_process(
 
 @asynccontextmanager
 async def _open(
-    role: str, number: int, settings: ServiceSettings, stopping: Stopping
+    role: str, number: int, settings: ServiceSettings, stopping: StopSignal
 ) -> AsyncIterator[ServiceProcess]:
     telemetry = Telemetry.set_up(role, str(number))
     metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
@@ -97,11 +97,11 @@ async def _open(
             connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
         )
         report_process(metrics, session)
-        pulse = Pulse(session)
+        loop_watchdog = LoopWatchdog(session)
         try:
-            yield ServiceProcess(telemetry, metrics, session, stopping, pulse)
+            yield ServiceProcess(telemetry, metrics, session, stopping, loop_watchdog)
         finally:
-            pulse.close()
+            loop_watchdog.close()
             # Ends the session, so that what it holds goes at once and another process takes over.
             await session.close()
             if session.refusal is not None:

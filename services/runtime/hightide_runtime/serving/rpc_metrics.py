@@ -6,9 +6,9 @@ from hightide_runtime.serving.interceptors.timing import MethodTiming
 from hightide_runtime.telemetry.metric_declarations import Measure, Readings, counter, gauge, histogram
 from hightide_runtime.telemetry.metric_export import Metrics
 
-__all__ = ["FIGURES", "report_rpcs", "rpc_readings"]
+__all__ = ["METRICS", "report_rpcs", "rpc_readings"]
 
-FIGURES = (
+METRICS = (
     histogram(
         "rpc.server.call.duration", "s",
         "from the arrival of a call to its answer; a Fetch or ReplicaFetch includes its wait for data, a "
@@ -30,7 +30,7 @@ FIGURES = (
 
 def report_rpcs(metrics: Metrics, timings: Mapping[str, MethodTiming]) -> None:
     """Report them from now on. Mains call it once they serve, with `Server.timings`."""
-    metrics.report(FIGURES, rpc_readings(timings))
+    metrics.report(METRICS, rpc_readings(timings))
 
 
 def rpc_readings(timings: Mapping[str, MethodTiming]) -> Measure:

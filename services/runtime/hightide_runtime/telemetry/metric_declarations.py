@@ -1,6 +1,7 @@
 """What a service measures, declared: the names, kinds and units of its metrics, and how they are counted.
 
-A service has a table of `Figure`s and one function that reads them all, off numbers that it keeps anyhow. The
+A service has a table of `MetricDeclaration`s and one function that reads them all, off numbers that it keeps
+anyhow. The
 table is what documentation, dashboards and alarms are made from, without a service that runs; tests hold the
 function to it both ways. This module imports no OpenTelemetry, so that a core of numbers costs no start.
 """
@@ -15,9 +16,9 @@ from typing import Final, TypeAlias
 __all__ = [
     "MILLISECONDS_TO_MINUTE",
     "Distribution",
-    "Figure",
     "Kind",
     "Measure",
+    "MetricDeclaration",
     "Reading",
     "Readings",
     "counter",
@@ -44,7 +45,7 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricDeclaration:
     """One metric, as it is declared. `unit` is UCUM's: "s", "By", "{record}"."""
 
     name: str
@@ -70,14 +71,14 @@ class Figure:
         return f"{name}_total" if self.kind is Kind.COUNTER else name
 
 
-def counter(name: str, unit: str, description: str, *attributes: str) -> Figure:
+def counter(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
     """Something that is counted, for a service's table."""
-    return Figure(name, Kind.COUNTER, unit, description, attributes)
+    return MetricDeclaration(name, Kind.COUNTER, unit, description, attributes)
 
 
-def gauge(name: str, unit: str, description: str, *attributes: str) -> Figure:
+def gauge(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
     """Something that goes up and down, for a service's table."""
-    return Figure(name, Kind.GAUGE, unit, description, attributes)
+    return MetricDeclaration(name, Kind.GAUGE, unit, description, attributes)
 
 
 def histogram(
@@ -86,9 +87,9 @@ def histogram(
     description: str,
     *attributes: str,
     buckets: tuple[float, ...] = MILLISECONDS_TO_MINUTE,
-) -> Figure:
+) -> MetricDeclaration:
     """How often something took how long, for a service's table."""
-    return Figure(name, Kind.HISTOGRAM, unit, description, attributes, buckets)
+    return MetricDeclaration(name, Kind.HISTOGRAM, unit, description, attributes, buckets)
 
 
 class Distribution:

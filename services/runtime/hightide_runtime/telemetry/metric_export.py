@@ -1,7 +1,7 @@
 """Metrics of a service: OTLP when an endpoint is set, JSON lines in HIGHTIDE_TRACE_DIR otherwise, and
 Prometheus where --prometheus-listen says so; else none, and then they cost nothing.
 
-A service says once which figures it has (`figures.Figure`) and hands over one function that reads them all.
+A service declares its metrics once (`MetricDeclaration`) and hands over one function that reads them all.
 It is called when they are exported, every OTEL_METRIC_EXPORT_INTERVAL milliseconds, or when Prometheus comes.
 Reading happens on a thread of the exporter: the function may look at what the loop changes, a number or a
 length; what it walks over it copies first, by one `tuple(...)`, and it walks over what is frozen.
@@ -19,8 +19,8 @@ from hightide_runtime.telemetry.exporters import (
     resource_of,
     shut_down_within,
 )
-from hightide_runtime.telemetry.metric_declarations import Figure, Measure
-from hightide_runtime.telemetry.metric_source import FigureSource
+from hightide_runtime.telemetry.metric_declarations import Measure, MetricDeclaration
+from hightide_runtime.telemetry.metric_source import MetricSource
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
@@ -35,7 +35,7 @@ class Metrics:
 
     def __init__(
         self,
-        sources: list[FigureSource],
+        sources: list[MetricSource],
         readers: "Sequence[MetricReader]",
         prometheus: "PrometheusEndpoint | None" = None,
     ) -> None:
@@ -55,7 +55,7 @@ class Metrics:
             return cls.off()
         from hightide_runtime.telemetry import metric_readers
 
-        sources: list[FigureSource] = []
+        sources: list[MetricSource] = []
         collect = metric_readers.Collection(sources, resource_of(service, instance))
         # First, since it may be refused, while what exports has a thread from the start.
         prometheus = None if prometheus_listen is None else collect.to_prometheus(prometheus_listen)
@@ -77,10 +77,10 @@ class Metrics:
         """Where Prometheus finds them; the port is a real one where 0 was asked for."""
         return None if self._prometheus is None else self._prometheus.address
 
-    def report(self, figures: Sequence[Figure], measure: Measure) -> None:
+    def report(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
         """Export these figures from now on. `measure` returns a reading for each of them."""
         if self.enabled:
-            self._sources.append(FigureSource(figures, measure))
+            self._sources.append(MetricSource(figures, measure))
 
     def shut_down(self) -> None:
         """Export once more. Mains call it last; a collector that is dead holds it up for 2 s at most."""

@@ -28,8 +28,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.telemetry.metric_declarations import Distribution, Figure, Kind, Reading, Value
-from hightide_runtime.telemetry.metric_source import FigureSource
+from hightide_runtime.telemetry.metric_declarations import (
+    Distribution,
+    Kind,
+    MetricDeclaration,
+    Reading,
+    Value,
+)
+from hightide_runtime.telemetry.metric_source import MetricSource
 
 if TYPE_CHECKING:
     from hightide_runtime.telemetry.prometheus import PrometheusEndpoint
@@ -42,7 +48,7 @@ _SCOPE = InstrumentationScope("hightide")
 class Collection:
     """Reads all sources of a process whenever an exporter wants to know. Built by `Metrics.set_up`."""
 
-    def __init__(self, sources: Sequence[FigureSource], resource: Resource) -> None:
+    def __init__(self, sources: Sequence[MetricSource], resource: Resource) -> None:
         """`sources` may grow later."""
         self._sources = sources
         self._resource = resource
@@ -79,7 +85,7 @@ class Collection:
         scope = ScopeMetrics(_SCOPE, metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], self._resource.schema_url)])
 
-    def _metric(self, figure: Figure, reading: Reading, now_ns: int) -> Metric:
+    def _metric(self, figure: MetricDeclaration, reading: Reading, now_ns: int) -> Metric:
         if isinstance(reading, Mapping):
             points = [
                 self._point(dict(zip(figure.attributes, values, strict=True)), value, now_ns)

@@ -3,17 +3,17 @@
 import logging
 from collections.abc import Sequence
 
-from hightide_runtime.telemetry.metric_declarations import Figure, Measure, Readings
+from hightide_runtime.telemetry.metric_declarations import Measure, MetricDeclaration, Readings
 
-__all__ = ["FigureSource"]
+__all__ = ["MetricSource"]
 
 _log = logging.getLogger(__name__)
 
 
-class FigureSource:
+class MetricSource:
     """A table of figures, and how they are read. Made by `Metrics.report`."""
 
-    def __init__(self, figures: Sequence[Figure], measure: Measure) -> None:
+    def __init__(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
         self.figures = tuple(figures)
         self._names = frozenset(figure.name for figure in figures)
         assert len(self._names) == len(self.figures), "a figure is declared twice"

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.errors import InconsistentClusterId
 
-__all__ = ["Membership", "check_cluster_id", "cluster_id_in"]
+__all__ = ["ClusterMembership", "check_cluster_id", "cluster_id_in"]
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class ClusterMembership:
     """The cluster that a process belongs to, and where its id stands."""
 
     cluster_id: str

@@ -23,7 +23,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect, GetData, Watch
 from kazoo.retry import KazooRetry
 
-from hightide_runtime.zookeeper.cluster_identity import Membership
+from hightide_runtime.zookeeper.cluster_identity import ClusterMembership
 from hightide_runtime.zookeeper.errors import InconsistentClusterId
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         #: What ZooKeeper agreed to when the session was last taken up; 0 before that.
         self.granted_timeout_ms = 0
         #: Every new session is compared with it; None while the process belongs to no cluster yet.
-        self.membership: Membership | None = None
+        self.membership: ClusterMembership | None = None
         #: The last session that was known to be with that cluster. It can be taken up again only there.
         self.member_session_id = 0
 

@@ -25,7 +25,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperSession,
 )
 
-__all__ = ["UNKNOWN_ID", "Election", "Epoch", "Holder", "Seat", "Standing"]
+__all__ = ["UNKNOWN_ID", "ActiveProcess", "ElectedProcess", "Election", "ElectionZnodes", "Epoch"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ UNKNOWN_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ElectedProcess:
     """A process that was elected, and where it is reached."""
 
     id: int
@@ -47,7 +47,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ElectionZnodes:
     """What an election is about: where the two znodes stand, and how they are written.
 
     `decode` and `decode_epoch` raise ZnodeGarbage.
@@ -55,8 +55,8 @@ class Seat:
 
     path: str
     epoch_path: str
-    encode: Callable[[Holder], bytes]
-    decode: Callable[[bytes], Holder]
+    encode: Callable[[ElectedProcess], bytes]
+    decode: Callable[[bytes], ElectedProcess]
     encode_epoch: Callable[[int], bytes]
     decode_epoch: Callable[[bytes], int]
 
@@ -70,10 +70,10 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActiveProcess:
     """What stands in the ephemeral znode."""
 
-    holder: Holder
+    holder: ElectedProcess
     version: int
     is_mine: bool
     """Whether this process's session holds it."""
@@ -82,16 +82,16 @@ class Standing:
 class Election:
     """The elections to one seat, for one session. Methods raise ConnectionLost and SessionExpired."""
 
-    def __init__(self, session: ZooKeeperSession, seat: Seat) -> None:
+    def __init__(self, session: ZooKeeperSession, znodes: ElectionZnodes) -> None:
         self._session = session
-        self.seat = seat
+        self.znodes = znodes
         self._highest = 0
         """The highest epoch that was ever read or won. A hand may take its znode away, and whoever has
         heard of this one obeys no lower one."""
 
-    async def standing(self, *, watch: bool = False) -> Standing | None:
+    async def standing(self, *, watch: bool = False) -> ActiveProcess | None:
         """Who is active; the watch fires when that changes, also from nobody to somebody."""
-        path = self.seat.path
+        path = self.znodes.path
         while True:
             if await self._session.exists(path, watch=watch) is None:
                 return None
@@ -100,13 +100,13 @@ class Election:
             except NoNode:
                 continue
             try:
-                holder = self.seat.decode(found.data)
+                holder = self.znodes.decode(found.data)
             except ZnodeGarbage as error:
                 _log.error("%s; whoever wrote it must take it away", error)
-                return Standing(Holder(UNKNOWN_ID, "unknown", 1), found.version, is_mine=False)
-            return Standing(holder, found.version, found.ephemeral_owner == self._session.session_id)
+                return ActiveProcess(ElectedProcess(UNKNOWN_ID, "unknown", 1), found.version, is_mine=False)
+            return ActiveProcess(holder, found.version, found.ephemeral_owner == self._session.session_id)
 
-    async def elect(self, candidate: Holder, stale_epoch: int | None) -> Epoch | None:
+    async def elect(self, candidate: ElectedProcess, stale_epoch: int | None) -> Epoch | None:
         """Run the election once; None where somebody else was quicker, or is active. Raises ZnodeGarbage
         where the epoch cannot be read.
 
@@ -131,7 +131,7 @@ class Election:
                 if won is not None:
                     return won
 
-    async def _elect_once(self, candidate: Holder, stale_epoch: int | None) -> Epoch | None:
+    async def _elect_once(self, candidate: ElectedProcess, stale_epoch: int | None) -> Epoch | None:
         before = await self.read_epoch()
         epoch = self._highest + 1
         operations: list[Operation] = []
@@ -140,11 +140,11 @@ class Election:
             if standing is not None:
                 if standing.holder.epoch != stale_epoch or before is None or before.epoch != stale_epoch:
                     return None
-                operations.append(Delete(self.seat.path, standing.version))
-        mine = self.seat.encode(replace(candidate, epoch=epoch))
-        operations.append(Create(self.seat.path, mine, ephemeral=True))
-        moved = self.seat.encode_epoch(epoch)
-        path = self.seat.epoch_path
+                operations.append(Delete(self.znodes.path, standing.version))
+        mine = self.znodes.encode(replace(candidate, epoch=epoch))
+        operations.append(Create(self.znodes.path, mine, ephemeral=True))
+        moved = self.znodes.encode_epoch(epoch)
+        path = self.znodes.epoch_path
         operations.append(Create(path, moved) if before is None else SetData(path, moved, before.version))
         versions = await self._session.multi(operations)
         self._highest = epoch
@@ -163,10 +163,10 @@ class Election:
     async def read_epoch(self) -> Epoch | None:
         """The epoch of the last election; None where there was none. Raises ZnodeGarbage."""
         try:
-            found = await self._session.get(self.seat.epoch_path)
+            found = await self._session.get(self.znodes.epoch_path)
         except NoNode:
             return None
-        epoch = self.seat.decode_epoch(found.data)
+        epoch = self.znodes.decode_epoch(found.data)
         self._highest = max(self._highest, epoch)
         return Epoch(epoch, found.version)
 
@@ -175,6 +175,6 @@ class Election:
         standing = await self.standing()
         if standing is not None and standing.is_mine:
             try:
-                await self._session.delete(self.seat.path, standing.version)
+                await self._session.delete(self.znodes.path, standing.version)
             except _CONDITION_FAILED:
                 return

@@ -110,7 +110,7 @@ class EndSession:
         """Nor has the answer; called on kazoo's connection thread."""
 
 
-class Unheard:
+class IgnoredAnswer:
     """What kazoo is told to put the answer to EndSession into: nobody waits for it."""
 
     def set(self, value: object = None) -> None:

@@ -25,7 +25,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from hightide_runtime.telemetry.metric_declarations import Distribution
 from hightide_runtime.znodes import cluster_znodes
-from hightide_runtime.zookeeper.cluster_identity import Membership, check_cluster_id, cluster_id_in
+from hightide_runtime.zookeeper.cluster_identity import ClusterMembership, check_cluster_id, cluster_id_in
 from hightide_runtime.zookeeper.connection import impatient_client
 from hightide_runtime.zookeeper.errors import (
     BadVersion,
@@ -55,11 +55,11 @@ from hightide_runtime.zookeeper.protocol import (
     RUNTIME_INCONSISTENCY,
     AddTreeWatch,
     EndSession,
+    IgnoredAnswer,
     MultiChildrenRequest,
     MultiReadRequest,
     MultiRequest,
     OperationFailed,
-    Unheard,
 )
 
 __all__ = [
@@ -266,7 +266,7 @@ class ZooKeeperSession:
         session that kazoo has made meanwhile.
         """
         self._given_up = True
-        self._client._call(EndSession(), Unheard())
+        self._client._call(EndSession(), IgnoredAnswer())
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Read a znode; NoNode where it is missing (a watch is then not set: use `exists`)."""
@@ -418,7 +418,7 @@ class ZooKeeperSession:
                 await self.create(path, cluster_znodes.ClusterIdZnode(uuid.uuid4().hex).encode())
             found = await self._cluster_id()
         self._client._connection.member_session_id = self._session_id
-        self._client._connection.membership = Membership(found, self._absolute(path))
+        self._client._connection.membership = ClusterMembership(found, self._absolute(path))
         # The session may have been replaced since that was read; from here on it is compared first.
         check_cluster_id(await self._cluster_id(), (found,), self._addresses)
         return found

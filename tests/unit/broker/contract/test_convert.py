@@ -17,7 +17,7 @@ from hightide_broker.cluster.metadata import (
 )
 from hightide_broker.contract import convert, convert_control
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
-from hightide_broker.core.fetch_session import Position, SessionRequest
+from hightide_broker.core.fetch_session import FollowerPosition, SessionRequest
 from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -38,7 +38,10 @@ def test_every_refusal_of_the_core_has_a_code_and_comes_back_as_itself(refusal: 
 
 def test_a_fetch_round_reads_as_it_was_written() -> None:
     session = SessionRequest(
-        9, 4, (((TOPIC_ID, 3), Position(5, 100, 10, 8)), ((TOPIC_ID, 4), Position(6, 0))), ((TOPIC_ID, 7),)
+        9,
+        4,
+        (((TOPIC_ID, 3), FollowerPosition(5, 100, 10, 8)), ((TOPIC_ID, 4), FollowerPosition(6, 0))),
+        ((TOPIC_ID, 7),),
     )
     call = ReplicaFetchCall(FOLLOWER, session, 500, 1000)
     written = convert.replica_fetch_out(call)

@@ -24,7 +24,7 @@ async def leading(rig: Rig, records: int = 4) -> RecordDeletion:
     await rig.decide(decision(isr=(ME,), replicas=(ME,)))
     for _ in range(records):
         rig.produce()
-    log_starts = rig.shell.log_starts
+    log_starts = rig.shell.ports.log_starts
     assert isinstance(log_starts, LogStarts)
     return RecordDeletion(ME, rig.replicas, rig.metadata, rig.shell, log_starts)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
 from hightide.batch.wire import serialise_fetch_response
@@ -22,7 +23,7 @@ from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_broker.data.fetch import Fetching
+from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
@@ -56,7 +57,7 @@ class OneBroker:
         self.shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         self.hosted = HostedReplicas()
         self.reads = HeldThreads()
-        self.fetching = Fetching(
+        self.fetching = FetchHandler(
             1, self.hosted, MetadataCache("the-cluster", controller_epoch=1), 10, self.reads
         )
 
@@ -142,7 +143,7 @@ def test_a_leader_that_is_replaced_while_a_file_is_read_gives_nothing_out(tmp_pa
         broker.produce(cold, COLD)
         waiting = asyncio.create_task(broker.fetch(0))
         await asyncio.sleep(0)
-        broker.shell.fetching = NobodyFetches()
+        perform_with(broker.shell, fetching=NobodyFetches())
         broker.shell.feed(cold, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
         assert await answered(broker, waiting) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
 
@@ -154,7 +155,7 @@ def test_a_replica_that_does_not_lead_is_read_up_to_its_high_watermark(tmp_path:
         replica = broker.leads(0)
         size = broker.produce(replica, b"x")
         assert await broker.fetch(0, from_follower=True) == {0: size}
-        broker.shell.fetching = NobodyFetches()
+        perform_with(broker.shell, fetching=NobodyFetches())
         broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
         assert await broker.fetch(0) == {0: -ErrorCode.ERROR_CODE_NOT_LEADER}
         assert await broker.fetch(0, from_follower=True) == {0: size}
@@ -168,7 +169,7 @@ def test_a_replica_that_does_not_lead_is_read_up_to_its_high_watermark(tmp_path:
 def test_who_waits_for_a_follower_takes_no_turn_until_its_high_watermark_moves(tmp_path: Path) -> None:
     async def story(broker: OneBroker) -> None:
         replica = broker.leads(0)
-        broker.shell.fetching = NobodyFetches()
+        perform_with(broker.shell, fetching=NobodyFetches())
         broker.shell.feed(replica, LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2)))
         waiting = asyncio.create_task(broker.fetch(0, from_follower=True))
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from hand_clock import HandClock
 from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.broker_service_pb2 import Acks
@@ -19,7 +20,7 @@ from hightide_broker.core.effects import AskEpochEnd, StartFetching, StoreIsr
 from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_broker.data.produce import Producing
+from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.limits import Budget
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
@@ -62,12 +63,11 @@ class LeadingBroker:
         self.clock = HandClock()
         failures: list[Exception] = []
         self.shell = ReplicaShell(self.clock, LeaderSessions(1), Telemetry.off(), failures.append)
-        self.shell.isr = NoZooKeeper()
-        self.shell.fetching = NobodyFetches()
+        perform_with(self.shell, isr=NoZooKeeper(), fetching=NobodyFetches())
         self.hosted = HostedReplicas()
         self.in_flight = Budget(IN_FLIGHT_BYTES)
         metadata = MetadataCache("the-cluster", controller_epoch=1)
-        self.producing = Producing(1, self.clock, self.hosted, metadata, self.shell, self.in_flight)
+        self.producing = ProduceHandler(1, self.clock, self.hosted, metadata, self.shell, self.in_flight)
 
     def leads(self, partition: int = 0, isr: tuple[int, ...] = (1, 2)) -> HostedReplica:
         topic = TopicSettings(min_insync_replicas=2)

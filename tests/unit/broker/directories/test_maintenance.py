@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from faulty_files import Fault, FaultyFiles
 from hightide.batch.header import iterate
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_broker.directories.maintenance import Upkeep, UpkeepSettings
-from hightide_broker.directories.retention_report import Cuts
+from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
+from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.group_commit import GroupCommit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
@@ -54,7 +55,7 @@ class Running:
     shell: ReplicaShell
     replicas: list[HostedReplica]
     hosted: HostedReplicas
-    upkeep: Upkeep
+    upkeep: Maintenance
     failures: list[Exception]
 
     def produce(self, replica: HostedReplica) -> None:
@@ -64,7 +65,7 @@ class Running:
 
     async def round_ends(self) -> None:
         """The flushes that were asked for until now are over."""
-        await self.shell.group_commit.cover(())
+        await self.shell.ports.group_commit.cover(())
 
 
 def run(
@@ -90,10 +91,10 @@ def run(
             hosted.add(replica)
             shell.feed(replica, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1,)))
         with ThreadPoolExecutor(1) as disk:
-            shell.group_commit = GroupCommit(disk, shell.flushed, failures.append)
-            upkeep = Upkeep(
+            perform_with(shell, group_commit=GroupCommit(disk, shell.flushed, failures.append))
+            upkeep = Maintenance(
                 clock or SystemClock(), hosted, shell, data, disk,
-                UpkeepSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
+                MaintenanceSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
             )  # fmt: skip
             try:
                 await scenario(Running(data, shell, list(hosted), hosted, upkeep, failures))
@@ -295,11 +296,11 @@ def test_a_round_of_retention_says_once_how_much_went_of_how_many_logs_and_why(
 
 def test_the_line_about_retention_names_ten_logs_at_most(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
-        cuts = Cuts()
+        cuts = RetentionReport()
         for _ in range(12):
             cuts.note(running.replicas[0], has_moved=True)
         assert cuts.sentence().endswith("flights-0 begins at 0, and 2 more")
         assert "12 logs; " in cuts.sentence()
-        assert Cuts().sentence() == ""
+        assert RetentionReport().sentence() == ""
 
     run(tmp_path, scenario)

@@ -190,10 +190,10 @@ def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(
 
     async def life(isr: tuple[int, ...]) -> bool:
         directories = await LogDirectories.open([rig.path], "cluster", 1)
-        trusts = await restart_checks.look_at_disks(directories, 1, MINE)
-        assert trusts.damaged == trusts.lack_front == {KEY}
+        broker_trust = await restart_checks.look_at_disks(directories, 1, MINE)
+        assert broker_trust.damaged == broker_trust.lack_front == {KEY}
         stored = Decisions((replace(topic, partitions=(replace(decision, isr=isr),)),), ())
-        await restart_checks.begin_anew(directories, 1, trusts, stored)
+        await restart_checks.begin_anew(directories, 1, broker_trust, stored)
         await restart_checks.confirm_all(directories)
         await directories.close(clean=True)
         return directories.holds(KEY)
@@ -212,21 +212,23 @@ def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr
     assert not restart_checks.assess(data).doubts(PLAIN)
 
 
-GOOD = restart_checks.Trust(is_new=False, may_lack_tails=False)
+GOOD = restart_checks.DirectoryTrust(is_new=False, may_lack_tails=False)
 
 
 @pytest.mark.parametrize("other", [GOOD, restart_checks.NONE])
-def test_a_log_is_believed_like_the_directory_in_which_it_is(other: restart_checks.Trust) -> None:
-    trusts = restart_checks.Trusts(
+def test_a_log_is_believed_like_the_directory_in_which_it_is(other: restart_checks.DirectoryTrust) -> None:
+    broker_trust = restart_checks.BrokerTrust(
         {"/good": GOOD, "/other": other}, {(PLAIN.topic_id, 0): "/good"}.get, frozenset()
     )
-    assert not trusts.doubts(PLAIN, 0)
+    assert not broker_trust.doubts(PLAIN, 0)
 
 
 def test_an_absent_log_is_believed_to_be_empty_only_if_every_directory_is_believed() -> None:
-    both = restart_checks.Trusts({"/one": GOOD, "/two": GOOD}, lambda _: None, frozenset())
+    both = restart_checks.BrokerTrust({"/one": GOOD, "/two": GOOD}, lambda _: None, frozenset())
     assert not both.doubts(PLAIN, 0)
-    replaced = restart_checks.Trusts({"/one": GOOD, "/two": restart_checks.NONE}, lambda _: None, frozenset())
+    replaced = restart_checks.BrokerTrust(
+        {"/one": GOOD, "/two": restart_checks.NONE}, lambda _: None, frozenset()
+    )
     assert replaced.doubts(PLAIN, 0)
     assert replaced.doubts(SYNCED, 0)
 
@@ -234,23 +236,23 @@ def test_an_absent_log_is_believed_to_be_empty_only_if_every_directory_is_believ
 def test_after_a_power_cut_an_absent_log_is_doubted_also_with_flush_fsync() -> None:
     # Its first records are acknowledged before a checkpoint names it, and marks are of the boot before: so
     # nothing here says whether its directory was there.
-    after_power_cut = restart_checks.Trust(is_new=False, may_lack_tails=True)
-    found = restart_checks.Trusts({"/a": after_power_cut}, lambda key: None, frozenset())
+    after_power_cut = restart_checks.DirectoryTrust(is_new=False, may_lack_tails=True)
+    found = restart_checks.BrokerTrust({"/a": after_power_cut}, lambda key: None, frozenset())
     assert found.doubts(SYNCED, 0)
-    here = restart_checks.Trusts({"/a": after_power_cut}, lambda key: "/a", frozenset())
+    here = restart_checks.BrokerTrust({"/a": after_power_cut}, lambda key: "/a", frozenset())
     assert not here.doubts(SYNCED, 0)
 
 
 def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
     key = (PLAIN.topic_id, 0)
-    trusts = restart_checks.Trusts({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
-    assert trusts.doubts(PLAIN, 0)
+    broker_trust = restart_checks.BrokerTrust({"/good": GOOD}, {key: "/good"}.get, frozenset({key}))
+    assert broker_trust.doubts(PLAIN, 0)
 
 
-def trusts_of(*paths: Path, decisions: Decisions = MINE, clean: bool = True) -> restart_checks.Trusts:
+def trusts_of(*paths: Path, decisions: Decisions = MINE, clean: bool = True) -> restart_checks.BrokerTrust:
     """A life of a broker with these data directories: what it believes at its start."""
 
-    async def life() -> restart_checks.Trusts:
+    async def life() -> restart_checks.BrokerTrust:
         directories = await LogDirectories.open(paths, "cluster", 1)
         found = await restart_checks.look_at_disks(directories, 1, decisions)
         await restart_checks.confirm_all(directories)
@@ -298,9 +300,9 @@ def decided(
     return Decisions((TopicDecisions("t", KEY[0], {}, (decision,)),), ())
 
 
-def written(trusts: restart_checks.Trusts, decisions: Decisions) -> LeaderAndIsrZnode | None:
+def written(broker_trust: restart_checks.BrokerTrust, decisions: Decisions) -> LeaderAndIsrZnode | None:
     """What broker 1 writes before it registers; None: nothing."""
-    groups = list(restart_checks._departures(1, trusts, decisions))
+    groups = list(restart_checks._departures(1, broker_trust, decisions))
     if not groups:
         return None
     ((check, write),) = groups
@@ -310,10 +312,10 @@ def written(trusts: restart_checks.Trusts, decisions: Decisions) -> LeaderAndIsr
     return LeaderAndIsrZnode.decode(write.data)
 
 
-IN_DOUBT = restart_checks.Trusts(
+IN_DOUBT = restart_checks.BrokerTrust(
     {"/one": restart_checks.NONE}, {KEY: "/one"}.get, frozenset(), {KEY: restart_checks.LogEnd(2, 40)}
 )
-BELIEVED = restart_checks.Trusts(
+BELIEVED = restart_checks.BrokerTrust(
     {"/one": GOOD}, {KEY: "/one"}.get, frozenset(), {KEY: restart_checks.LogEnd(2, 40)}
 )
 HERS = RecoveredLog(1, 2, 40)
@@ -341,11 +343,11 @@ def test_who_was_eligible_is_so_no_more() -> None:
 
 def test_what_an_earlier_life_told_is_brought_up_to_date_and_told_once() -> None:
     earlier = decided(2, 2, recovered=(RecoveredLog(1, 2, 90),))
-    for trusts in (IN_DOUBT, BELIEVED):
-        found = written(trusts, earlier)
+    for broker_trust in (IN_DOUBT, BELIEVED):
+        found = written(broker_trust, earlier)
         assert found is not None
         assert found.recovered == (cluster_znodes.RecoveredLog(*HERS),)
-        assert written(trusts, decided(2, 2, recovered=(HERS,))) is None
+        assert written(broker_trust, decided(2, 2, recovered=(HERS,))) is None
 
 
 def test_who_nobody_counts_on_has_nothing_to_tell() -> None:

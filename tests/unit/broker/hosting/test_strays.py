@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hightide_broker.hosting.strays import Finding, Held, Stored, look_at
+from hightide_broker.hosting.strays import HeldReplica, StoredPartitions, StrayFinding, look_at
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 
 ME = 1
@@ -19,31 +19,33 @@ def topic(
     return TopicZnode(topic_id, partitions, first_epochs)
 
 
-def running(partition: int = 0, leader_epoch: int = 3, partition_epoch: int = 8) -> Held:
-    return Held((ID, partition), "flights", leader_epoch, partition_epoch)
+def running(partition: int = 0, leader_epoch: int = 3, partition_epoch: int = 8) -> HeldReplica:
+    return HeldReplica((ID, partition), "flights", leader_epoch, partition_epoch)
 
 
-def stored(flights: TopicZnode | None, state: tuple[int, int] | None = (3, 9), partition: int = 0) -> Stored:
+def stored(
+    flights: TopicZnode | None, state: tuple[int, int] | None = (3, 9), partition: int = 0
+) -> StoredPartitions:
     states = {} if state is None else {("flights", partition): state}
-    return Stored({"flights": flights}, states)
+    return StoredPartitions({"flights": flights}, states)
 
 
-ON_DISK = Held((ID, 0))
+ON_DISK = HeldReplica((ID, 0))
 
 
 @pytest.mark.parametrize(
     ("held", "found", "finding"),
     [
-        (running(), stored(topic((2, 1))), Finding.ASSIGNED),
-        (running(), Stored({}), Finding.TOPIC_GONE),
-        (running(), stored(topic((1, 2), topic_id=OTHER_ID)), Finding.TOPIC_GONE),
-        (running(1), stored(topic((1, 2))), Finding.PARTITION_REMOVED),
-        (running(), stored(topic((2, 3))), Finding.ASSIGNED_ELSEWHERE),
-        (running(), stored(topic((2, 3)), (3, 8)), Finding.ASSIGNED_ELSEWHERE),
-        (running(), stored(topic((2, 3)), (4, 0)), Finding.ASSIGNED_ELSEWHERE),
+        (running(), stored(topic((2, 1))), StrayFinding.ASSIGNED),
+        (running(), StoredPartitions({}), StrayFinding.TOPIC_GONE),
+        (running(), stored(topic((1, 2), topic_id=OTHER_ID)), StrayFinding.TOPIC_GONE),
+        (running(1), stored(topic((1, 2))), StrayFinding.PARTITION_REMOVED),
+        (running(), stored(topic((2, 3))), StrayFinding.ASSIGNED_ELSEWHERE),
+        (running(), stored(topic((2, 3)), (3, 8)), StrayFinding.ASSIGNED_ELSEWHERE),
+        (running(), stored(topic((2, 3)), (4, 0)), StrayFinding.ASSIGNED_ELSEWHERE),
     ],
 )
-def test_what_is_certain(held: Held, found: Stored, finding: Finding) -> None:
+def test_what_is_certain(held: HeldReplica, found: StoredPartitions, finding: StrayFinding) -> None:
     assert look_at(ME, held, found) is finding
 
 
@@ -59,35 +61,40 @@ def test_what_is_certain(held: Held, found: Stored, finding: Finding) -> None:
         (running(), stored(None)),
         (running(), stored(topic((2, 3), topic_id=b""))),
         # Of what is only on disk no name is known, so that all topics must be.
-        (ON_DISK, Stored({"flights": None}, is_whole=True)),
-        (ON_DISK, Stored({"flights": topic((2, 3), topic_id=b"")}, is_whole=True)),
-        (ON_DISK, Stored({}, is_whole=False)),
+        (ON_DISK, StoredPartitions({"flights": None}, is_whole=True)),
+        (ON_DISK, StoredPartitions({"flights": topic((2, 3), topic_id=b"")}, is_whole=True)),
+        (ON_DISK, StoredPartitions({}, is_whole=False)),
     ],
 )
-def test_what_is_not_certain_is_left_alone(held: Held, found: Stored) -> None:
-    assert look_at(ME, held, found) is Finding.UNCERTAIN
-    assert not Finding.UNCERTAIN.is_stray
+def test_what_is_not_certain_is_left_alone(held: HeldReplica, found: StoredPartitions) -> None:
+    assert look_at(ME, held, found) is StrayFinding.UNCERTAIN
+    assert not StrayFinding.UNCERTAIN.is_stray
 
 
 @pytest.mark.parametrize(
     ("found", "finding"),
     [
-        (Stored({}, is_whole=True), Finding.TOPIC_GONE),
-        (Stored({"flights": topic((1, 2), topic_id=OTHER_ID)}, is_whole=True), Finding.TOPIC_GONE),
-        (Stored({"flights": topic((1, 2))}, is_whole=True), Finding.ASSIGNED),
+        (StoredPartitions({}, is_whole=True), StrayFinding.TOPIC_GONE),
         (
-            Stored({"flights": topic((2, 3))}, {("flights", 0): (0, 0)}, is_whole=True),
-            Finding.ASSIGNED_ELSEWHERE,
+            StoredPartitions({"flights": topic((1, 2), topic_id=OTHER_ID)}, is_whole=True),
+            StrayFinding.TOPIC_GONE,
+        ),
+        (StoredPartitions({"flights": topic((1, 2))}, is_whole=True), StrayFinding.ASSIGNED),
+        (
+            StoredPartitions({"flights": topic((2, 3))}, {("flights", 0): (0, 0)}, is_whole=True),
+            StrayFinding.ASSIGNED_ELSEWHERE,
         ),
     ],
 )
-def test_what_is_only_on_disk_is_found_by_its_topic_id(found: Stored, finding: Finding) -> None:
+def test_what_is_only_on_disk_is_found_by_its_topic_id(
+    found: StoredPartitions, finding: StrayFinding
+) -> None:
     assert look_at(ME, ON_DISK, found) is finding
 
 
 def test_a_finding_is_a_stray_only_if_the_replica_is_certainly_not_wanted() -> None:
-    assert {finding for finding in Finding if finding.is_stray} == {
-        Finding.TOPIC_GONE,
-        Finding.PARTITION_REMOVED,
-        Finding.ASSIGNED_ELSEWHERE,
+    assert {finding for finding in StrayFinding if finding.is_stray} == {
+        StrayFinding.TOPIC_GONE,
+        StrayFinding.PARTITION_REMOVED,
+        StrayFinding.ASSIGNED_ELSEWHERE,
     }

@@ -11,7 +11,7 @@ from control_rig import ME, TOPIC_ID, Rig, decision, run
 from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.broker_service_pb2 import Acks
 from hightide_broker.contract.data_calls import Appended
-from hightide_broker.data.produce import Producing
+from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.limits import Budget
 from hightide_broker.replica.first_commit import FirstCommit
 from hightide_local.span_files import SpanRecord, read_spans
@@ -61,7 +61,9 @@ def test_what_a_producer_sends_is_noted_whether_it_is_taken_or_lacks_replicas(
     telemetry = Telemetry.set_up("broker", "1", directory=tmp_path / "traces")
 
     async def scenario(rig: Rig) -> None:
-        producing = Producing(ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, Budget(1_000_000))
+        producing = ProduceHandler(
+            ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, Budget(1_000_000)
+        )
         await rig.decide(decision(replicas=(1, 2), isr=(1,)), configs=configs)
         rig.replica().first_commit = FirstCommit(telemetry, SystemClock(), "", 1)
         asked = ProducePartition(TOPIC_ID, 0, -1, memoryview(good_batch(TOPIC_ID, 0)))

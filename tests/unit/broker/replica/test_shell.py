@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from held_threads import HeldThreads
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import iterate, stamp
@@ -83,7 +84,7 @@ class Controller:
 def follower(data: DataDirectory) -> tuple[ReplicaShell, HostedReplica]:
     failures: list[Exception] = []
     shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-    shell.fetching = Unmoved()
+    perform_with(shell, fetching=Unmoved())
     settings = TopicSettings()
     opened = data.log(TOPIC_ID, 0, True, "flights", settings.log)
     replica = HostedReplica((TOPIC_ID, 0), "flights", settings, Replica.opened(ReplicaSettings(2)), opened)
@@ -127,7 +128,8 @@ def test_what_the_log_does_not_take_has_not_happened(data: DataDirectory) -> Non
 
 def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataDirectory) -> None:
     shell, replica = follower(data)
-    controller = shell.divergences = Controller()
+    controller = Controller()
+    perform_with(shell, divergences=controller)
     event, payload = received(stamped(0, 1) + stamped(1, 1))
     shell.feed(replica, replace(event, high_watermark=2), payload)
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
@@ -144,7 +146,8 @@ def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataD
 
 def test_a_replica_that_keeps_what_its_leader_lacked_may_lead(data: DataDirectory) -> None:
     shell, replica = follower(data)
-    controller = shell.divergences = Controller()
+    controller = Controller()
+    perform_with(shell, divergences=controller)
     event, payload = received(stamped(0, 1))
     shell.feed(replica, replace(event, high_watermark=1), payload)
     shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2))
@@ -165,7 +168,7 @@ def test_what_was_appended_while_the_disk_was_busy_does_not_count_as_on_it(data:
     disk = HeldThreads()
     failures: list[Exception] = []
     shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-    shell.group_commit = GroupCommit[HostedReplica](disk, shell.flushed, failures.append)
+    perform_with(shell, group_commit=GroupCommit[HostedReplica](disk, shell.flushed, failures.append))
     settings = TopicSettings(log=LogSettings(flush=Flush.FSYNC))
     state = Replica.opened(ReplicaSettings(2, flush_on_disk=True))
     opened = data.log(TOPIC_ID, 0, True, "flights", settings.log)

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from held_threads import HeldThreads
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_broker.cluster.topic_settings import TopicSettings
@@ -134,11 +135,12 @@ class Following(ReplicaShell):
     def __init__(self, data: DataDirectory, leader: HostPort) -> None:
         failures: list[Exception] = []
         super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-        self.stopping = NothingToLetGoOf()
-        self.log_starts = NothingToWriteDown()
         self.hosted = HostedReplicas()
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: leader, registered)
-        self.fetching = self.fetchers = Fetchers(self.hosted, self, settings)
+        self.fetchers = Fetchers(self.hosted, self, settings)
+        perform_with(
+            self, fetching=self.fetchers, stopped=NothingToLetGoOf(), log_starts=NothingToWriteDown()
+        )
         self._copied = asyncio.Event()
         self.replicas = [self._empty(data, partition) for partition in (0, 1)]
 
@@ -226,7 +228,8 @@ def test_a_leader_that_comes_up_late_is_followed_at_the_address_that_it_has_then
 
         following = Following(data, known[0])
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), address_of, registered)
-        following.fetching = following.fetchers = Fetchers(following.hosted, following, settings)
+        following.fetchers = Fetchers(following.hosted, following, settings)
+        perform_with(following, fetching=following.fetchers)
         following.begin()
         await asyncio.wait_for(looked_up.wait(), ASKED_S)
         server, address = await leader_that_sends(record_of(0))
@@ -318,7 +321,8 @@ def test_a_follower_names_a_position_when_what_lies_before_it_is_on_its_disk(tmp
     async def story(following: Following) -> None:
         disk = HeldThreads()
         failures: list[Exception] = []
-        following.group_commit = GroupCommit[HostedReplica](disk, following.flushed, failures.append)
+        rounds = GroupCommit[HostedReplica](disk, following.flushed, failures.append)
+        perform_with(following, group_commit=rounds)
         synced, other = following.replicas
         synced.state = Replica.opened(ReplicaSettings(2, flush_on_disk=True))
         following.begin()
@@ -438,7 +442,8 @@ def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_late
         replicas.add(replica)
         shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
-        shell.fetching = fetchers = Fetchers(replicas, shell, settings)
+        fetchers = Fetchers(replicas, shell, settings)
+        perform_with(shell, fetching=fetchers)
         fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         assert await asyncio.wait_for(asked.get(), ASKED_S) == 2
         shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=3))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from effect_ports import perform_with
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.core.effects import Effects
 from hightide_broker.core.events import (
@@ -135,8 +136,8 @@ class Leaders(ReplicaShell):
     def __init__(self, znodes: Znodes, data: DataDirectory) -> None:
         failures: list[Exception] = []
         super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-        self.isr = self.store = IsrStore(1, SystemClock(), cast(ZooKeeperSession, znodes), self)
-        self.stopping = KeptData()
+        self.store = IsrStore(1, SystemClock(), cast(ZooKeeperSession, znodes), self)
+        perform_with(self, isr=self.store, stopped=KeptData())
         self._data = data
         self._heard: asyncio.Queue[tuple[HostedReplica, Event]] = asyncio.Queue()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from adversary.batches import good_batch
+from effect_ports import perform_with
 from hand_clock import HandClock
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
@@ -16,7 +17,7 @@ from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract.replica_calls import Follower, ReplicaFetchCall
 from hightide_broker.core.effects import StoreIsr
 from hightide_broker.core.events import DeleteRecordsArrived, LeaderAndIsrDecided, ProduceArrived
-from hightide_broker.core.fetch_session import LeaderSessions, Position, SessionRequest
+from hightide_broker.core.fetch_session import FollowerPosition, LeaderSessions, SessionRequest
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
@@ -62,8 +63,7 @@ class LeaderBroker:
         self.clock = HandClock(now_ms=0)
         sessions: LeaderSessions[tuple[bytes, int]] = LeaderSessions(1)
         self.shell = ReplicaShell(self.clock, sessions, Telemetry.off(), failures.append)
-        self.shell.isr = NoZooKeeper()
-        self.shell.log_starts = NoLogStartFile()
+        perform_with(self.shell, isr=NoZooKeeper(), log_starts=NoLogStartFile())
         self._hosted = HostedReplicas()
         self.reads = HeldThreads()
         self.server = ReplicaServer("the-cluster", self.clock, self._hosted, sessions, self.shell, self.reads)
@@ -82,7 +82,7 @@ class LeaderBroker:
 
     async def round(self, *moved: tuple[int, int], wait_ms: int = 0) -> dict[int, int]:
         """One round, in which these partitions are at these offsets: the bytes sent of each that was sent."""
-        positions = tuple(((TOPIC_ID, partition), Position(1, offset)) for partition, offset in moved)
+        positions = tuple(((TOPIC_ID, partition), FollowerPosition(1, offset)) for partition, offset in moved)
         request = SessionRequest(self._session_id, self._round, positions, ())
         answer = await self.server.fetch(ReplicaFetchCall(FOLLOWER, request, wait_ms, 1_000_000))
         self._session_id, self._round = answer.session_id, self._round + 1
@@ -141,7 +141,7 @@ def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
     async def story(broker: LeaderBroker) -> None:
         broker.leads()
         await broker.round((0, 0))
-        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), Position(1, 1)),), ())
+        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), FollowerPosition(1, 1)),), ())
         with pytest.raises(ServiceError) as refused:
             await broker.server.fetch(ReplicaFetchCall(follower, opening, 0, 1_000_000))
         assert refused.value.code == refusal
@@ -154,8 +154,9 @@ def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
 def test_a_follower_that_has_heard_of_a_newer_isr_has_it_read_and_commits_nothing(tmp_path: Path) -> None:
     async def story(broker: LeaderBroker) -> None:
         broker.leads()
-        zookeeper = broker.shell.isr = NoZooKeeper()
-        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), Position(1, 1, partition_epoch=2)),), ())
+        zookeeper = NoZooKeeper()
+        perform_with(broker.shell, isr=zookeeper)
+        opening = SessionRequest(0, 0, (((TOPIC_ID, 0), FollowerPosition(1, 1, partition_epoch=2)),), ())
         await broker.server.fetch(ReplicaFetchCall(FOLLOWER, opening, 0, 1_000_000))
         assert zookeeper.read_of == broker.replicas
         assert broker.replicas[0].state.high_watermark == 0
@@ -359,7 +360,7 @@ def test_a_log_that_cannot_be_read_refuses_its_partition_alone(tmp_path: Path) -
         broker.leads(value=COLD)
         broker.leads()
         damage(tmp_path)
-        positions = tuple((key, Position(1, 0)) for key in KEYS)
+        positions = tuple((key, FollowerPosition(1, 0)) for key in KEYS)
         call = ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, positions, ()), 0, 1_000_000)
         answer = await broker.server.fetch(call)
         assert [each.partition for each in answer.partitions] == [1]
@@ -385,12 +386,12 @@ def test_a_batch_that_does_not_fit_beside_the_others_comes_alone_in_the_next_rou
         hosted.add(leader(data, shell, 0, b"small"))
         hosted.add(leader(data, shell, 1, bytes(5_000)))
         server = ReplicaServer("the-cluster", SystemClock(), hosted, sessions, shell, HeldThreads())
-        everything = tuple((key, Position(1, 0)) for key in KEYS)
+        everything = tuple((key, FollowerPosition(1, 0)) for key in KEYS)
         opened = await server.fetch(
             ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, everything, ()), 10_000, 1_000)
         )
         assert [each.partition for each in opened.partitions if each.batches] == [0]
-        moved = ((KEYS[0], Position(1, 1)),)
+        moved = ((KEYS[0], FollowerPosition(1, 1)),)
         request = SessionRequest(opened.session_id, 1, moved, ())
         answer = await server.fetch(ReplicaFetchCall(FOLLOWER, request, 10_000, 1_000))
         assert [each.partition for each in answer.partitions if each.batches] == [1]

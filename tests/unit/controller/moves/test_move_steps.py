@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.moves.move_steps import (
-    Blocked,
+    MoveBlocked,
+    MoveWaits,
     Step,
     Surroundings,
-    Waits,
     step_back,
     step_forward,
     union,
@@ -40,13 +40,13 @@ def test_original_replicas_come_first_while_a_move_is_under_way() -> None:
 
 def test_taking_back_never_costs_a_partition_its_leader() -> None:
     led_by_new = partition(1, 2, 3, 4, known=led(3, 3, 1))
-    assert isinstance(step_back(led_by_new, UNDER_WAY, around(3, 4)), Blocked)
+    assert isinstance(step_back(led_by_new, UNDER_WAY, around(3, 4)), MoveBlocked)
     assert isinstance(step_back(led_by_new, UNDER_WAY, around(1, 3, 4)), Step)
 
 
 def test_an_end_never_costs_a_partition_its_leader() -> None:
     in_sync = partition(1, 2, 3, 4, known=led(1, 1, 3, 4))
-    assert step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 2)) == Waits((3, 4))
+    assert step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 2)) == MoveWaits((3, 4))
     assert isinstance(step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 4)), Step)
 
 
@@ -61,7 +61,7 @@ def test_the_preferred_one_of_the_new_replicas_leads_where_it_may() -> None:
 @pytest.mark.parametrize("isr", [(1,), (1, 2), (1, 2, 3), (1, 4)])
 def test_a_move_waits_for_all_of_its_new_replicas(isr: tuple[int, ...]) -> None:
     behind = partition(1, 2, 3, 4, known=led(1, *isr))
-    assert step_forward(behind, UNDER_WAY, (3, 4), around(1, 2, 3, 4)) == Waits(())
+    assert step_forward(behind, UNDER_WAY, (3, 4), around(1, 2, 3, 4)) == MoveWaits(())
 
 
 @pytest.mark.parametrize("target", [(2, 3), (1, 4)])
@@ -76,7 +76,7 @@ def test_a_partition_shrinks_at_once_only_to_replicas_that_are_all_in_sync(targe
 def test_a_partition_that_loses_its_znode_on_the_way_is_not_moved_blindly() -> None:
     """It begins anew on all its replicas, the original ones first: only those are known to have records."""
     lost = partition(1, 2, 3, 4, known=None)
-    assert step_forward(lost, UNDER_WAY, (3, 4), around(1, 2, 3, 4)) == Waits(())
+    assert step_forward(lost, UNDER_WAY, (3, 4), around(1, 2, 3, 4)) == MoveWaits(())
 
 
 def test_a_step_is_the_same_however_often_it_is_asked_for() -> None:
@@ -86,4 +86,4 @@ def test_a_step_is_the_same_however_often_it_is_asked_for() -> None:
     assert step_forward(fresh, None, (3, 4), around(1, 2, 3, 4)) == first
     wide = partition(*first.replicas, known=first.decided)
     znode = ev.ReassignmentZnode((3, 4), first.original, 0)
-    assert step_forward(wide, znode, (3, 4), around(1, 2, 3, 4)) == Waits(())
+    assert step_forward(wide, znode, (3, 4), around(1, 2, 3, 4)) == MoveWaits(())

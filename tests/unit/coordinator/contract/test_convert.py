@@ -12,7 +12,12 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.descriptions import GroupDescription, MemberDescription, OffsetPage
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owned, Position
+from hightide_coordinator.core.values.registration import (
+    Committed,
+    ConsumerPosition,
+    OffsetReset,
+    OwnedPartition,
+)
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_runtime.errors import CATALOGUE, ServiceError
 from hypothesis import given
@@ -66,7 +71,7 @@ def test_a_registration_carries_everything_that_a_consumer_says_of_itself() -> N
     assert (found.group, found.consumer_id, found.member_id, found.instance_id) == ("g", "c", "m", "i")
     assert dict(found.topics) == {"flights": 3, "gates": 1}
     assert (found.offset_reset, found.auto_commit, found.assignor) == (OffsetReset.LARGEST, True, "range")
-    assert found.owned == (Owned(FLIGHTS_3, 7),)
+    assert found.owned == (OwnedPartition(FLIGHTS_3, 7),)
     assert (found.seen_coordinator_epoch, found.session_timeout_ms) == (5, 9_000)
 
 
@@ -94,7 +99,7 @@ def test_what_is_no_registration_is_refused_as_an_invalid_request(
 
 def test_answers_keep_what_fences_them_and_their_positions() -> None:
     position = pb.ConsumedPosition(topic="flights", partition=3, generation=7, offset=42, leader_epoch=2)
-    expected = (Position(FLIGHTS_3, 7, 42, 2),)
+    expected = (ConsumerPosition(FLIGHTS_3, 7, 42, 2),)
     fence: dict[str, Any] = {"coordinator_epoch": 5, "generation": 8, "sequence": 11}
     ping = pb.RegisterConsumerRequest(**fence, ping=pb.PingAnswer(positions=[position]))
     assert convert.answer_in(ping, 1) == ev.PingAnswered(1, 11, 5, 8, expected)
@@ -141,7 +146,9 @@ def test_a_peer_is_shown_as_people_write_addresses(peer: str, people_write: str)
 
 
 def test_a_group_is_described_with_its_members_and_offsets() -> None:
-    member = MemberDescription("c", "i", "host:1", 9_000, True, {"flights": 2}, "", (Owned(FLIGHTS_3, 7),))
+    member = MemberDescription(
+        "c", "i", "host:1", 9_000, True, {"flights": 2}, "", (OwnedPartition(FLIGHTS_3, 7),)
+    )
     description = GroupDescription(
         group="g",
         state=GroupState.STABLE,

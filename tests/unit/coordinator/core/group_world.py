@@ -19,10 +19,10 @@ from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
     Committed,
+    ConsumerPosition,
     OffsetReset,
-    Owned,
+    OwnedPartition,
     Owner,
-    Position,
     Registration,
     StoredGroup,
 )
@@ -50,8 +50,8 @@ class Consumer:
     member_id: str = ""
     consumer_id: str = ""
     is_mute: bool = False
-    reading: dict[TopicPartition, ef.StartPartition | Owned] = field(default_factory=dict)
-    retained: tuple[Owned, ...] = ()
+    reading: dict[TopicPartition, ef.StartPartition | OwnedPartition] = field(default_factory=dict)
+    retained: tuple[OwnedPartition, ...] = ()
     closed: ef.CloseConnection | None = None
     orders: list[ef.SendStopFetcher | ef.SendStartFetcher] = field(default_factory=list)
     open_orders: list[ef.SendStopFetcher | ef.SendStartFetcher] = field(default_factory=list)
@@ -66,12 +66,12 @@ class Consumer:
     def partitions(self) -> set[int]:
         return {name.partition for name in self.reading}
 
-    def owned(self) -> tuple[Owned, ...]:
-        return tuple(Owned(name, start.generation) for name, start in self.reading.items())
+    def owned(self) -> tuple[OwnedPartition, ...]:
+        return tuple(OwnedPartition(name, start.generation) for name, start in self.reading.items())
 
-    def told(self, *names: TopicPartition) -> tuple[Position, ...]:
+    def told(self, *names: TopicPartition) -> tuple[ConsumerPosition, ...]:
         return tuple(
-            Position(name, self.reading[name].generation, self.positions[name])
+            ConsumerPosition(name, self.reading[name].generation, self.positions[name])
             for name in names
             if name in self.positions
         )

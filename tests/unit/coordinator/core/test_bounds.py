@@ -9,7 +9,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.descriptions import (
     OFFSETS_BYTES_MAX,
     OffsetPage,
-    Refused,
+    QuestionRefused,
     committed_offsets,
     committed_page,
 )
@@ -83,7 +83,7 @@ def test_more_offsets_than_an_answer_may_hold_are_asked_for_in_parts() -> None:
     kept = {tp(number): Committed(5, -1, b"i" * 16, "x" * 4_096) for number in range(3_000)}
     world = World(topic(partitions=3_000), groups={"g": StoredGroup(1, 10_000, {}, kept)})
     refused = committed_offsets(world.state, "g")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, QuestionRefused)
     assert refused.refusal is Refusal.LIMIT_EXCEEDED
     assert "`partitions`" in refused.message
     assert committed_offsets(world.state, "g", list(kept)[:1_000]) == dict(list(kept.items())[:1_000])

@@ -17,12 +17,12 @@ from hightide_local.histories.waiting import wait_until
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.serving.interceptors.timing import MethodTiming
-from hightide_runtime.serving.rpc_metrics import FIGURES as RPC_FIGURES
+from hightide_runtime.serving.rpc_metrics import METRICS as RPC_FIGURES
 from hightide_runtime.serving.rpc_metrics import rpc_readings
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.telemetry.metric_declarations import (
     Distribution,
-    Figure,
+    MetricDeclaration,
     Readings,
     counter,
     gauge,
@@ -36,7 +36,7 @@ ANY_PORT = HostPort("127.0.0.1", 0)
 COMPLAINTS = gauge("hightide.test.complaints", "{complaint}", "what an operator should look at")
 WRITTEN = counter("hightide.test.written", "By", "bytes that were written", "topic")
 TOOK = histogram("hightide.test.write.duration", "s", "how long a write took", buckets=(0.1, 1.0))
-FIGURES = (COMPLAINTS, WRITTEN, TOOK)
+METRICS = (COMPLAINTS, WRITTEN, TOOK)
 
 
 def readings_of(*durations_s: float) -> Readings:
@@ -51,7 +51,7 @@ def scraped(monkeypatch: pytest.MonkeyPatch, readings: Readings) -> Iterator[str
     """The address of an endpoint that reports these."""
     monkeypatch.delenv(TRACE_DIRECTORY_VARIABLE, raising=False)
     metrics = Metrics.set_up("controller", "1", ANY_PORT)
-    metrics.report(FIGURES, lambda: readings)
+    metrics.report(METRICS, lambda: readings)
     try:
         yield f"http://{metrics.prometheus_address}/metrics"
     finally:
@@ -74,7 +74,7 @@ def lines_of(directory: Path) -> list[str]:
 def exported_by(monkeypatch: pytest.MonkeyPatch, directory: Path, readings: Readings) -> list[dict[str, Any]]:
     monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(directory))
     metrics = Metrics.set_up("controller", "1")
-    metrics.report(FIGURES, lambda: readings)
+    metrics.report(METRICS, lambda: readings)
     metrics.shut_down()
     return [json.loads(line) for line in lines_of(directory)]
 
@@ -109,7 +109,7 @@ def test_without_anywhere_to_go_no_figure_is_read(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("nobody asked")
 
     metrics = Metrics.set_up("controller", "1")
-    metrics.report(FIGURES, read)
+    metrics.report(METRICS, read)
     assert not metrics.enabled
     metrics.shut_down()
 
@@ -157,7 +157,7 @@ def test_prometheus_scrapes_them_under_the_names_that_are_declared(monkeypatch: 
         (gauge("hightide.test.free_bytes", "By", "room"), "hightide_test_free_bytes"),
     ],
 )
-def test_names_are_spelled_as_prometheus_likes_them(figure: Figure, name: str) -> None:
+def test_names_are_spelled_as_prometheus_likes_them(figure: MetricDeclaration, name: str) -> None:
     assert figure.prometheus_name == name
 
 
@@ -170,7 +170,7 @@ def test_no_figure_has_a_unit_that_a_collector_spells_otherwise() -> None:
 def test_lines_and_prometheus_are_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
     metrics = Metrics.set_up("controller", "1", ANY_PORT)
-    metrics.report(FIGURES, lambda: readings_of())
+    metrics.report(METRICS, lambda: readings_of())
     assert f"{COMPLAINTS.prometheus_name} 2.0" in get(f"http://{metrics.prometheus_address}/metrics")
     metrics.shut_down()
     assert any(f'"name":"{COMPLAINTS.name}"' in line for line in lines_of(tmp_path))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, ZnodeGarbage
-from hightide_runtime.zookeeper.cluster_identity import Membership, check_cluster_id, cluster_id_in
+from hightide_runtime.zookeeper.cluster_identity import ClusterMembership, check_cluster_id, cluster_id_in
 from hightide_runtime.zookeeper.errors import InconsistentClusterId, SessionExpired
 
 ADDRESS = "zk1:2181"
-MEMBER = Membership("ours", "/chroot/cluster/id")
+MEMBER = ClusterMembership("ours", "/chroot/cluster/id")
 
 
 def test_its_own_cluster_is_let_pass() -> None:

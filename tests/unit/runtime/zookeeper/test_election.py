@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
-from hightide_runtime.zookeeper.election import Election, Epoch, Holder, Seat
+from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionZnodes, Epoch
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
@@ -21,11 +21,11 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperSession,
 )
 
-SEAT = Seat(
+SEAT = ElectionZnodes(
     "/seat",
     "/epoch",
     lambda holder: f"{holder.id} {holder.epoch}".encode(),
-    lambda data: Holder(int(data.split()[0]), "host", 1, int(data.split()[1])),
+    lambda data: ElectedProcess(int(data.split()[0]), "host", 1, int(data.split()[1])),
     lambda epoch: str(epoch).encode(),
     int,
 )
@@ -109,7 +109,7 @@ class Candidate:
 
     def __init__(self, znodes: Znodes, candidate_id: int) -> None:
         self.session = Session(znodes, 100 + candidate_id)
-        self._me = Holder(candidate_id, "host", 1)
+        self._me = ElectedProcess(candidate_id, "host", 1)
         self.election = Election(cast(ZooKeeperSession, self.session), SEAT)
 
     async def stands(self, stale_epoch: int | None = None) -> Epoch | None:

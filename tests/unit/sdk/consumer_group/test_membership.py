@@ -2,7 +2,7 @@
 
 import pytest
 from hightide.consumer_group.membership import MembershipState
-from hightide.consumer_group.ownership import Change
+from hightide.consumer_group.ownership import OwnershipChange
 from hightide.errors import (
     AddressUnreachableError,
     AnswerOutOfTurnError,
@@ -332,9 +332,9 @@ def test_an_iteration_ends_when_nothing_may_be_handed_out_any_more() -> None:
     bench.ownership.came_back()
     chunk = bench.consumer.next_chunk()
     assert chunk is not None
-    bench.handout.begin(chunk)
+    bench.in_delivery.begin(chunk)
     bench.ownership.took(chunk.partition)
-    records = bench.handout.iterate()
+    records = bench.in_delivery.iterate()
     assert next(records).offset == 0
     bench.end(BROKEN)
     bench.pass_ms(SESSION_TIMEOUT_MS / 3 + 100)
@@ -373,7 +373,7 @@ def test_what_the_coordinator_does_not_confirm_is_lost() -> None:
     bench.tell_user()
     bench.end(BROKEN)
     bench.register(*owned(1))
-    assert changes(bench.tell_user()) == [(Change.LOST, [0, 2])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.LOST, [0, 2])]
     assert bench.ownership.assignment == parts(1)
 
 
@@ -386,7 +386,7 @@ def test_a_member_that_was_declared_dead_begins_anew() -> None:
     assert bench.registration.registration.member_id == ""
     assert list(bench.registration.registration.owned) == []
     bench.give(0, generation=9)
-    assert changes(bench.tell_user()) == [(Change.LOST, [0]), (Change.ASSIGNED, [0])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.LOST, [0]), (OwnershipChange.ASSIGNED, [0])]
 
 
 def test_a_member_that_is_told_that_its_session_is_over_hands_out_nothing_before_it_is_back() -> None:

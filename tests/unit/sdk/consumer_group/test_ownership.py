@@ -1,7 +1,7 @@
 """What a member of a group owns: what it is done with, what is taken away, and what its user is told."""
 
 import pytest
-from hightide.consumer_group.ownership import Change
+from hightide.consumer_group.ownership import OwnershipChange
 from hightide.consumer_group.settings import GroupSettings, group_settings_of, topic_streams
 from hightide.errors import AddressUnreachableError, InvalidArgumentError, NoCommittedOffsetError
 from hightide.records import Record
@@ -41,8 +41,8 @@ def begin(bench: GroupBench) -> list[Record]:
     """The user begins an iteration, and has its first record in hand."""
     chunk = bench.core.take(bench.now_ms)
     assert chunk is not None
-    bench.handout.begin(chunk)
-    bench.records = bench.handout.iterate()  # type: ignore[attr-defined]
+    bench.in_delivery.begin(chunk)
+    bench.records = bench.in_delivery.iterate()  # type: ignore[attr-defined]
     return [next(bench.records)]  # type: ignore[attr-defined]
 
 
@@ -106,7 +106,7 @@ def test_a_partition_that_is_given_in_another_generation_begins_anew() -> None:
     bench = reading()
     bench.user_polls(4)
     bench.give(0, offset=2, generation=5)
-    assert changes(bench.tell_user()) == [(Change.LOST, [0]), (Change.ASSIGNED, [0])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.LOST, [0]), (OwnershipChange.ASSIGNED, [0])]
     bench.ownership.came_back()
     bench.serve(p0=batch(0, 10))
     assert [record.offset for record in bench.user_polls(1)] == [2]
@@ -204,7 +204,7 @@ def test_a_user_who_does_not_come_back_is_answered_for_at_half_of_the_time() -> 
     (answer,) = bench.said()
     assert positions(answer) == {0: 4}
     bench.ownership.came_back()
-    assert changes(bench.tell_user()) == [(Change.LOST, [0])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.LOST, [0])]
     assert bench.user_polls() == []
 
 
@@ -274,7 +274,7 @@ def test_the_callback_runs_before_the_order_is_answered() -> None:
     assert answered(bench) == []
     event = bench.ownership.next_event()
     assert event is not None
-    assert changes([event]) == [(Change.REVOKED, [0])]
+    assert changes([event]) == [(OwnershipChange.REVOKED, [0])]
     assert bench.ownership.next_event() is None
     assert answered(bench) == []
     bench.ownership.told(event)
@@ -287,7 +287,7 @@ def test_what_comes_and_goes_before_the_user_is_told_is_never_told() -> None:
     bench.give(0, 1)
     bench.take(0)
     assert answered(bench) == ["start_fetcher", "stop_fetcher"]
-    assert changes(bench.tell_user()) == [(Change.ASSIGNED, [1])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.ASSIGNED, [1])]
 
 
 def test_a_partition_whose_end_the_user_was_told_is_new_if_the_order_was_void() -> None:
@@ -299,12 +299,12 @@ def test_a_partition_whose_end_the_user_was_told_is_new_if_the_order_was_void() 
     assert event is not None
     bench.ownership.told(event)
     bench.register(*owned(0, 1))
-    assert changes(bench.tell_user()) == [(Change.ASSIGNED, [0])]
+    assert changes(bench.tell_user()) == [(OwnershipChange.ASSIGNED, [0])]
 
 
 def test_a_user_who_closes_is_told_that_all_is_given_back() -> None:
     bench = reading(0, 1, tells_revoked=True)
-    assert changes(bench.ownership.farewell()) == [(Change.REVOKED, [0, 1])]
+    assert changes(bench.ownership.farewell()) == [(OwnershipChange.REVOKED, [0, 1])]
     assert bench.user_polls() == []
 
 
@@ -348,7 +348,7 @@ def test_positions_wait_for_the_commit_of_where_the_user_sought() -> None:
     bench = reading()
     bench.user_polls(8)
     (partition,) = parts(0)
-    bench.handout.give_up()
+    bench.in_delivery.give_up()
     bench.consumer.seek(partition, 2)
     bench.ownership.sought(partition, 2)
     assert positions(bench.ping()[0]) == {}
@@ -436,7 +436,7 @@ def test_what_is_paused_is_not_fetched() -> None:
 def test_a_seek_in_a_pause_drops_what_waited() -> None:
     bench = reading()
     bench.user_polls(1)
-    bench.handout.give_up()
+    bench.in_delivery.give_up()
     bench.consumer.pause(*parts(0))
     assert bench.user_polls() == []
     bench.consumer.seek(parts(0)[0], 7)

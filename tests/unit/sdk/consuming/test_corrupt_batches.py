@@ -9,8 +9,8 @@ from adversary.batches import poison
 from hightide.batch.header import check_from_producer, stamp
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.corrupt_batches import SkippedBatches
-from hightide.consuming.fetch_position import Chunk
-from hightide.consuming.fetched_records import Handout, gather
+from hightide.consuming.fetch_position import FetchedBatch
+from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.consuming.range_core import RangeReadSettings
 from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
 from unit.sdk.consumer_bench import P0, ConsumerBench, batch, offsets
@@ -25,10 +25,10 @@ def poison_at(base_offset: int) -> bytes:
     return bytes(sent)
 
 
-def fetched(batches: Sequence[bytes], **settings: Any) -> tuple[ConsumerBench, Handout]:
+def fetched(batches: Sequence[bytes], **settings: Any) -> tuple[ConsumerBench, RecordsInDelivery]:
     bench = ConsumerBench(**settings).started_at(0)
     bench.answer(bench.fetch(), *batches)
-    return bench, Handout(bench.core)
+    return bench, RecordsInDelivery(bench.core)
 
 
 @pytest.mark.parametrize("second", [batch(7, 2), batch(2, 4)], ids=["leaves a gap", "overlaps"])
@@ -56,79 +56,79 @@ def test_a_batch_of_an_earlier_leader_epoch_than_the_one_in_front_is_not_taken_e
     assert offsets(bench.chunks()) == [(0, 3)]
 
 
-def begin(bench: ConsumerBench, handout: Handout) -> Chunk:
+def begin(bench: ConsumerBench, in_delivery: RecordsInDelivery) -> FetchedBatch:
     chunk = bench.core.next_chunk()
     assert chunk is not None
-    handout.begin(chunk)
+    in_delivery.begin(chunk)
     return chunk
 
 
 def test_it_fails_its_reader_unless_told_otherwise_and_says_where_to_seek() -> None:
-    bench, handout = fetched([poison_at(0), batch(2, 3)])
+    bench, in_delivery = fetched([poison_at(0), batch(2, 3)])
     with pytest.raises(UnreadableBatchError) as raised:
-        begin(bench, handout)
+        begin(bench, in_delivery)
     assert "the batch of the offsets 0 to 1 of flights-0 cannot be read" in str(raised.value)
     assert "seek to 2" in str(raised.value)
     assert (raised.value.topic, raised.value.partition, raised.value.next_offset) == ("flights", 0, 2)
 
 
 def test_told_to_skip_it_is_left_out_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    bench, handout = fetched([poison_at(0), batch(2, 3)], on_corrupt_batch="skip")
+    bench, in_delivery = fetched([poison_at(0), batch(2, 3)], on_corrupt_batch="skip")
     with caplog.at_level(logging.WARNING):
-        begin(bench, handout)
-    assert not handout.has_records
+        begin(bench, in_delivery)
+    assert not in_delivery.has_records
     assert len(caplog.messages) == 1
     assert "offsets 0 to 1 of flights-0" in caplog.text
-    handout.settle()
+    in_delivery.settle()
     assert bench.core.positions[P0].position == 2
-    begin(bench, handout)
-    assert [record.offset for record in handout.take(10)] == [2, 3, 4]
-    assert handout.corrupt.skipped == {P0: SkippedBatches(1, 2)}
+    begin(bench, in_delivery)
+    assert [record.offset for record in in_delivery.take(10)] == [2, 3, 4]
+    assert in_delivery.corrupt.skipped == {P0: SkippedBatches(1, 2)}
 
 
 def test_only_the_records_that_were_wanted_count() -> None:
     bench = ConsumerBench(on_corrupt_batch="skip").started_at(1)
     bench.answer(bench.fetch(), poison_at(0))
-    handout = Handout(bench.core)
-    begin(bench, handout)
-    handout.settle()
+    in_delivery = RecordsInDelivery(bench.core)
+    begin(bench, in_delivery)
+    in_delivery.settle()
     assert bench.core.positions[P0].position == 2
-    assert handout.corrupt.skipped == {P0: SkippedBatches(1, 1)}
+    assert in_delivery.corrupt.skipped == {P0: SkippedBatches(1, 1)}
 
 
 def test_what_was_left_out_is_not_put_back_by_a_seek_elsewhere() -> None:
-    bench, handout = fetched([poison_at(0), batch(2, 3)], on_corrupt_batch="skip")
-    begin(bench, handout)
-    handout.give_up()
+    bench, in_delivery = fetched([poison_at(0), batch(2, 3)], on_corrupt_batch="skip")
+    begin(bench, in_delivery)
+    in_delivery.give_up()
     assert offsets(bench.chunks()) == [(2, 5)]
 
 
 def test_as_arrow_it_is_left_out_of_what_is_gathered() -> None:
-    bench, handout = fetched([batch(0, 2), poison_at(2), batch(4, 2)], on_corrupt_batch="skip")
-    rows, rest = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched([batch(0, 2), poison_at(2), batch(4, 2)], on_corrupt_batch="skip")
+    rows, rest = in_delivery.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == [0, 1, 4, 5]
     assert rest == []
 
 
 def test_as_arrow_what_comes_before_it_is_handed_out_first() -> None:
     """Else whoever seeks past it, as the error says, would never see the records before it."""
-    bench, handout = fetched([batch(0, 2), poison_at(2), batch(4, 2)])
-    rows, rest = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched([batch(0, 2), poison_at(2), batch(4, 2)])
+    rows, rest = in_delivery.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == [0, 1]
     assert offsets(rest) == [(2, 4), (4, 6)]
     with pytest.raises(UnreadableBatchError):
-        handout.as_arrow(rest)
+        in_delivery.as_arrow(rest)
 
 
 def test_bytes_that_changed_are_never_left_out() -> None:
     """They were good when they were written: another replica may hold them whole."""
     damaged = bytearray(poison_at(0))
     damaged[-1] ^= 1
-    bench, handout = fetched([bytes(damaged)], on_corrupt_batch="skip", check_crcs=False)
+    bench, in_delivery = fetched([bytes(damaged)], on_corrupt_batch="skip", check_crcs=False)
     with pytest.raises(CorruptBatchError, match="another replica may hold it") as raised:
-        begin(bench, handout)
+        begin(bench, in_delivery)
     assert not isinstance(raised.value, UnreadableBatchError)
-    assert handout.corrupt.skipped == {}
+    assert in_delivery.corrupt.skipped == {}
 
 
 def test_what_comes_before_changed_bytes_in_an_answer_is_handed_out() -> None:

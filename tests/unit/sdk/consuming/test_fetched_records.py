@@ -4,27 +4,27 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 from hightide.batch.header import parse
-from hightide.consuming.fetched_records import ARROW_SCHEMA, Handout, gather
+from hightide.consuming.fetched_records import ARROW_SCHEMA, RecordsInDelivery, gather
 from hightide.records import Record
 from unit.sdk.consumer_bench import P0, ConsumerBench, batch
 
 
-def fetched(*batches: bytes) -> tuple[ConsumerBench, Handout]:
+def fetched(*batches: bytes) -> tuple[ConsumerBench, RecordsInDelivery]:
     bench = ConsumerBench().started_at(parse(batches[0], 0).base_offset if batches else 0)
     bench.answer(bench.fetch(), *batches)
-    return bench, Handout(bench.core)
+    return bench, RecordsInDelivery(bench.core)
 
 
-def begin(bench: ConsumerBench, handout: Handout) -> None:
+def begin(bench: ConsumerBench, in_delivery: RecordsInDelivery) -> None:
     chunk = bench.core.next_chunk()
     assert chunk is not None
-    handout.begin(chunk)
+    in_delivery.begin(chunk)
 
 
 def test_records_carry_what_was_sent_and_are_frozen() -> None:
-    bench, handout = fetched(batch(5, 1, size_bytes=0))
-    begin(bench, handout)
-    (record,) = handout.take(10)
+    bench, in_delivery = fetched(batch(5, 1, size_bytes=0))
+    begin(bench, in_delivery)
+    (record,) = in_delivery.take(10)
     assert record == Record("flights", 0, 5, 5, None, b"5", ())
     assert type(record) is Record
     assert record.timestamp == datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
@@ -32,29 +32,29 @@ def test_records_carry_what_was_sent_and_are_frozen() -> None:
 
 
 def test_polling_in_parts_and_iterating_go_on_where_the_other_stopped() -> None:
-    bench, handout = fetched(batch(0, 10))
-    begin(bench, handout)
-    assert [record.offset for record in handout.take(3)] == [0, 1, 2]
-    rest = handout.iterate()
+    bench, in_delivery = fetched(batch(0, 10))
+    begin(bench, in_delivery)
+    assert [record.offset for record in in_delivery.take(3)] == [0, 1, 2]
+    rest = in_delivery.iterate()
     assert next(rest).offset == 3
-    assert [record.offset for record in handout.take(2)] == [4, 5]
+    assert [record.offset for record in in_delivery.take(2)] == [4, 5]
     assert [record.offset for record in rest] == [6, 7, 8, 9]
-    handout.settle()
+    in_delivery.settle()
     assert bench.core.positions[P0].position == 10
 
 
 def test_arrow_goes_on_after_records() -> None:
-    bench, handout = fetched(batch(0, 10))
-    begin(bench, handout)
-    handout.take(4)
-    handout.give_up()
-    rows, _ = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched(batch(0, 10))
+    begin(bench, in_delivery)
+    in_delivery.take(4)
+    in_delivery.give_up()
+    rows, _ = in_delivery.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == [4, 5, 6, 7, 8, 9]
 
 
 def test_arrow_has_the_columns_in_order_and_the_values() -> None:
-    bench, handout = fetched(batch(7, 2, size_bytes=0))
-    rows, _ = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched(batch(7, 2, size_bytes=0))
+    rows, _ = in_delivery.as_arrow(gather(bench.core))
     assert rows.schema.equals(ARROW_SCHEMA)
     assert rows.to_pylist() == [
         {
@@ -70,13 +70,13 @@ def test_arrow_has_the_columns_in_order_and_the_values() -> None:
 
 
 def test_small_batches_are_gathered() -> None:
-    bench, handout = fetched(*(batch(at, 1) for at in range(100)))
-    rows, _ = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched(*(batch(at, 1) for at in range(100)))
+    rows, _ = in_delivery.as_arrow(gather(bench.core))
     assert rows.column("offset").to_pylist() == list(range(100))
 
 
 def test_nothing_is_an_empty_batch_with_the_same_schema() -> None:
-    bench, handout = fetched()
-    rows, _ = handout.as_arrow(gather(bench.core))
+    bench, in_delivery = fetched()
+    rows, _ = in_delivery.as_arrow(gather(bench.core))
     assert (rows.num_rows, rows.schema) == (0, ARROW_SCHEMA)
     assert isinstance(rows, pa.RecordBatch)

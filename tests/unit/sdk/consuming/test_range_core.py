@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hightide.cluster.metadata import Cluster
-from hightide.consuming.fetch_position import Chunk
+from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.errors import (
     AddressUnreachableError,
@@ -111,7 +111,7 @@ class Reading:
         """The offset of each record that is handed out."""
         found: list[int] = []
         while not self.core.is_done:
-            chunks: list[Chunk] = self.world.run(self.core.fetch())
+            chunks: list[FetchedBatch] = self.world.run(self.core.fetch())
             for chunk in chunks:
                 first = chunk.header.base_offset + chunk.skip
                 found += range(first, min(chunk.next_offset, self.core.wanted.end))

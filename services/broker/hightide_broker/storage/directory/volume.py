@@ -16,12 +16,12 @@ from hightide_broker.storage.files.open_files import OpenFiles
 from hightide_broker.storage.log.tail import TailMemory
 from hightide_broker.storage.settings import DirectorySettings
 
-__all__ = ["DamageBell", "LoadedIndexes", "Volume"]
+__all__ = ["DamageListener", "LoadedIndexes", "Volume"]
 
 _INDEXES_MAX: Final = 64
 
 
-class Unloadable(Protocol):
+class IndexHolder(Protocol):
     """A segment, whose indexes can be read again."""
 
     def unload_indexes(self) -> None:
@@ -34,9 +34,9 @@ class LoadedIndexes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loaded: OrderedDict[int, Unloadable] = OrderedDict()
+        self._loaded: OrderedDict[int, IndexHolder] = OrderedDict()
 
-    def used(self, segment: Unloadable) -> None:
+    def used(self, segment: IndexHolder) -> None:
         """Note that a segment loaded or used its indexes."""
         with self._lock:
             self._loaded[id(segment)] = segment
@@ -45,13 +45,13 @@ class LoadedIndexes:
                 _, oldest = self._loaded.popitem(last=False)
                 oldest.unload_indexes()
 
-    def forget(self, segment: Unloadable) -> None:
+    def forget(self, segment: IndexHolder) -> None:
         """The segment is active again, or removed."""
         with self._lock:
             self._loaded.pop(id(segment), None)
 
 
-class DamageBell:
+class DamageListener:
     """Who is told of damage to a log. Any thread."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Volume:
     path: str
     files: Files
     disk: DiskHealth
-    damage: DamageBell
+    damage: DamageListener
     open_files: OpenFiles
     tails: TailMemory
     indexes: LoadedIndexes
@@ -88,7 +88,7 @@ class Volume:
             path=path,
             files=files,
             disk=DiskHealth(path),
-            damage=DamageBell(),
+            damage=DamageListener(),
             open_files=OpenFiles(files, settings.open_files_max),
             tails=TailMemory(settings.tail_bytes_max, settings.tail_bytes_per_log_max),
             indexes=LoadedIndexes(),

@@ -9,7 +9,7 @@ from hightide.batch.header import BatchHeader
 from hightide_broker.storage.log.log_files import LogFiles
 from hightide_broker.storage.log.segment import Segment
 from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import Mark
+from hightide_broker.storage.recovery.log_marks import MarkOfLog
 from hightide_broker.storage.recovery.start_file import StartFile
 
 __all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
@@ -49,6 +49,6 @@ class OpenedLog:
     lost_data: bool
     start_file: StartFile
     start_offset: int
-    mark: Mark
+    mark: MarkOfLog
     may_hold_cuts: bool = False
     """The process before did not end in order, and may have cut what is not synced."""

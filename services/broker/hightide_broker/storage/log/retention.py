@@ -8,10 +8,10 @@ from enum import Enum
 from hightide_broker.storage.log.segment import Segment
 from hightide_broker.storage.settings import LogSettings
 
-__all__ = ["Deleted", "Why", "expired"]
+__all__ = ["Deleted", "RetentionReason", "expired"]
 
 
-class Why(Enum):
+class RetentionReason(Enum):
     """Why a segment goes; the value ends the sentence "so many bytes …"."""
 
     START = "below where the log begins"
@@ -26,9 +26,9 @@ class Deleted:
 
     def __init__(self) -> None:
         self.segments = 0
-        self.sizes: dict[Why, int] = {}
+        self.sizes: dict[RetentionReason, int] = {}
 
-    def note(self, segments: Iterable[Segment], reasons: Iterable[Why]) -> None:
+    def note(self, segments: Iterable[Segment], reasons: Iterable[RetentionReason]) -> None:
         """These segments go for these reasons, of which there may be more. Called by the log."""
         for segment, why in zip(segments, reasons, strict=False):
             self.segments += 1
@@ -54,7 +54,7 @@ def expired(
     now_us: int,
     high_watermark: int,
     leaders_log_start: int = 0,
-) -> list[Why]:
+) -> list[RetentionReason]:
     """Of the segments that may be deleted, from the oldest on, why. Raises OSError.
 
     Never one that reaches above the high watermark. The active one goes by age only, when it has not been
@@ -80,5 +80,7 @@ def expired(
         if not (too_low or too_old or too_much):
             break
         size_bytes -= segment.size_bytes
-        reasons.append(Why.START if too_low else Why.AGE if too_old else Why.SIZE)
+        reasons.append(
+            RetentionReason.START if too_low else RetentionReason.AGE if too_old else RetentionReason.SIZE
+        )
     return reasons

@@ -30,13 +30,13 @@ from hightide_broker.storage.log.segment_row import SegmentRow
 from hightide_broker.storage.recovery.batches_at_rest import BatchesAtRest
 from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
 
-__all__ = ["LogAtRest", "Mend", "Place"]
+__all__ = ["BatchPlace", "LogAtRest", "Mend"]
 
 _PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BatchPlace:
     """A batch of a log at rest: the base offset of its segment, where it is in there, and its own offset."""
 
     segment: int
@@ -111,7 +111,7 @@ class LogAtRest:
                     found.append(segment.base_offset)
         return found
 
-    def check(self, place: Place | None, max_bytes: int) -> tuple[Place | None, int]:
+    def check(self, place: BatchPlace | None, max_bytes: int) -> tuple[BatchPlace | None, int]:
         """Check the batches from a place on, or from the start of the log, up to so many bytes, but at least
         one; those that nobody may read any more need not be whole. Gives where to go on, None at the end of
         the log, and the bytes that were read.
@@ -124,12 +124,12 @@ class LogAtRest:
             if segment is None:
                 return None, 0
             if segment.next_offset <= self._start_offset() and not segment.is_active:
-                return Place(segment.next_offset, 0, segment.next_offset), 0
+                return BatchPlace(segment.next_offset, 0, segment.next_offset), 0
             if place is None or place.segment != segment.base_offset:
-                place = Place(segment.base_offset, 0, segment.base_offset)
+                place = BatchPlace(segment.base_offset, 0, segment.base_offset)
             size_bytes, end_offset, is_active = segment.size_bytes, segment.next_offset, segment.is_active
             version = self._reads.forgotten
-        behind = None if is_active else Place(end_offset, 0, end_offset)
+        behind = None if is_active else BatchPlace(end_offset, 0, end_offset)
         if place.position >= size_bytes:
             return behind, 0
         reached = place
@@ -140,7 +140,7 @@ class LogAtRest:
                 with self._volume.open_files.lease(segment.log_path) as fd:
                     data = self._read(fd, place.position, size_bytes, max_bytes)
                 for position, offset in _walk(data, place.offset, self.expected):
-                    reached = Place(place.segment, place.position + position, offset)
+                    reached = BatchPlace(place.segment, place.position + position, offset)
                 if reached.position == size_bytes and reached.offset != end_offset:
                     raise CorruptBatch(f"its last offset is {reached.offset - 1}, and not {end_offset - 1}")
             except (BatchError, FileNotFoundError) as error:
@@ -157,14 +157,14 @@ class LogAtRest:
             raise self._files.damaged(failure, reached.segment, reached.offset) from failure
         return (reached if reached.position < size_bytes else behind), reached.position - place.position
 
-    def _first_needed(self, segment: Segment, damaged: int) -> Place | None:
+    def _first_needed(self, segment: Segment, damaged: int) -> BatchPlace | None:
         """Where the log begins in a segment, if the batch that is damaged lies before it, and that can be
         found. Under the log's lock."""
         start = self._start_offset()
         if not segment.base_offset <= damaged < start:
             return None
         if start >= segment.next_offset:
-            return Place(segment.base_offset, segment.size_bytes, segment.next_offset)
+            return BatchPlace(segment.base_offset, segment.size_bytes, segment.next_offset)
         with self._volume.disk:
             try:
                 position, header = segment.locate(start)
@@ -172,7 +172,7 @@ class LogAtRest:
                 return None
         if header.base_offset <= damaged:
             return None
-        return Place(segment.base_offset, position, header.base_offset)
+        return BatchPlace(segment.base_offset, position, header.base_offset)
 
     def _read(self, fd: int, position: int, end: int, max_bytes: int) -> bytes:
         """Bytes that begin with a batch, which is whole where the file has it whole."""

@@ -28,7 +28,7 @@ from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import read_file, write_whole
 from hightide_broker.storage.recovery.checkpoint import PartitionKey
 
-__all__ = ["NOTHING", "UNLIMITED", "LogMark", "LogMarks", "Mark"]
+__all__ = ["NOTHING", "UNLIMITED", "LogMark", "LogMarks", "MarkOfLog"]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ NOTHING: Final = LogMark(0, 0, -1)
 """Of a log that has nothing to lose."""
 
 
-class Mark:
+class MarkOfLog:
     """One log's. The log calls it under its lock. Methods raise OSError."""
 
     __slots__ = ("_key", "_marks", "_slot", "is_held", "promised", "written")
@@ -134,11 +134,11 @@ class LogMarks:
             log.warning("how long the logs are is not written down, since there is no room: %s", error)
         return cls(files, root, boot, of, len(of)), False
 
-    def of(self, key: PartitionKey) -> Mark:
+    def of(self, key: PartitionKey) -> MarkOfLog:
         """A log's own. Called when it is opened."""
         with self._lock:
             found = self._slots.pop(key, None)
-        return Mark(self, key, *(found if found is not None else (None, None)))
+        return MarkOfLog(self, key, *(found if found is not None else (None, None)))
 
     def promised(self, key: PartitionKey) -> LogMark | None:
         """What a log that was not opened yet must have; None where it has no mark."""

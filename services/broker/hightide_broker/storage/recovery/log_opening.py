@@ -14,7 +14,7 @@ from hightide_broker.storage.log.log_files import LogFiles
 from hightide_broker.storage.log.segment import Segment
 from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import NOTHING, UNLIMITED, Mark
+from hightide_broker.storage.recovery.log_marks import NOTHING, UNLIMITED, MarkOfLog
 from hightide_broker.storage.recovery.recovery import open_clean, recover
 from hightide_broker.storage.recovery.start_file import StartFile
 from hightide_broker.storage.settings import LogSettings
@@ -34,7 +34,7 @@ def open_log(
     topic_name: str,
     settings: LogSettings,
     checkpoint: PartitionCheckpoint,
-    mark: Mark,
+    mark: MarkOfLog,
     kept_at: Callable[[], str],
     may_have_directory: bool,
 ) -> Log:
@@ -70,7 +70,7 @@ class _Opening:
     topic_name: str
     settings: LogSettings
     kept_at: Callable[[], str]
-    mark: Mark
+    mark: MarkOfLog
     may_have_directory: bool
     may_hold_cuts: bool = False
     """See OpenedLog."""

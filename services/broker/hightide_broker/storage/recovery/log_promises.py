@@ -12,7 +12,7 @@ from hightide_broker.storage.errors import DiskFull
 from hightide_broker.storage.log.log_files import LogFiles
 from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import UNLIMITED, LogMark, Mark
+from hightide_broker.storage.recovery.log_marks import UNLIMITED, LogMark, MarkOfLog
 from hightide_broker.storage.recovery.start_file import StartFile
 from hightide_broker.storage.settings import Flush, LogSettings
 
@@ -28,7 +28,7 @@ class Cuts(Protocol):
         ...
 
 
-class Promising(Protocol):
+class PromisedLog(Protocol):
     """A log, as seen from here."""
 
     settings: LogSettings
@@ -58,7 +58,7 @@ class LogPromises:
     __slots__ = ("_acks_are_synced", "_files", "_lock", "_log", "_mark", "_sync_to", "start_file")
 
     def __init__(
-        self, log: Promising, lock: threading.RLock, files: LogFiles, start_file: StartFile, mark: Mark
+        self, log: PromisedLog, lock: threading.RLock, files: LogFiles, start_file: StartFile, mark: MarkOfLog
     ) -> None:
         self._log = log
         self._lock = lock

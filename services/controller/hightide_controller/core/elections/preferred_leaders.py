@@ -17,7 +17,7 @@ from hightide_controller.core.elections.requested_election import elect
 from hightide_controller.core.elections.stores import candidates_for, candidates_of, read_again, reconsider
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.events import BalanceDue
-from hightide_controller.core.state.cluster_state import ClusterState, HandElection, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, RequestedElection, Waiter
 from hightide_controller.core.state.request_purposes import ElectsLeaders
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from hightide_controller.core.values.requests import ElectionKind, ElectLeadersRequested
@@ -43,7 +43,7 @@ def on_elect_leaders(state: ClusterState, event: ElectLeadersRequested) -> list[
     )
     doubted: list[TopicPartition] = []
     for name in asked:
-        state.elections.setdefault(name, HandElection(event.kind)).request_ids.append(event.request_id)
+        state.elections.setdefault(name, RequestedElection(event.kind)).request_ids.append(event.request_id)
         if _may_be_in_sync_by_now(state, name, event.kind):
             state.rereading.add(name)
             state.again.setdefault(name, frozenset())
@@ -67,7 +67,7 @@ def on_balance_due(state: ClusterState, event: BalanceDue) -> list[Effect]:
         if 100 * len(elsewhere) > state.leader_imbalance_percent * len(preferring):
             astray += elsewhere
     for name in astray:
-        state.elections.setdefault(name, HandElection(ElectionKind.PREFERRED))
+        state.elections.setdefault(name, RequestedElection(ElectionKind.PREFERRED))
     return reconsider(state, astray, event.cause)
 
 

@@ -34,7 +34,7 @@ from hightide_controller.core.state.request_purposes import (
     ShutsDown,
 )
 from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
-from hightide_controller.core.values.requested_changes import MovesWish, Wish
+from hightide_controller.core.values.requested_changes import RequestedChange, RequestedMoves
 
 __all__ = [
     "REQUESTS_MAX",
@@ -87,14 +87,14 @@ def settle_move(
 
 
 def turn_away(
-    state: ClusterState, wish: Wish, topic_name: str, refusal: Refusal, message: str
+    state: ClusterState, requested: RequestedChange, topic_name: str, refusal: Refusal, message: str
 ) -> list[Effect]:
     """Nothing can come of a wish any more."""
-    if not isinstance(wish, MovesWish):
-        return refuse(state, wish.request_id, refusal, message)
-    for number in wish.targets:
+    if not isinstance(requested, RequestedMoves):
+        return refuse(state, requested.request_id, refusal, message)
+    for number in requested.targets:
         name = TopicPartition(topic_name, number)
-        settle_move(state.waiters.get(wish.request_id), name, refusal, message)
+        settle_move(state.waiters.get(requested.request_id), name, refusal, message)
     return []
 
 

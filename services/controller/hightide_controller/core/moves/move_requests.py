@@ -20,7 +20,7 @@ from hightide_controller.core.state.cluster_state import ClusterState, Waiter
 from hightide_controller.core.state.request_purposes import MovesPartitions
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.requested_changes import MovesWish
+from hightide_controller.core.values.requested_changes import RequestedMoves
 from hightide_controller.core.values.requests import (
     CancelReassignmentsRequested,
     Move,
@@ -128,6 +128,6 @@ def _wish(state: ClusterState, waiter: Waiter, targets: _Targets) -> None:
     for name, target in targets.items():
         by_topic.setdefault(name.topic, {})[name.partition] = target
     for topic_name, numbers in by_topic.items():
-        state.work_of(topic_name).wishes.append(MovesWish(waiter.request_id, numbers))
+        state.work_of(topic_name).requested_changes.append(RequestedMoves(waiter.request_id, numbers))
         state.mark_due(topic_name, waiter.cause)
     waiter.is_unwritten = bool(targets)

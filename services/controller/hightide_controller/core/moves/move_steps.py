@@ -23,7 +23,16 @@ from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.mends import Mends
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
 
-__all__ = ["Blocked", "Step", "Surroundings", "Waits", "step_back", "step_forward", "target_fault", "union"]
+__all__ = [
+    "MoveBlocked",
+    "MoveWaits",
+    "Step",
+    "Surroundings",
+    "step_back",
+    "step_forward",
+    "target_fault",
+    "union",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class MoveWaits:
     """It is under way. Brokers that it waits for and that are not alive."""
 
     absent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class MoveBlocked:
     """It cannot be done, and nothing is lost by leaving all as it is."""
 
     refusal: Refusal
@@ -73,7 +82,7 @@ def union(original: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]
 
 def step_forward(
     partition: Partition, znode: ReassignmentZnode | None, target: tuple[int, ...], around: Surroundings
-) -> Step | Waits | Blocked:
+) -> Step | MoveWaits | MoveBlocked:
     """The next step of the move of a partition to `target`.
 
     `znode`: what stands below /admin about it, perhaps about another target.
@@ -86,7 +95,7 @@ def step_forward(
     if target == replicas and original in ((), target):
         return Step(target, None)
     if (fault := target_fault(partition, target, around)) is not None:
-        return Blocked(*fault)
+        return MoveBlocked(*fault)
     known = partition.leader_and_isr
     if known is None and not original:
         # It never had a leader, so there is nothing to copy.
@@ -101,14 +110,16 @@ def step_forward(
         return Step(wide, None, original)
     shaped = _reshaped(partition, wide, around)
     if shaped is None:
-        return Blocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, _nobody_left(partition, wide))
+        return MoveBlocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, _nobody_left(partition, wide))
     return Step(wide, shaped, original)
 
 
-def step_back(partition: Partition, znode: ReassignmentZnode | None, around: Surroundings) -> Step | Blocked:
+def step_back(
+    partition: Partition, znode: ReassignmentZnode | None, around: Surroundings
+) -> Step | MoveBlocked:
     """The one step that takes a move back."""
     if znode is None:
-        return Blocked(Refusal.NO_REASSIGNMENT, f"{_dashed(partition)} is not being moved")
+        return MoveBlocked(Refusal.NO_REASSIGNMENT, f"{_dashed(partition)} is not being moved")
     if not znode.original or not set(znode.original) <= set(partition.replicas):
         return Step(partition.replicas, None)
     if partition.leader_and_isr is None:
@@ -116,7 +127,7 @@ def step_back(partition: Partition, znode: ReassignmentZnode | None, around: Sur
     shaped = _reshaped(partition, znode.original, around)
     if shaped is None:
         message = _nobody_left(partition, znode.original)
-        return Blocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{message}; the move goes on")
+        return MoveBlocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{message}; the move goes on")
     return Step(znode.original, shaped)
 
 
@@ -148,18 +159,18 @@ def target_fault(partition: Partition, target: tuple[int, ...], around: Surround
     return None
 
 
-def _progress(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Step | Waits:
+def _progress(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Step | MoveWaits:
     known = partition.leader_and_isr
     live = around.candidates.live
     if known is None:
-        return Waits(tuple(broker_id for broker_id in partition.replicas if broker_id not in live))
+        return MoveWaits(tuple(broker_id for broker_id in partition.replicas if broker_id not in live))
     missing = [broker_id for broker_id in target if broker_id not in known.isr]
     if not missing:
         shaped = _reshaped(partition, target, around)
         if shaped is not None and shaped.leader != NO_LEADER:
             return Step(target, shaped)
         missing = list(target)
-    return Waits(tuple(broker_id for broker_id in missing if broker_id not in live))
+    return MoveWaits(tuple(broker_id for broker_id in missing if broker_id not in live))
 
 
 def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundings) -> LeaderAndIsr | None:

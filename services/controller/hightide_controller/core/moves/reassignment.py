@@ -19,10 +19,10 @@ from hightide_controller.core.elections.stores import candidates_for, candidates
 from hightide_controller.core.elections.waiting_requests import settle_move
 from hightide_controller.core.events import ReassignmentZnode
 from hightide_controller.core.moves.move_steps import (
-    Blocked,
+    MoveBlocked,
+    MoveWaits,
     Step,
     Surroundings,
-    Waits,
     step_back,
     step_forward,
     union,
@@ -32,7 +32,7 @@ from hightide_controller.core.state.topic_plan import TopicPlan
 from hightide_controller.core.state.topic_rules import ASSIGNMENT_BYTES_MAX, Fault, partition_bytes
 from hightide_controller.core.state.topic_work import TopicWork
 from hightide_controller.core.values.partition import Partition, TopicPartition
-from hightide_controller.core.values.requested_changes import MovesWish
+from hightide_controller.core.values.requested_changes import RequestedMoves
 from hightide_controller.core.values.topic_configs import config_fault
 from hightide_controller.core.writes import Change, ReassignmentDone, ReassignmentWrite, Write
 
@@ -80,7 +80,7 @@ def move_fault(
         message = f"{path} holds what makes no sense: {state.complaints[path]}"
         return Refusal.INVALID_REQUEST, message
     step = step_forward(partition, znode, target, _around(state, name, around))
-    if isinstance(step, Blocked):
+    if isinstance(step, MoveBlocked):
         return step.refusal, step.message
     if target == partition.replicas and znode is None:
         message = f"{name.topic}-{name.partition} is on brokers {list(target)} already there"
@@ -106,7 +106,7 @@ def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings
     if partition is None:
         return None
     step = step_back(partition, znode, _around(state, name, around))
-    return (step.refusal, step.message) if isinstance(step, Blocked) else None
+    return (step.refusal, step.message) if isinstance(step, MoveBlocked) else None
 
 
 def heed_moves(state: ClusterState, topic_name: str) -> None:
@@ -132,7 +132,11 @@ def look_at_moves_again(state: ClusterState, cause: str) -> None:
 def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
     """Put the next steps of moves into the topic's next multi: what requests wish, then what is due."""
     work = state.work[plan.name]
-    if work.due_moves or work.abandoned or any(isinstance(wish, MovesWish) for wish in work.wishes):
+    if (
+        work.due_moves
+        or work.abandoned
+        or any(isinstance(requested, RequestedMoves) for requested in work.requested_changes)
+    ):
         _Planner(state, plan, work).run()
     for number, fault in work.move_faults.items():
         plan.complaints[ReassignmentPath.path(plan.name, number)] = (
@@ -164,9 +168,9 @@ class _Planner:
 
     def run(self) -> None:
         """All that fits."""
-        for wish in list(self._work.wishes):
-            if isinstance(wish, MovesWish):
-                self._carry_out(wish)
+        for requested in list(self._work.requested_changes):
+            if isinstance(requested, RequestedMoves):
+                self._carry_out(requested)
         for number, znode in list(self._work.abandoned.items()):
             self._take_back(number, znode)
         for number in list(self._work.due_moves):
@@ -179,24 +183,24 @@ class _Planner:
 
     # ---- by request
 
-    def _carry_out(self, wish: MovesWish) -> None:
-        is_awaited = wish.request_id in self._state.waiters
-        for number, target in list(wish.targets.items()):
+    def _carry_out(self, requested: RequestedMoves) -> None:
+        is_awaited = requested.request_id in self._state.waiters
+        for number, target in list(requested.targets.items()):
             if self._is_full:
                 return
-            if number in wish.begun and self._is_fulfilled(number, target):
-                self._settle(wish, number)
-            elif not is_awaited and number not in wish.begun:
+            if number in requested.begun and self._is_fulfilled(number, target):
+                self._settle(requested, number)
+            elif not is_awaited and number not in requested.begun:
                 # Its time ran out before it was begun.
-                del wish.targets[number]
+                del requested.targets[number]
             elif not self._is_free(number):
                 continue
             elif (fault := self._fault_of(number, target)) is not None:
-                self._settle(wish, number, *fault)
+                self._settle(requested, number, *fault)
             else:
-                self._begin(wish, number, target)
-        if not wish.targets:
-            self._work.wishes.remove(wish)
+                self._begin(requested, number, target)
+        if not requested.targets:
+            self._work.requested_changes.remove(requested)
 
     def _is_fulfilled(self, number: int, target: tuple[int, ...] | None) -> bool:
         znode = self._work.moves.get(number)
@@ -208,11 +212,11 @@ class _Planner:
         return znode.target == target and bool(znode.original)
 
     def _settle(
-        self, wish: MovesWish, number: int, refusal: Refusal | None = None, message: str = ""
+        self, requested: RequestedMoves, number: int, refusal: Refusal | None = None, message: str = ""
     ) -> None:
-        del wish.targets[number]
+        del requested.targets[number]
         name = TopicPartition(self._plan.name, number)
-        settle_move(self._state.waiters.get(wish.request_id), name, refusal, message)
+        settle_move(self._state.waiters.get(requested.request_id), name, refusal, message)
 
     def _fault_of(self, number: int, target: tuple[int, ...] | None) -> Fault | None:
         name = TopicPartition(self._plan.name, number)
@@ -220,7 +224,7 @@ class _Planner:
             return cancel_fault(self._state, name, self._around)
         return move_fault(self._state, name, target, self._around)
 
-    def _begin(self, wish: MovesWish, number: int, target: tuple[int, ...] | None) -> None:
+    def _begin(self, requested: RequestedMoves, number: int, target: tuple[int, ...] | None) -> None:
         znode = self._work.moves.get(number)
         partition = self._partition(number)
         if partition is None:
@@ -229,20 +233,20 @@ class _Planner:
             done = ReassignmentDone(TopicPartition(self._plan.name, number), znode.version)
             if self._plan.has_room(done, extra_bytes=self._added_bytes):
                 self._plan.add(done)
-                wish.begun.add(number)
+                requested.begun.add(number)
             return
         around = _around(self._state, partition.name, self._around)
-        step: Step | Waits | Blocked
+        step: Step | MoveWaits | MoveBlocked
         if target is None:
             step = step_back(partition, znode, around)
         else:
             step = step_forward(partition, znode, target, around)
-        assert not isinstance(step, Blocked), step
-        if isinstance(step, Waits):
+        assert not isinstance(step, MoveBlocked), step
+        if isinstance(step, MoveWaits):
             # It is under way to there already.
-            self._settle(wish, number)
+            self._settle(requested, number)
         elif self._add(partition, step, target or ()):
-            wish.begun.add(number)
+            requested.begun.add(number)
 
     # ---- by hand, and going on
 
@@ -293,9 +297,9 @@ class _Planner:
                 self._note(number, self._hand_fault(number, znode), ())
                 if number not in work.move_faults and not self._add(partition, step, znode.target):
                     return
-            case Waits(absent):
+            case MoveWaits(absent):
                 self._note(number, "", absent)
-            case Blocked(_, message):
+            case MoveBlocked(_, message):
                 self._note(number, message, ())
         del work.due_moves[number]
 

@@ -36,7 +36,7 @@ def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int
     """A request that waits wants the speed limit to be this; `waiter` is told when ZooKeeper holds it."""
     assert throttle_bytes_per_s >= 0
     waiter.is_unwritten = True
-    state.throttle_work.wishes[waiter.request_id] = throttle_bytes_per_s
+    state.throttle_work.requested_changes[waiter.request_id] = throttle_bytes_per_s
 
 
 def take_throttle(state: ClusterState, znode: ThrottleZnode | None, cause: str) -> list[Effect]:
@@ -59,22 +59,26 @@ def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
 def decide_throttle(state: ClusterState) -> list[Effect]:
     """The next write, or the news that there is none to do. Called at the end of each step."""
     work = state.throttle_work
-    for request_id in [request_id for request_id in work.wishes if request_id not in state.waiters]:
+    for request_id in [
+        request_id for request_id in work.requested_changes if request_id not in state.waiters
+    ]:
         # Its time ran out.
-        del work.wishes[request_id]
-    if not work.wishes or any(isinstance(store, ThrottleStoreInFlight) for store in state.stores.values()):
+        del work.requested_changes[request_id]
+    if not work.requested_changes or any(
+        isinstance(store, ThrottleStoreInFlight) for store in state.stores.values()
+    ):
         return []
-    wanted = list(work.wishes.values())[-1]
-    cause = state.waiters[next(reversed(work.wishes))].cause
+    wanted = list(work.requested_changes.values())[-1]
+    cause = state.waiters[next(reversed(work.requested_changes))].cause
     if _bytes_per_s(state) == wanted:
         effects = _told(state, cause)
-        for request_id in work.wishes:
+        for request_id in work.requested_changes:
             waiter = state.waiters[request_id]
             waiter.is_unwritten = False
             waiter.unacknowledged = {
                 broker_id: effect.sequence for effect in effects for broker_id, _ in effect.brokers
             }
-        work.wishes.clear()
+        work.requested_changes.clear()
         return [*effects]
     if work.is_waiting:
         return []
@@ -96,7 +100,7 @@ def on_throttle_answered(
     expected = store.write.expected_version
     written = ThrottleZnode(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
     is_new = _take_over(state, written)
-    if list(state.throttle_work.wishes.values())[-1:] == [written.throttle_bytes_per_s]:
+    if list(state.throttle_work.requested_changes.values())[-1:] == [written.throttle_bytes_per_s]:
         # `decide_throttle` tells it, for whoever waits for that.
         return []
     return [*_told(state, "")] if is_new else []

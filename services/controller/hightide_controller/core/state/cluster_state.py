@@ -32,7 +32,7 @@ __all__ = [
     "VALID_ROLE_PREDECESSORS",
     "Alteration",
     "ClusterState",
-    "HandElection",
+    "RequestedElection",
     "Role",
     "StoreInFlight",
     "ThrottleStoreInFlight",
@@ -96,14 +96,14 @@ class ThrottleStoreInFlight:
 class ThrottleWork:
     """What requests want the speed limit of moves to be (throttle.py)."""
 
-    wishes: dict[int, int] = field(default_factory=dict)
+    requested_changes: dict[int, int] = field(default_factory=dict)
     """By request id, in the order of arrival: the last one counts."""
     is_waiting: bool = False
     """A write failed: it is tried again when ZooKeeper tells what it holds, or with the next tick."""
 
 
 @dataclass(slots=True)
-class HandElection:
+class RequestedElection:
     """An election that was asked for and is not done yet (elections/requested_election.py)."""
 
     kind: ElectionKind
@@ -192,7 +192,7 @@ class ClusterState:
     """Brokers → the partitions that nobody leads before one of these is there (awaited_brokers.py)."""
     awaited_complaints: set[int] = field(default_factory=set)
     """The brokers that there is such a complaint about."""
-    elections: dict[TopicPartition, HandElection] = field(default_factory=dict)
+    elections: dict[TopicPartition, RequestedElection] = field(default_factory=dict)
     """Elections by hand that are not done yet."""
     leader_imbalance_percent: int = 10
     """Of a broker's preferred partitions, led by others: beyond it they are given back to it."""

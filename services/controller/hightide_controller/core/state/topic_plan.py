@@ -13,7 +13,7 @@ from hightide_controller.core.effects import Effect
 from hightide_controller.core.events import Topic
 from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of, topic_bytes
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.requested_changes import Wish
+from hightide_controller.core.values.requested_changes import RequestedChange
 from hightide_controller.core.writes import Change, PartitionRemoved, TopicWrite, Write
 
 __all__ = ["TopicPlan"]
@@ -78,10 +78,10 @@ class TopicPlan:
             self.limit_bytes = max(BYTES_MAX, size_bytes + _BYTES_BESIDE_TOPIC_MIN)
         self.topic = topic
 
-    def begin(self, wish: Wish) -> None:
+    def begin(self, requested: RequestedChange) -> None:
         """What the multi does is done for this wish."""
-        wish.is_begun = True
-        self.request_ids.append(wish.request_id)
+        requested.is_begun = True
+        self.request_ids.append(requested.request_id)
 
     def all_writes(self) -> tuple[Write, ...]:
         """What goes into the multi, the topic znode first."""

@@ -16,7 +16,7 @@ from hightide_controller.core.events import (
     Topic,
 )
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.requested_changes import Wish
+from hightide_controller.core.values.requested_changes import RequestedChange
 
 __all__ = ["Deletion", "TopicWork"]
 
@@ -45,7 +45,7 @@ class TopicWork:
     leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
     """See TopicsRead."""
     deletion: Deletion | None = None
-    wishes: list[Wish] = field(default_factory=list)
+    requested_changes: list[RequestedChange] = field(default_factory=list)
     """In the order in which they came."""
     due_moves: dict[int, None] = field(default_factory=dict)
     """Partitions with a move that may go on: their znode, their state or their replicas changed."""
@@ -94,6 +94,8 @@ class TopicWork:
         stands = (
             self.moves or self.abandoned or self.additions or self.removals or self.intent or self.complaints
         )
-        wanted = self.deletion or self.wishes or self.newcomer or self.orphan_markers or self.is_resting
+        wanted = (
+            self.deletion or self.requested_changes or self.newcomer or self.orphan_markers or self.is_resting
+        )
         in_doubt = self.perhaps_created or self.doubtful_version is not None
         return not (stands or wanted or self.is_busy or in_doubt)

@@ -35,9 +35,9 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
         assert plan.writes, f"{plan.name} needs no adoption"
         return
     message = f"topic {plan.name!r} does not exist"
-    for wish in work.wishes:
-        plan.effects += turn_away(state, wish, plan.name, Refusal.UNKNOWN_TOPIC, message)
-    work.wishes.clear()
+    for requested in work.requested_changes:
+        plan.effects += turn_away(state, requested, plan.name, Refusal.UNKNOWN_TOPIC, message)
+    work.requested_changes.clear()
     work.deletion = None
     if work.intent is not None and work.intent.topic_id:
         # It was begun, so what it was about is gone, unless there is a topic that cannot be understood.

@@ -102,10 +102,10 @@ def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
     work = state.work[plan.name]
     assert topic is not None
     assert work.deletion is not None
-    for wish in work.wishes:
+    for requested in work.requested_changes:
         message = f"topic {plan.name!r} is being deleted"
-        plan.effects += turn_away(state, wish, plan.name, Refusal.TOPIC_BEING_DELETED, message)
-    work.wishes.clear()
+        plan.effects += turn_away(state, requested, plan.name, Refusal.TOPIC_BEING_DELETED, message)
+    work.requested_changes.clear()
     if work.intent is None or work.intent.topic_id != topic.topic_id:
         version = None if work.intent is None else work.intent.version
         plan.add(DeletionAdopted(plan.name, topic.topic_id, version))

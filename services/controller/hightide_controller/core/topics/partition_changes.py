@@ -30,7 +30,7 @@ from hightide_controller.core.state.topic_rules import (
 from hightide_controller.core.state.topic_work import TopicWork
 from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.requested_changes import GrowWish, ShrinkWish
+from hightide_controller.core.values.requested_changes import RequestedGrowth, RequestedShrink
 from hightide_controller.core.values.topic_configs import config_fault
 from hightide_controller.core.writes import AdditionDone, MarkerRaised, PartitionRemoved, RemovalDone, Write
 
@@ -98,9 +98,9 @@ def plan_additions(state: ClusterState, plan: TopicPlan) -> None:
         # Partitions go with this multi. A number that comes back does so with another one.
         return
     _plan_additions_by_hand(state, plan, work)
-    for wish in list(work.wishes):
-        if isinstance(wish, GrowWish):
-            _plan_growth(state, plan, work, wish)
+    for requested in list(work.requested_changes):
+        if isinstance(requested, RequestedGrowth):
+            _plan_growth(state, plan, work, requested)
 
 
 def _plan_additions_by_hand(state: ClusterState, plan: TopicPlan, work: TopicWork) -> None:
@@ -147,26 +147,26 @@ def _addition_fault(
     return config_fault(topic.configs, len(replicas))
 
 
-def _plan_growth(state: ClusterState, plan: TopicPlan, work: TopicWork, wish: GrowWish) -> None:
+def _plan_growth(state: ClusterState, plan: TopicPlan, work: TopicWork, requested: RequestedGrowth) -> None:
     topic = plan.topic
     assert topic is not None
-    if wish.is_begun:
-        first = wish.partition_count - len(wish.assignment)
-        if topic.assignment[first : wish.partition_count] == wish.assignment:
-            work.wishes.remove(wish)
-            satisfy(state, wish.request_id)
+    if requested.is_begun:
+        first = requested.partition_count - len(requested.assignment)
+        if topic.assignment[first : requested.partition_count] == requested.assignment:
+            work.requested_changes.remove(requested)
+            satisfy(state, requested.request_id)
             return
-    elif wish.request_id not in state.waiters:
+    elif requested.request_id not in state.waiters:
         # Its time ran out before it was begun.
-        work.wishes.remove(wish)
+        work.requested_changes.remove(requested)
         return
-    if (fault := growth_fault(state, topic, wish.partition_count, wish.assignment)) is not None:
-        work.wishes.remove(wish)
-        plan.effects += refuse(state, wish.request_id, *fault)
+    if (fault := growth_fault(state, topic, requested.partition_count, requested.assignment)) is not None:
+        work.requested_changes.remove(requested)
+        plan.effects += refuse(state, requested.request_id, *fault)
         return
-    wish.assignment = wish.assignment or choose_replicas(state, topic, wish.partition_count)
-    plan.alter(replace(topic, assignment=(*topic.assignment, *wish.assignment)))
-    plan.begin(wish)
+    requested.assignment = requested.assignment or choose_replicas(state, topic, requested.partition_count)
+    plan.alter(replace(topic, assignment=(*topic.assignment, *requested.assignment)))
+    plan.begin(requested)
 
 
 # ---- fewer
@@ -196,9 +196,9 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
     """As many of the highest partitions as fit, when requests or /admin/partitions_remove want them gone."""
     work = state.work[plan.name]
     keep = _count_by_hand(plan, work)
-    for wish in list(work.wishes):
-        if isinstance(wish, ShrinkWish):
-            keep = min(keep, _count_by_wish(state, plan, work, wish))
+    for requested in list(work.requested_changes):
+        if isinstance(requested, RequestedShrink):
+            keep = min(keep, _count_by_wish(state, plan, work, requested))
     topic = plan.topic
     assert topic is not None
     number = len(topic.assignment)
@@ -250,22 +250,22 @@ def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
     return keep
 
 
-def _count_by_wish(state: ClusterState, plan: TopicPlan, work: TopicWork, wish: ShrinkWish) -> int:
+def _count_by_wish(state: ClusterState, plan: TopicPlan, work: TopicWork, requested: RequestedShrink) -> int:
     """How many partitions stay if a request has its way; all of them where it is done, or cannot be."""
     topic = plan.topic
     assert topic is not None
     count = len(topic.assignment)
-    if wish.is_begun and count <= wish.partition_count:
-        work.wishes.remove(wish)
-        satisfy(state, wish.request_id)
+    if requested.is_begun and count <= requested.partition_count:
+        work.requested_changes.remove(requested)
+        satisfy(state, requested.request_id)
         return count
-    if not wish.is_begun and wish.request_id not in state.waiters:
+    if not requested.is_begun and requested.request_id not in state.waiters:
         # Its time ran out before it was begun.
-        work.wishes.remove(wish)
+        work.requested_changes.remove(requested)
         return count
-    if (fault := shrink_fault(state, topic, wish.partition_count)) is not None:
-        work.wishes.remove(wish)
-        plan.effects += refuse(state, wish.request_id, *fault)
+    if (fault := shrink_fault(state, topic, requested.partition_count)) is not None:
+        work.requested_changes.remove(requested)
+        plan.effects += refuse(state, requested.request_id, *fault)
         return count
-    plan.begin(wish)
-    return wish.partition_count
+    plan.begin(requested)
+    return requested.partition_count

@@ -12,7 +12,12 @@ from hightide_controller.core.state.request_purposes import AltersTopic
 from hightide_controller.core.state.topic_rules import Fault, topic_id_fault
 from hightide_controller.core.topics.partition_changes import choose_replicas, growth_fault, shrink_fault
 from hightide_controller.core.topics.topic_settings import altered_configs, settings_fault
-from hightide_controller.core.values.requested_changes import GrowWish, SettingsWish, ShrinkWish, Wish
+from hightide_controller.core.values.requested_changes import (
+    RequestedChange,
+    RequestedGrowth,
+    RequestedSettings,
+    RequestedShrink,
+)
 from hightide_controller.core.values.requests import (
     AddPartitionsRequested,
     AlterTopicConfigRequested,
@@ -31,8 +36,8 @@ def on_add_partitions(state: ClusterState, event: AddPartitionsRequested) -> lis
     if fault is None and event.validate_only:
         chosen = event.assignment or choose_replicas(state, found, event.partition_count)
         return [AnswerTopic(event.request_id, replace(found, assignment=(*found.assignment, *chosen)))]
-    wish = GrowWish(event.request_id, event.partition_count, event.assignment)
-    return _wish(state, found, wish, fault, event.cause)
+    requested = RequestedGrowth(event.request_id, event.partition_count, event.assignment)
+    return _wish(state, found, requested, fault, event.cause)
 
 
 def on_remove_partitions(state: ClusterState, event: RemovePartitionsRequested) -> list[Effect]:
@@ -44,7 +49,7 @@ def on_remove_partitions(state: ClusterState, event: RemovePartitionsRequested) 
     if fault is None and event.validate_only:
         kept = found.assignment[: event.partition_count]
         return [AnswerTopic(event.request_id, replace(found, assignment=kept))]
-    return _wish(state, found, ShrinkWish(event.request_id, event.partition_count), fault, event.cause)
+    return _wish(state, found, RequestedShrink(event.request_id, event.partition_count), fault, event.cause)
 
 
 def on_alter_topic_config(state: ClusterState, event: AlterTopicConfigRequested) -> list[Effect]:
@@ -56,8 +61,8 @@ def on_alter_topic_config(state: ClusterState, event: AlterTopicConfigRequested)
     if fault is None and event.validate_only:
         configs = altered_configs(found, event.to_set, event.to_reset)
         return [AnswerTopic(event.request_id, replace(found, configs=configs))]
-    wish = SettingsWish(event.request_id, event.to_set, event.to_reset)
-    return _wish(state, found, wish, fault, event.cause)
+    requested = RequestedSettings(event.request_id, event.to_set, event.to_reset)
+    return _wish(state, found, requested, fault, event.cause)
 
 
 def _altered_topic(state: ClusterState, request_id: int, topic_name: str) -> Topic | list[Effect]:
@@ -71,14 +76,16 @@ def _altered_topic(state: ClusterState, request_id: int, topic_name: str) -> Top
     return topic
 
 
-def _wish(state: ClusterState, topic: Topic, wish: Wish, fault: Fault | None, cause: str) -> list[Effect]:
+def _wish(
+    state: ClusterState, topic: Topic, requested: RequestedChange, fault: Fault | None, cause: str
+) -> list[Effect]:
     """Take the wish on, unless it is known by now to be one that cannot come true."""
     if fault is not None:
-        return [RefuseRequest(wish.request_id, *fault)]
-    if refused := overloaded(state, wish.request_id):
+        return [RefuseRequest(requested.request_id, *fault)]
+    if refused := overloaded(state, requested.request_id):
         return refused
-    waiter = Waiter(wish.request_id, cause, AltersTopic(topic), is_unwritten=True)
-    state.waiters[wish.request_id] = waiter
-    state.work_of(topic.name).wishes.append(wish)
+    waiter = Waiter(requested.request_id, cause, AltersTopic(topic), is_unwritten=True)
+    state.waiters[requested.request_id] = waiter
+    state.work_of(topic.name).requested_changes.append(requested)
     state.mark_due(topic.name, cause)
     return []

@@ -16,7 +16,7 @@ from hightide_controller.core.state.complaints import complain, withdraw
 from hightide_controller.core.state.topic_plan import TopicPlan
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.requested_changes import SettingsWish, Wish
+from hightide_controller.core.values.requested_changes import RequestedChange, RequestedSettings
 from hightide_controller.core.values.topic_configs import config_fault, sensible_part, unknown_setting
 from hightide_controller.core.writes import ConfigWrite
 
@@ -52,32 +52,40 @@ def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
     assert topic is not None
     work = state.work[plan.name]
     wanted = topic
-    for wish in list(work.wishes):
-        if not isinstance(wish, SettingsWish):
+    for requested in list(work.requested_changes):
+        if not isinstance(requested, RequestedSettings):
             continue
-        configs = altered_configs(wanted, wish.to_set, wish.to_reset)
-        if wish.is_begun and _holds(wish, topic, work.wishes) and not _is_nonsense(state, topic):
-            work.wishes.remove(wish)
-            satisfy(state, wish.request_id)
-        elif not wish.is_begun and wish.request_id not in state.waiters:
+        configs = altered_configs(wanted, requested.to_set, requested.to_reset)
+        if (
+            requested.is_begun
+            and _holds(requested, topic, work.requested_changes)
+            and not _is_nonsense(state, topic)
+        ):
+            work.requested_changes.remove(requested)
+            satisfy(state, requested.request_id)
+        elif not requested.is_begun and requested.request_id not in state.waiters:
             # Its time ran out before it was begun.
-            work.wishes.remove(wish)
-        elif (fault := settings_fault(wanted, wish.to_set, wish.to_reset)) is not None:
-            work.wishes.remove(wish)
-            plan.effects += refuse(state, wish.request_id, *fault)
+            work.requested_changes.remove(requested)
+        elif (fault := settings_fault(wanted, requested.to_set, requested.to_reset)) is not None:
+            work.requested_changes.remove(requested)
+            plan.effects += refuse(state, requested.request_id, *fault)
         else:
             wanted = replace(wanted, configs=configs)
-            plan.begin(wish)
+            plan.begin(requested)
     if wanted is not topic:
         plan.add(ConfigWrite(topic.name, wanted.configs, topic.config_version))
 
 
-def _holds(wish: SettingsWish, topic: Topic, wishes: Sequence[Wish]) -> bool:
+def _holds(requested: RequestedSettings, topic: Topic, requested_changes: Sequence[RequestedChange]) -> bool:
     """Whether the topic has these settings, but for those that a later wish changed in the same write."""
-    later = [other for other in wishes[wishes.index(wish) + 1 :] if isinstance(other, SettingsWish)]
+    later = [
+        other
+        for other in requested_changes[requested_changes.index(requested) + 1 :]
+        if isinstance(other, RequestedSettings)
+    ]
     changed = {name for other in later if other.is_begun for name in (*other.to_set, *other.to_reset)}
-    to_set = {name: value for name, value in wish.to_set.items() if name not in changed}
-    to_reset = tuple(name for name in wish.to_reset if name not in changed)
+    to_set = {name: value for name, value in requested.to_set.items() if name not in changed}
+    to_reset = tuple(name for name in requested.to_reset if name not in changed)
     return altered_configs(topic, to_set, to_reset) == topic.configs
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["GrowWish", "MovesWish", "SettingsWish", "ShrinkWish", "Wish"]
+__all__ = ["RequestedChange", "RequestedGrowth", "RequestedMoves", "RequestedSettings", "RequestedShrink"]
 
 
 @dataclass(slots=True)
-class GrowWish:
+class RequestedGrowth:
     """AddPartitions: the topic shall have `partition_count` partitions."""
 
     request_id: int
@@ -25,7 +25,7 @@ class GrowWish:
 
 
 @dataclass(slots=True)
-class ShrinkWish:
+class RequestedShrink:
     """RemovePartitions: the topic shall have `partition_count` partitions."""
 
     request_id: int
@@ -34,7 +34,7 @@ class ShrinkWish:
 
 
 @dataclass(slots=True)
-class SettingsWish:
+class RequestedSettings:
     """AlterTopicConfig: these settings shall hold, and those be back to their defaults."""
 
     request_id: int
@@ -44,7 +44,7 @@ class SettingsWish:
 
 
 @dataclass(slots=True)
-class MovesWish:
+class RequestedMoves:
     """ReassignPartitions and CancelReassignments, as far as one topic is meant.
 
     Partition → the replicas that it shall have, None where its move shall be taken back. What is settled is
@@ -59,4 +59,4 @@ class MovesWish:
     """Never: the request is answered when the moves are stored, whatever brokers have heard of it."""
 
 
-Wish = GrowWish | ShrinkWish | SettingsWish | MovesWish
+RequestedChange = RequestedGrowth | RequestedShrink | RequestedSettings | RequestedMoves

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from hightide_coordinator.core.effects import AnswerDeleteOffsets, RefuseRequest
 from hightide_coordinator.core.events import DeleteOffsetsRequested
 from hightide_coordinator.core.registration_checks import check_offset_deletion
-from hightide_coordinator.core.state.descriptions import Refused, not_active, unknown_group
+from hightide_coordinator.core.state.descriptions import QuestionRefused, not_active, unknown_group
 from hightide_coordinator.core.state.group import Group, OffsetDeletionWaiting, StoreInFlight
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
@@ -72,13 +72,13 @@ def _of_topics(names: Collection[TopicPartition], topics: Collection[str]) -> li
     return [name for name in names if name.topic in topics]
 
 
-def _read_by_members(group: Group, topics: frozenset[str]) -> Refused | None:
+def _read_by_members(group: Group, topics: frozenset[str]) -> QuestionRefused | None:
     if group.missing:
         message = (
             f"{len(group.missing)} members of group {group.name} have not come back to this coordinator yet, "
             "which cannot tell what they subscribe to; try again in a moment"
         )
-        return Refused(Refusal.COORDINATOR_LOADING, message, {"group": group.name})
+        return QuestionRefused(Refusal.COORDINATOR_LOADING, message, {"group": group.name})
     read = topics.intersection(group.named_topics)
     read |= {topic for interest in group.patterns.values() for topic in topics & interest.topics}
     read |= {name.topic for name in _of_topics(group.readers, topics)}
@@ -90,15 +90,15 @@ def _read_by_members(group: Group, topics: frozenset[str]) -> Refused | None:
         f"members of group {group.name} read {first}{others}; stop them, or let them subscribe to other "
         "topics, then delete its offsets"
     )
-    return Refused(Refusal.GROUP_NOT_EMPTY, message, {"group": group.name, "topic": first})
+    return QuestionRefused(Refusal.GROUP_NOT_EMPTY, message, {"group": group.name, "topic": first})
 
 
-def _too_many(state: ShardState, group: Group) -> Refused | None:
+def _too_many(state: ShardState, group: Group) -> QuestionRefused | None:
     if len(group.offset_deletions) < state.limits.deletes_waiting_max:
         return None
     message = f"{len(group.offset_deletions)} deletions of offsets of group {group.name} wait for ZooKeeper"
-    return Refused(Refusal.OVERLOADED, message + "; try again later", {"group": group.name})
+    return QuestionRefused(Refusal.OVERLOADED, message + "; try again later", {"group": group.name})
 
 
-def _refuse(state: ShardState, request_id: int, refused: Refused) -> None:
+def _refuse(state: ShardState, request_id: int, refused: QuestionRefused) -> None:
     state.do(RefuseRequest(request_id, refused.refusal, refused.message, refused.metadata))

@@ -17,7 +17,7 @@ from hightide_coordinator.core.events import Commit, OffsetsLookedUp
 from hightide_coordinator.core.state.group import Group, PositionChecking
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Position
+from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, OffsetReset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["LEAP_RECORDS", "check_position", "doubtful", "is_leap", "latest_offset", "position_found"]
@@ -60,7 +60,7 @@ def doubtful(
 
 
 def check_position(
-    state: ShardState, group: Group, member: Member, position: Position, sequence: int | None
+    state: ShardState, group: Group, member: Member, position: ConsumerPosition, sequence: int | None
 ) -> None:
     """A position that leaps is held back until its partition's end is known; the next answer tells it again.
     One that was found to lie beyond is not asked for again."""

@@ -14,7 +14,7 @@ from hightide_coordinator.core.events import OffsetsLookedUp
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed, Position
+from hightide_coordinator.core.values.registration import Committed, ConsumerPosition
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["note_seek", "on_position_found", "take_positions"]
@@ -24,7 +24,7 @@ def take_positions(
     state: ShardState,
     group: Group,
     member: Member,
-    positions: tuple[Position, ...],
+    positions: tuple[ConsumerPosition, ...],
     sequence: int | None = None,
     *,
     is_checked: bool = False,
@@ -72,7 +72,7 @@ def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
         take_positions(state, group, member, (checking.position,), checking.sequence, is_checked=True)
 
 
-def _is_owners(group: Group, member: Member, position: Position) -> bool:
+def _is_owners(group: Group, member: Member, position: ConsumerPosition) -> bool:
     owner = group.owners.get(position.name)
     if owner is None or owner.member_id != member.member_id or owner.generation != position.generation:
         return False

@@ -15,7 +15,7 @@ from hightide_coordinator.core.events import (
     ResetRequested,
 )
 from hightide_coordinator.core.registration_checks import check_commits
-from hightide_coordinator.core.state.descriptions import Refused, not_active, unknown_group
+from hightide_coordinator.core.state.descriptions import QuestionRefused, not_active, unknown_group
 from hightide_coordinator.core.state.group import (
     CommitChecking,
     CommitWaiting,
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def refuse(state: ShardState, request_id: int, refused: Refused) -> None:
+def refuse(state: ShardState, request_id: int, refused: QuestionRefused) -> None:
     """The request is not carried out."""
     state.do(RefuseRequest(request_id, refused.refusal, refused.message, refused.metadata))
 
@@ -50,7 +50,7 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     wanted = {} if refused is not None else doubtful(state, group, event.member_id, event.commits)
     if wanted and len(state.checks) >= state.limits.commits_checked_max:
         message = f"the offsets of {len(state.checks)} commits are being checked; try again in a moment"
-        refused = Refused(Refusal.OVERLOADED, message, {"group": event.group})
+        refused = QuestionRefused(Refusal.OVERLOADED, message, {"group": event.group})
     if refused is not None:
         refuse(state, event.request_id, refused)
         return
@@ -90,18 +90,18 @@ def _commit(state: ShardState, checking: CommitChecking, ends: OffsetsLookedUp) 
 
 def _no_room_or_stranger(
     state: ShardState, group: Group | None, name: str, member_id: str, commits: tuple[Commit, ...]
-) -> Refused | None:
+) -> QuestionRefused | None:
     refused = no_room(state, name, group, commits)
     if refused is None and group is None and member_id:
         message = f"group {name} has no member {member_id[:250]!r}; register first"
-        refused = Refused(Refusal.UNKNOWN_MEMBER, message, {"group": name})
+        refused = QuestionRefused(Refusal.UNKNOWN_MEMBER, message, {"group": name})
     return refused
 
 
-def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None, Refused]:
+def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None, QuestionRefused]:
     if len(state.groups) >= state.limits.groups_max:
         message = f"{state.limits.groups_max} groups are all there can be; delete some (`hightide group ls`)"
-        return None, Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name})
+        return None, QuestionRefused(Refusal.LIMIT_EXCEEDED, message, {"group": name})
     group = state.groups[name] = Group(name, reason="it has no members")
     return group, None
 
@@ -113,7 +113,7 @@ def on_reset_requested(state: ShardState, event: ResetRequested) -> None:
         refused = _not_empty(state, event.group, "reset its offsets")
     if refused is None and len(state.resets) >= state.limits.resets_checked_max:
         message = f"the offsets of {len(state.resets)} resets are being checked; try again in a moment"
-        refused = Refused(Refusal.OVERLOADED, message, {"group": event.group})
+        refused = QuestionRefused(Refusal.OVERLOADED, message, {"group": event.group})
     if refused is not None:
         refuse(state, event.request_id, refused)
         return
@@ -132,12 +132,12 @@ def on_reset_requested(state: ShardState, event: ResetRequested) -> None:
         on_ends_found(state, OffsetsLookedUp(state.last_look_up_id))
 
 
-def _not_empty(state: ShardState, name: str, what: str) -> Refused | None:
+def _not_empty(state: ShardState, name: str, what: str) -> QuestionRefused | None:
     group = state.groups.get(name)
     if group is None or not group.members:
         return None
     message = f"group {name} has {len(group.members)} members; stop them, then {what}"
-    return Refused(Refusal.GROUP_NOT_EMPTY, message, {"group": name})
+    return QuestionRefused(Refusal.GROUP_NOT_EMPTY, message, {"group": name})
 
 
 def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
@@ -181,7 +181,7 @@ def on_delete_requested(state: ShardState, event: DeleteGroupRequested) -> None:
         return
     if len(group.deletes) >= state.limits.deletes_waiting_max:
         message = f"{len(group.deletes)} deletions of group {group.name} wait for ZooKeeper already"
-        refuse(state, event.request_id, Refused(Refusal.OVERLOADED, message, {"group": group.name}))
+        refuse(state, event.request_id, QuestionRefused(Refusal.OVERLOADED, message, {"group": group.name}))
         return
     group.deletes.append(DeleteWaiting(event.request_id))
     state.look_at(group)

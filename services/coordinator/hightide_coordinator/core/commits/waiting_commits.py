@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hightide_coordinator.core.events import Commit
-from hightide_coordinator.core.state.descriptions import Refused
+from hightide_coordinator.core.state.descriptions import QuestionRefused
 from hightide_coordinator.core.state.group import CommitWaiting, Group
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
@@ -23,25 +23,27 @@ def bytes_of(commits: Iterable[Commit]) -> int:
     return sum(_COMMIT_BYTES + len(each.name.topic) + len(each.metadata.encode()) for each in commits)
 
 
-def no_room(state: ShardState, name: str, group: Group | None, commits: tuple[Commit, ...]) -> Refused | None:
+def no_room(
+    state: ShardState, name: str, group: Group | None, commits: tuple[Commit, ...]
+) -> QuestionRefused | None:
     """Why these commits of the group may not wait too; None: they may."""
     limits = state.limits
     metadata = {"group": name}
     if group is not None and len(group.commits) >= limits.commits_waiting_max:
         message = f"{len(group.commits)} commits of group {name} wait for ZooKeeper; try again later"
-        return Refused(Refusal.OVERLOADED, message, metadata)
+        return QuestionRefused(Refusal.OVERLOADED, message, metadata)
     if group is not None and group.offsets_waiting + len(commits) > limits.offsets_waiting_max:
         message = (
             f"{group.offsets_waiting} offsets of group {name} wait for ZooKeeper, and with these "
             f"{len(commits)} they would be more than {limits.offsets_waiting_max}; try again later"
         )
-        return Refused(Refusal.OVERLOADED, message, metadata)
+        return QuestionRefused(Refusal.OVERLOADED, message, metadata)
     if state.waiting_bytes + bytes_of(commits) > limits.commit_bytes_waiting_max:
         message = (
             f"the commits of all groups that wait for ZooKeeper take {state.waiting_bytes} bytes, and there "
             f"is no room for {len(commits)} more of group {name}; try again later"
         )
-        return Refused(Refusal.OVERLOADED, message, metadata)
+        return QuestionRefused(Refusal.OVERLOADED, message, metadata)
     return None
 
 

@@ -12,14 +12,14 @@ from hightide_coordinator.core.membership.orders import drop_order
 from hightide_coordinator.core.placement.placement import place_all, start_reading, stop_reading
 from hightide_coordinator.core.placement.subscriptions import is_same_subscription, subscribe, unsubscribe
 from hightide_coordinator.core.registration_checks import check_registration
-from hightide_coordinator.core.state.descriptions import Refused, not_active
+from hightide_coordinator.core.state.descriptions import QuestionRefused, not_active
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.group_changes import note_change
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Owned, Registration
+from hightide_coordinator.core.values.registration import OwnedPartition, Registration
 
 __all__ = ["on_registered"]
 
@@ -37,7 +37,7 @@ def on_registered(state: ShardState, event: ConsumerRegistered) -> None:
         state.do(CloseConnection(event.connection_id, refusal, message, refused.metadata))
 
 
-def _register(state: ShardState, event: ConsumerRegistered) -> Refused | None:
+def _register(state: ShardState, event: ConsumerRegistered) -> QuestionRefused | None:
     registration = event.registration
     refused = not_active(state) or _newer_coordinator(state, registration)
     refused = refused or check_registration(state.limits, registration)
@@ -48,7 +48,7 @@ def _register(state: ShardState, event: ConsumerRegistered) -> Refused | None:
     if group is None:
         if len(state.groups) >= state.limits.groups_max:
             message = f"there are {state.limits.groups_max} groups already; delete some (`hightide group ls`)"
-            return Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name})
+            return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, {"group": name})
         group = Group(name)
     member = group.members.get(registration.member_id)
     if member is not None:
@@ -57,11 +57,11 @@ def _register(state: ShardState, event: ConsumerRegistered) -> Refused | None:
     refused = _identity_refusal(group, registration, predecessor)
     if refused is None and predecessor is None and state.member_count >= state.limits.consumers_max:
         message = f"{state.member_count} consumers are all that this coordinator takes; try again later"
-        refused = Refused(Refusal.OVERLOADED, message, {"group": name})
+        refused = QuestionRefused(Refusal.OVERLOADED, message, {"group": name})
     return refused or _join(state, group, event, predecessor)
 
 
-def _newer_coordinator(state: ShardState, registration: Registration) -> Refused | None:
+def _newer_coordinator(state: ShardState, registration: Registration) -> QuestionRefused | None:
     """C5: a consumer obeys no coordinator that is older than one it has seen."""
     if registration.seen_coordinator_epoch <= state.coordinator_epoch or not state.mends.epochs_fenced:
         return None
@@ -70,29 +70,31 @@ def _newer_coordinator(state: ShardState, registration: Registration) -> Refused
         f"is {state.coordinator_epoch}; look for the newer one"
     )
     epochs = {"coordinator_epoch": str(state.coordinator_epoch)}
-    return Refused(Refusal.STALE_COORDINATOR_EPOCH, message, epochs)
+    return QuestionRefused(Refusal.STALE_COORDINATOR_EPOCH, message, epochs)
 
 
-def _identity_refusal(group: Group, registration: Registration, predecessor: Member | None) -> Refused | None:
+def _identity_refusal(
+    group: Group, registration: Registration, predecessor: Member | None
+) -> QuestionRefused | None:
     metadata = {"group": group.name, "consumer_id": registration.consumer_id}
     if registration.member_id in group.fenced or (
         predecessor is not None and registration.member_id and predecessor.is_connected
     ):
         message = f"another process took over instance {registration.instance_id!r} of group {group.name}"
-        return Refused(Refusal.FENCED_INSTANCE, message, metadata)
+        return QuestionRefused(Refusal.FENCED_INSTANCE, message, metadata)
     holder = group.by_consumer.get(registration.consumer_id)
     if holder is not None and holder is not predecessor:
         message = (
             f"consumer id {registration.consumer_id!r} of group {group.name} belongs to another one that is "
             f"alive; choose another id, or none, or wait until that one is declared dead"
         )
-        return Refused(Refusal.CONSUMER_ID_TAKEN, message, metadata)
+        return QuestionRefused(Refusal.CONSUMER_ID_TAKEN, message, metadata)
     return None
 
 
 def _join(
     state: ShardState, group: Group, event: ConsumerRegistered, predecessor: Member | None
-) -> Refused | None:
+) -> QuestionRefused | None:
     registration = event.registration
     refused = subscribe(state, group, registration)
     if refused is not None:
@@ -152,7 +154,9 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
         group.note_reason(RebalanceReason.NEW_PROCESS, reason)
 
 
-def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerRegistered) -> Refused | None:
+def _come_back(
+    state: ShardState, group: Group, member: Member, event: ConsumerRegistered
+) -> QuestionRefused | None:
     """§10: the same consumer on a new stream, after a break or a change of coordinators."""
     registration = event.registration
     before = member.registration
@@ -161,7 +165,7 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
             f"member {member.member_id} of group {group.name} has instance id {member.instance_id!r} and "
             f"says {registration.instance_id!r}; register without the member id"
         )
-        return Refused(Refusal.INVALID_REQUEST, message, {"group": group.name})
+        return QuestionRefused(Refusal.INVALID_REQUEST, message, {"group": group.name})
     refused = subscribe(state, group, registration)
     if refused is not None:
         return refused
@@ -183,7 +187,7 @@ def _come_back(state: ShardState, group: Group, member: Member, event: ConsumerR
     return None
 
 
-def _retain(group: Group, member: Member, registration: Registration) -> tuple[Owned, ...]:
+def _retain(group: Group, member: Member, registration: Registration) -> tuple[OwnedPartition, ...]:
     """What it says it owns and ZooKeeper confirms goes on; all else it stops by itself."""
     if member.order is not None:
         drop_order(group, member)
@@ -204,7 +208,7 @@ def _retain(group: Group, member: Member, registration: Registration) -> tuple[O
 
 
 def _connect(
-    state: ShardState, group: Group, member: Member, connection_id: int, retained: tuple[Owned, ...]
+    state: ShardState, group: Group, member: Member, connection_id: int, retained: tuple[OwnedPartition, ...]
 ) -> None:
     """The stream begins: its orders count from 1, its Pings from a third of the session timeout on."""
     if member.is_connected:

@@ -8,7 +8,7 @@ from hightide_coordinator.core.placement.placement import place, place_all, star
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.member import Member, Order, OrderKind
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Owned
+from hightide_coordinator.core.values.registration import OwnedPartition
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["drop_order", "on_answered", "send_orders"]
@@ -40,9 +40,9 @@ def _stop(state: ShardState, group: Group, member: Member) -> Effect:
     )
 
 
-def _owned(group: Group, member: Member, name: TopicPartition) -> Owned:
+def _owned(group: Group, member: Member, name: TopicPartition) -> OwnedPartition:
     owner = member.reading[name]
-    return Owned(name, group.generation if owner is None else owner.generation)
+    return OwnedPartition(name, group.generation if owner is None else owner.generation)
 
 
 def _start(state: ShardState, group: Group, member: Member) -> Effect:

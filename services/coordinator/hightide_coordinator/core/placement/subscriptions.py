@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hightide_coordinator.core.assignors import ASSIGNORS, StreamId, Subscriber, chosen_assignor
-from hightide_coordinator.core.state.descriptions import Refused
+from hightide_coordinator.core.state.descriptions import QuestionRefused
 from hightide_coordinator.core.state.group import Group, PatternInterest
 from hightide_coordinator.core.state.member import Member, identity_of
 from hightide_coordinator.core.state.patterns import InvalidPattern, compile_pattern
@@ -27,13 +27,13 @@ def is_same_subscription(left: Registration, right: Registration) -> bool:
     )
 
 
-def subscribe(state: ShardState, group: Group, registration: Registration) -> Refused | None:
+def subscribe(state: ShardState, group: Group, registration: Registration) -> QuestionRefused | None:
     """A member wants this. Where it is refused, nothing has changed."""
     if registration.pattern:
         interest = group.patterns.get(registration.pattern)
         if interest is None:
             matches = _matches_of(state, group, registration.pattern)
-            if isinstance(matches, Refused):
+            if isinstance(matches, QuestionRefused):
                 return matches
             matches.groups.add(group.name)
             interest = group.patterns[registration.pattern] = PatternInterest(matches.topics)
@@ -49,7 +49,7 @@ def subscribe(state: ShardState, group: Group, registration: Registration) -> Re
     return None
 
 
-def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | Refused:
+def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | QuestionRefused:
     """What matches the pattern, which the group is new to. To find out takes time for each topic that there
     is, and so does each topic that comes later for each pattern, so there must not be too many."""
     limits = state.limits
@@ -59,7 +59,7 @@ def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | 
             f"members of group {group.name} subscribe to {len(group.patterns)} different patterns, and a "
             f"group may have {limits.patterns_per_group_max}; let them use the same ones"
         )
-        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
+        return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     matches = state.patterns.get(text)
     if matches is not None:
         return matches
@@ -68,11 +68,11 @@ def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | 
             f"consumers subscribe to {len(state.patterns)} different patterns, which are all that this "
             f"coordinator takes; name topics, or use a pattern that others of group {group.name} use"
         )
-        return Refused(Refusal.LIMIT_EXCEEDED, message, metadata)
+        return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     try:
         pattern = compile_pattern(text, limits.pattern_characters_max)
     except InvalidPattern as error:
-        return Refused(Refusal.INVALID_PATTERN, str(error), metadata)
+        return QuestionRefused(Refusal.INVALID_PATTERN, str(error), metadata)
     matches = state.patterns[text] = PatternMatches(pattern, set(pattern.matching(state.topics)))
     return matches
 

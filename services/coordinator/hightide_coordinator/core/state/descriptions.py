@@ -14,7 +14,7 @@ from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, Owned
+from hightide_coordinator.core.values.registration import Committed, OwnedPartition
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "GroupListing",
     "MemberDescription",
     "OffsetPage",
-    "Refused",
+    "QuestionRefused",
     "committed_offsets",
     "committed_page",
     "describe_group",
@@ -38,7 +38,7 @@ _OFFSET_BYTES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class QuestionRefused:
     """The question is not answered, and why."""
 
     refusal: Refusal
@@ -67,7 +67,7 @@ class MemberDescription:
     is_connected: bool
     topics: Mapping[str, int]
     pattern: str
-    partitions: tuple[Owned, ...]
+    partitions: tuple[OwnedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +96,26 @@ class OffsetPage:
     next_cursor: TopicPartition | None = None
 
 
-def not_active(state: ShardState) -> Refused | None:
+def not_active(state: ShardState) -> QuestionRefused | None:
     """Why this coordinator may not answer for its shard; None: it may."""
     if state.role is Role.ACTIVE:
         return None
     elsewhere = state.active_elsewhere
     if elsewhere is None:
         message = "this coordinator is not the active one, and none is known; try again in a moment"
-        return Refused(Refusal.NOT_COORDINATOR, message, {})
+        return QuestionRefused(Refusal.NOT_COORDINATOR, message, {})
     address = f"{elsewhere.host}:{elsewhere.port}"
     message = f"this coordinator is not the active one; ask coordinator {elsewhere.id} at {address}"
-    return Refused(Refusal.NOT_COORDINATOR, message, {"coordinator_address": address})
+    return QuestionRefused(Refusal.NOT_COORDINATOR, message, {"coordinator_address": address})
 
 
-def unknown_group(name: str) -> Refused:
+def unknown_group(name: str) -> QuestionRefused:
     """The refusal for a group that nobody has heard of."""
     message = f"no group is called {name[:250]!r}"
-    return Refused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
+    return QuestionRefused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
 
 
-def list_groups(state: ShardState) -> tuple[GroupListing, ...] | Refused:
+def list_groups(state: ShardState) -> tuple[GroupListing, ...] | QuestionRefused:
     """All groups of the shard, by name."""
     refused = not_active(state)
     if refused is not None:
@@ -126,14 +126,14 @@ def list_groups(state: ShardState) -> tuple[GroupListing, ...] | Refused:
     )
 
 
-def _known(state: ShardState, name: str) -> Group | Refused:
+def _known(state: ShardState, name: str) -> Group | QuestionRefused:
     return not_active(state) or state.groups.get(name) or unknown_group(name)
 
 
-def describe_group(state: ShardState, name: str) -> GroupDescription | Refused:
+def describe_group(state: ShardState, name: str) -> GroupDescription | QuestionRefused:
     """Everything about one group."""
     group = _known(state, name)
-    if isinstance(group, Refused):
+    if isinstance(group, QuestionRefused):
         return group
     members = sorted(group.members.values(), key=lambda member: member.consumer_id)
     topics = set(group.named_topics)
@@ -156,11 +156,11 @@ def describe_group(state: ShardState, name: str) -> GroupDescription | Refused:
 
 def committed_offsets(
     state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
-) -> Mapping[TopicPartition, Committed] | Refused:
+) -> Mapping[TopicPartition, Committed] | QuestionRefused:
     """The committed offsets of a group: those of the partitions named, or all; what has none is absent.
     Refused where they are more than one answer may hold."""
     group = _known(state, name)
-    if isinstance(group, Refused):
+    if isinstance(group, QuestionRefused):
         return group
     offsets = group.offsets
     if partitions:
@@ -171,7 +171,9 @@ def committed_offsets(
             f"the {len(offsets)} committed offsets of group {name} and their metadata are more than "
             f"{OFFSETS_BYTES_MAX} bytes; name fewer `partitions`"
         )
-        return Refused(Refusal.LIMIT_EXCEEDED, message, {"group": name, "partitions": str(len(offsets))})
+        return QuestionRefused(
+            Refusal.LIMIT_EXCEEDED, message, {"group": name, "partitions": str(len(offsets))}
+        )
     return dict(sorted(offsets.items()))
 
 
@@ -182,12 +184,12 @@ def committed_page(
     *,
     offsets_max: int,
     cursor: TopicPartition | None = None,
-) -> OffsetPage | Refused:
+) -> OffsetPage | QuestionRefused:
     """As `committed_offsets`, but from `cursor` on, at most `offsets_max` of them, and never more than one
     answer may hold."""
     assert offsets_max > 0, "a page has room for one"
     group = _known(state, name)
-    if isinstance(group, Refused):
+    if isinstance(group, QuestionRefused):
         return group
     keys = sorted(group.offsets.keys() & partitions if partitions else group.offsets)
     first = 0 if cursor is None else bisect_left(keys, cursor)
@@ -217,5 +219,5 @@ def _describe(group: Group, member: Member) -> MemberDescription:
         is_connected=member.is_connected,
         topics={} if registration is None else registration.topics,
         pattern="" if registration is None else registration.pattern,
-        partitions=tuple(Owned(name, group.owners[name].generation) for name in owned),
+        partitions=tuple(OwnedPartition(name, group.owners[name].generation) for name in owned),
     )

@@ -13,7 +13,7 @@ from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import Commit
 from hightide_coordinator.core.state.member import Bucket, Member
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owner, Position
+from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, OffsetReset, Owner
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -142,7 +142,7 @@ class PositionChecking:
 
     group: str
     member_id: str
-    position: Position
+    position: ConsumerPosition
     sequence: int | None
     """Of the order that it answers."""
 

@@ -14,7 +14,7 @@ from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.patterns import TopicPattern
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
-from hightide_coordinator.core.values.timer_wheel import Wheel
+from hightide_coordinator.core.values.timer_wheel import TimerWheel
 from hightide_coordinator.core.values.topic_partition import Topic
 
 __all__ = ["NEVER_RETURNED_MS", "PatternMatches", "Role", "ShardState"]
@@ -66,7 +66,7 @@ class ShardState:
     watch_changes: set[str] = field(default_factory=set)
     """Topics that began, or ceased, to concern any group since the last WatchTopics."""
 
-    wheel: Wheel[Member | Group] = field(default_factory=Wheel)
+    wheel: TimerWheel[Member | Group] = field(default_factory=TimerWheel)
     due_groups: dict[str, Group] = field(default_factory=dict)
     """Groups whose next step has to be looked for at the end of this event."""
     looked_at: set[str] = field(default_factory=set)

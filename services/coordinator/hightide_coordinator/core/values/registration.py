@@ -10,10 +10,10 @@ from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
     "Committed",
+    "ConsumerPosition",
     "OffsetReset",
-    "Owned",
+    "OwnedPartition",
     "Owner",
-    "Position",
     "Registration",
     "StoredGroup",
 ]
@@ -29,7 +29,7 @@ class OffsetReset(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedPartition:
     """A partition that a consumer says it owns, since this generation."""
 
     name: TopicPartition
@@ -37,7 +37,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ConsumerPosition:
     """How far a consumer has come in a partition that was given to it in this generation."""
 
     name: TopicPartition
@@ -63,7 +63,7 @@ class Registration:
     offset_reset: OffsetReset = OffsetReset.SMALLEST
     session_timeout_ms: int = 10_000
     assignor: str = ""
-    owned: tuple[Owned, ...] = ()
+    owned: tuple[OwnedPartition, ...] = ()
     seen_coordinator_epoch: int = 0
     peer: str = ""
     """Its network address, for people to read."""

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["SLOT_MS", "NeverDue", "Timed", "Wheel"]
+__all__ = ["SLOT_MS", "HasDeadline", "NeverDue", "TimerWheel"]
 
 SLOT_MS: Final = 10
 NeverDue: Final = -1
 
 
-class Timed(Protocol):
+class HasDeadline(Protocol):
     """Something with one deadline: the earliest of all that it waits for."""
 
     armed_ms: int
     """The slot in which it is due; NeverDue."""
 
 
-ItemT = TypeVar("ItemT", bound=Timed)
+ItemT = TypeVar("ItemT", bound=HasDeadline)
 
 
 @dataclass(slots=True)
-class Wheel(Generic[ItemT]):
+class TimerWheel(Generic[ItemT]):
     """All timers of a shard. An item that was armed for earlier since is skipped where it stood before."""
 
     slots: dict[int, list[ItemT]] = field(default_factory=dict)

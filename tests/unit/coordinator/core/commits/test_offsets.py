@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.state.descriptions import Refused, committed_offsets
+from hightide_coordinator.core.state.descriptions import QuestionRefused, committed_offsets
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owned, Position
+from hightide_coordinator.core.values.registration import (
+    Committed,
+    ConsumerPosition,
+    OffsetReset,
+    OwnedPartition,
+)
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 
@@ -71,7 +76,7 @@ def test_without_c3_a_late_ping_takes_the_committed_offset_back() -> None:
 def test_positions_of_another_generation_are_passed_over(generation: int) -> None:
     world, consumer = alone(1)
     pinged(world, consumer)
-    position = Position(tp(0), generation, 7)
+    position = ConsumerPosition(tp(0), generation, 7)
     world.feed(ev.PingAnswered(consumer.connection_id, consumer.pings[-1][0], 1, 0, (position,)))
     world.run(6_000)
     assert world.committed(0) == 0
@@ -80,7 +85,7 @@ def test_positions_of_another_generation_are_passed_over(generation: int) -> Non
 def test_a_position_that_is_no_offset_ends_the_stream() -> None:
     world, consumer = alone(1)
     pinged(world, consumer)
-    position = Position(tp(0), 1, -7)
+    position = ConsumerPosition(tp(0), 1, -7)
     world.feed(ev.PingAnswered(consumer.connection_id, consumer.pings[-1][0], 1, 0, (position,)))
     assert consumer.refusal() is Refusal.INVALID_REQUEST
 
@@ -311,7 +316,7 @@ def test_the_last_owner_commits_nothing_once_its_partition_was_given_away() -> N
     world.run(100)
     assert second.partitions == {0}
     third = world.join("c")
-    third.reading[tp(0)] = Owned(tp(0), before[0].generation)
+    third.reading[tp(0)] = OwnedPartition(tp(0), before[0].generation)
     assert third.commit(tp(0), 5).refusal is Refusal.FENCED_GENERATION
 
 
@@ -378,7 +383,7 @@ def test_metadata_is_kept_with_the_offset() -> None:
     assert world.offsets["g"][tp(0)] == Committed(5, 3, b"i" * 16, "mine")
     assert committed_offsets(world.state, "g") == {tp(0): Committed(5, 3, b"i" * 16, "mine")}
     assert committed_offsets(world.state, "g", (tp(1),)) == {}
-    assert isinstance(committed_offsets(world.state, "nobody"), Refused)
+    assert isinstance(committed_offsets(world.state, "nobody"), QuestionRefused)
 
 
 # ---- resets and deletion

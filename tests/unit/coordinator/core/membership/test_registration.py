@@ -8,7 +8,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import new_state, step
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Owned, Registration
+from hightide_coordinator.core.values.registration import OwnedPartition, Registration
 from unit.coordinator.core.group_world import World, topic, tp
 
 
@@ -34,7 +34,10 @@ from unit.coordinator.core.group_world import World, topic, tp
         ({"session_timeout_ms": 1_800_001}, Refusal.INVALID_SESSION_TIMEOUT),
         ({"assignor": "fair"}, Refusal.UNKNOWN_ASSIGNOR),
         ({"seen_coordinator_epoch": 2}, Refusal.STALE_COORDINATOR_EPOCH),
-        ({"owned": tuple(Owned(tp(number), 1) for number in range(100_001))}, Refusal.LIMIT_EXCEEDED),
+        (
+            {"owned": tuple(OwnedPartition(tp(number), 1) for number in range(100_001))},
+            Refusal.LIMIT_EXCEEDED,
+        ),
     ],
 )
 def test_a_registration_that_cannot_be_is_refused(fields: dict[str, object], refusal: Refusal) -> None:
@@ -69,7 +72,7 @@ def test_a_consumer_without_a_name_gets_one() -> None:
 
 def test_a_member_id_that_nobody_has_is_not_believed() -> None:
     world = World()
-    consumer = world.join(member_id="made-up", owned=(Owned(tp(0), 1),))
+    consumer = world.join(member_id="made-up", owned=(OwnedPartition(tp(0), 1),))
     assert consumer.member_id == "m1"
     assert consumer.retained == ()
 

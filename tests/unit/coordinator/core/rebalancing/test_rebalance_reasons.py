@@ -8,7 +8,7 @@ import pytest
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
-from hightide_coordinator.counters import Tallies
+from hightide_coordinator.counters import Counters
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 
@@ -22,11 +22,11 @@ def shared_by_two() -> tuple[World, Consumer, Consumer]:
 
 def counted(world: World) -> dict[str, int]:
     """What a shard counts of the rebalances that have ended: their reports name the group."""
-    tallies = Tallies()
+    counters = Counters()
     for report in world.all(ef.Report):
         if report.rebalanced_group and not report.is_warning:
-            tallies.rebalanced(world.state.groups[report.rebalanced_group])
-    return {reason: count for reason, count in tallies.rebalances.items() if count}
+            counters.rebalanced(world.state.groups[report.rebalanced_group])
+    return {reason: count for reason, count in counters.rebalances.items() if count}
 
 
 def joins(world: World, first: Consumer, second: Consumer) -> None:

@@ -12,12 +12,12 @@ from typing import Final
 
 from hightide_runtime.clock import Clock
 
-__all__ = ["Standstill"]
+__all__ = ["PauseDetector"]
 
 _NOTE_S: Final = 0.1
 
 
-class Standstill:
+class PauseDetector:
     """One for each process that must not act on what it knew before. Any thread may ask.
 
     A thread of its own notes the time, ten times a second. An event loop's timer would take a loop that is

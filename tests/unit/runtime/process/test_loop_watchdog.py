@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hightide_runtime.process.pulse import BUSY_TIMES, LOOK_S, Heartbeat
+from hightide_runtime.process.loop_watchdog import BUSY_TIMES, LOOK_S, Heartbeat
 
 LIMIT_S = 4.0
 

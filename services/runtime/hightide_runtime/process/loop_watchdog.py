@@ -7,7 +7,7 @@ missing for two thirds of the session's time, the thread ends the session from o
 process held is gone at once, and others are elected. When the loop goes on it learns that its session was
 lost, as after any other loss, and what it led meanwhile is fenced by epochs.
 
-`Standstill` is about the other case, in which no thread of the process runs: nothing can act then, and the
+`PauseDetector` is about the other case, in which no thread of the process runs: nothing can act then, and the
 session ends by itself.
 """
 
@@ -23,7 +23,7 @@ from typing import Final
 
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
-__all__ = ["Heartbeat", "Pulse"]
+__all__ = ["Heartbeat", "LoopWatchdog"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Heartbeat:
         return self._silent_s + self._busy_s
 
 
-class Pulse:
+class LoopWatchdog:
     """One for each process. Made and closed on the loop that it is about."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
