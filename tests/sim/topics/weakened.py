@@ -98,7 +98,7 @@ def _told_partition_epochs() -> Iterator[None]:
     def untold(leader_epoch: int, fetch_offset: int, log_start_offset: int, _: int) -> FollowerPosition:
         return FollowerPosition(leader_epoch, fetch_offset, log_start_offset)
 
-    with _instead(fetchers, "Position", untold):
+    with _instead(fetchers, "FollowerPosition", untold):
         yield
 
 
