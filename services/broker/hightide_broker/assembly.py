@@ -1,4 +1,4 @@
-"""The parts of one broker, and what is built on what."""
+"""The parts of one broker, and how they are connected."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ from hightide_broker.storage import StorageError
 log = logging.getLogger(__name__)
 
 READING_THREADS: Final = 2
-"""For what is only on disk: one slow disk, or one long read, leaves the other to those who wait elsewhere."""
+"""Threads for reads of what is only on disk: while one waits for a slow disk or a long read, the other serves
+the rest."""
 
 
 class Assembly:
@@ -82,7 +83,7 @@ class Assembly:
         *,
         is_measured: bool,
     ) -> None:
-        """`is_measured`: whether anybody hears of the metrics."""
+        """`is_measured`: whether any exporter reads the metrics."""
         clock, session = ports.clock, ports.session
         self._settings = settings
         self._session = session
@@ -307,7 +308,7 @@ class Assembly:
 
 
 def _znode_of(settings: BrokerSettings, clock: Clock) -> BrokerZnode:
-    """What this broker is registered with."""
+    """The content of this broker's registration."""
     inside, outside = settings.advertised, settings.external_advertised
     return BrokerZnode(
         inside.host,

@@ -1,8 +1,9 @@
-"""One broker: in which order it starts and stops.
+"""One broker, and the order in which it starts and stops.
 
-Start: ZooKeeper and cluster id, data directories, what ZooKeeper says of our partitions, server,
-registration. Nobody is told of the broker before it can serve. Stop: following nobody, leadership away,
-waiters answered, server drained, registration gone, logs closed, clean marker written.
+Start: ZooKeeper and the cluster id, data directories, ZooKeeper's content about our partitions, server,
+registration. No other process learns of the broker before it can serve. Stop: end following, hand over
+leadership, answer parked requests, drain the server, remove the registration, close logs, write the clean
+marker.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 1.0
 REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
-"""How many session timeouts to wait for another registration of our id to expire."""
+"""How many session timeouts to wait until another registration of our id expires."""
 
 
 class Broker:
-    """One life of one broker process. `run` is all that `main` calls."""
+    """One life of one broker process. `main` calls `run` only."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._worker = os_threads(1, "records")
 
     async def run(self, process: ServiceProcess) -> None:
-        """Start, serve until the process is told to stop, stop. Raises StartupError."""
+        """Start, serve until the process is told to stop, and stop. Raises StartupError."""
         try:
             await self._run(process)
         except ZooKeeperError as error:
@@ -89,7 +90,8 @@ class Broker:
             raise StartupError(f"stopped, since no data directory is left: {parts.failure.result()}")
 
     async def _join_cluster(self, session: ZooKeeperSession, disks: Sequence[LogDirectory]) -> str:
-        """The cluster's id; that of our data, where there is any. Raises StorageError, StartupError."""
+        """The cluster's id, which must be that of our data, if there is any. Raises StorageError,
+        StartupError."""
         known = await cluster_ids(disks)
         try:
             return await session.ensure_cluster_id(known)
@@ -99,7 +101,7 @@ class Broker:
             ) from error
 
     async def _serve(self, process: ServiceProcess, parts: Assembly) -> None:
-        """Listen, register, serve until told to stop or until something makes that impossible."""
+        """Listen, register, and serve until the broker is told to stop, or cannot go on."""
         settings, session = self._settings, process.session
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
         server = await serve(
@@ -128,8 +130,8 @@ class Broker:
             await server.drain_for_good(0)
 
     async def _leave(self, session: ZooKeeperSession, parts: Assembly, server: Server) -> None:
-        """Leave the others in good order: until the new leaders are known, clients are still served or told
-        where to go. It may be cut short anywhere; what is on disk is closed afterwards."""
+        """Leave the cluster in good order: until the new leaders are known, clients are still served or
+        referred to them. This may be cut short at any point; the logs are closed afterwards."""
         started = time.monotonic()
         settings = self._settings
         await parts.stop_following()

@@ -1,7 +1,7 @@
-"""What one broker takes on at most (docs/protocol.md, "Nothing is unbounded").
+"""The limits of one broker's unfinished work (docs/protocol.md, "Nothing is unbounded").
 
-The figures are limits against mistakes and attacks, not targets; what an operator may want to change
-is in `settings.py`.
+They protect against mistakes and attacks, and are no targets. Limits that an operator may want to change are
+in `settings.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 WAIT_MS_MAX: Final = 30_000
-"""The longest a request is parked, whatever it asks for: a longer wait is more calls, not a longer one."""
+"""The longest time for which a request is parked, whatever it asks for. To wait longer, a client calls
+again."""
 
 REQUEST_PARTITIONS_MAX: Final = 10_000
 """Partitions in one client request: as many as a topic may have."""
@@ -22,21 +23,22 @@ PLAIN_RECORDS_MAX: Final = 10_000
 """Records in one ProduceRecords or FetchRecords."""
 
 PLAIN_RECORDS_DEFAULT: Final = 100
-"""Records in one FetchRecords that does not say how many."""
+"""Records in one FetchRecords that sets no number."""
 
 PRODUCE_TIMEOUT_MS_DEFAULT: Final = 10_000
-"""How long ProduceRecords waits for the in-sync replicas where it does not say."""
+"""How long ProduceRecords waits for the in-sync replicas if it sets no time."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """So many bytes, or pieces, of unfinished work and no more. Belongs to the event loop's thread."""
+    """A limit for bytes, or pieces, of unfinished work. Belongs to the event loop's thread."""
 
     limit: int
     taken: int = 0
 
     def take(self, amount: int) -> bool:
-        """Take `amount` if it is there. One piece larger than the limit passes when it is alone."""
+        """Take `amount` if it is there. A single piece that is larger than the limit passes when it is
+        alone."""
         assert amount >= 0, amount
         if self.taken and self.taken + amount > self.limit:
             return False

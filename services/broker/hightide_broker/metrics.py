@@ -1,4 +1,4 @@
-"""The broker's metrics: what moves, how well it is replicated, and how its disks do."""
+"""The broker's metrics: throughput, replication, and the state of its disks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["METRICS", "MeasuredParts", "broker_readings", "survey"]
 
 _P: Final = "hightide.broker"
 _FEW: Final = 500
-"""Replicas between which the event loop gets its turn, while thousands are looked at."""
+"""Replicas after which other tasks of the event loop run, while thousands are read."""
 _BY_TOPIC: Final = f"; of the first {TOPICS_MAX} topics, the others together as {OTHER_TOPICS}"
 
 METRICS = (
@@ -175,7 +175,7 @@ def broker_readings(measured: MeasuredParts) -> Measure:
 
 
 def survey(replicas: Iterable[HostedReplica]) -> ReplicaSurvey:
-    """Look at each replica: a microsecond each, on the exporter's thread."""
+    """Read each replica on the exporter's thread: this takes a microsecond each."""
     found = ReplicaSurvey()
     for done, replica in enumerate(replicas, start=1):
         found.add(replica)

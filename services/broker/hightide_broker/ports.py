@@ -1,7 +1,7 @@
-"""By what a broker reaches the outside, handed in by whoever builds it: `broker`, or a simulation.
+"""A broker's connections to the outside, which its builder passes in: `broker`, or a simulation.
 
-What belongs here is what a simulation answers for: time, ZooKeeper, other processes, threads. The files of a
-data directory are handed to `LogDirectories.open`.
+They are what a simulation replaces: time, ZooKeeper, other processes, threads. The files of a data directory
+are passed to `LogDirectories.open`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Threads(Protocol):
     """Makes the threads that wait for disks."""
 
     def __call__(self, count: int, name: str) -> Executor:
-        """So many, whose names begin with `name`."""
+        """Make `count` threads, whose names begin with `name`."""
         ...
 
 
 def os_threads(count: int, name: str) -> Executor:
-    """The operating system's."""
+    """Threads of the operating system."""
     return ThreadPoolExecutor(count, thread_name_prefix=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All of one broker's but for its files."""
+    """All ports of one broker, except its files."""
 
     clock: Clock
     session: ZooKeeperSession

@@ -1,4 +1,5 @@
-"""The RPCs of a broker: message in, ask, message out. No decision is made here."""
+"""The RPCs of a broker. Each converts the message, calls the part that does the work, and converts its
+answer. No decision is made here."""
 
 from __future__ import annotations
 
@@ -135,21 +136,21 @@ class ClientRpcs(BrokerServiceServicer):
     async def GetMetadata(
         self, request: broker_pb2.GetMetadataRequest, context: Context
     ) -> broker_pb2.GetMetadataResponse:
-        """Tell who leads what."""
+        """Return the leaders of partitions."""
         names = convert.metadata_names_in(request)
         return convert.metadata_out(self._metadata, names, request.all_topics)
 
     async def InitProducerId(
         self, request: broker_pb2.InitProducerIdRequest, context: Context
     ) -> broker_pb2.InitProducerIdResponse:
-        """Give an idempotent producer its id."""
+        """Assign an id to an idempotent producer."""
         producer_id = await self._producer_ids.take()
         return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
     async def DescribeReplicas(
         self, request: broker_pb2.DescribeReplicasRequest, context: Context
     ) -> broker_pb2.DescribeReplicasResponse:
-        """Tell what is held here."""
+        """Describe the replicas of this broker."""
         topics = convert.described_topics_in(request)
         replicas = [] if request.log_directories_only else await self._descriptions.describe(topics)
         return replicas_out(self._broker_id, replicas, await self._disk_space.describe())
@@ -157,14 +158,14 @@ class ClientRpcs(BrokerServiceServicer):
     async def DescribeProducers(
         self, request: broker_pb2.DescribeProducersRequest, context: Context
     ) -> broker_pb2.DescribeProducersResponse:
-        """Tell what the logs remember of producers."""
+        """Describe the state of producers in the logs."""
         questions = producers_in(request)
         return producers_out(questions, await self._producers.describe(questions, request.producer_ids))
 
     async def DeleteRecords(
         self, request: broker_pb2.DeleteRecordsRequest, context: Context
     ) -> broker_pb2.DeleteRecordsResponse:
-        """Let go of records at the beginning of partitions."""
+        """Delete records at the beginning of partitions."""
         asked = deletions_in(request)
         return deletions_out(await self._deletion.delete(asked, validate_only=request.validate_only))
 
@@ -190,14 +191,14 @@ class ReplicaRpcs(ReplicaServiceServicer):
     async def EndOffsetForLeaderEpoch(
         self, request: replica_pb2.EndOffsetForLeaderEpochRequest, context: Context
     ) -> replica_pb2.EndOffsetForLeaderEpochResponse:
-        """Tell where epochs ended."""
+        """Return where epochs ended."""
         follower, questions = convert.epoch_questions_in(request)
         return convert.epoch_answers_out(self._server.epoch_ends(follower, questions))
 
     async def DigestBatches(
         self, request: replica_pb2.DigestBatchesRequest, context: Context
     ) -> replica_pb2.DigestBatchesResponse:
-        """Give a digest of committed batches."""
+        """Return a digest of committed batches."""
         digest = await self._digests.answer(convert.digest_question_in(request))
         return replica_pb2.DigestBatchesResponse(digest=digest)
 
@@ -227,7 +228,7 @@ class ControlRpcs(BrokerControlServiceServicer):
     async def UpdateMetadata(
         self, request: control_pb2.UpdateMetadataRequest, context: Context
     ) -> control_pb2.UpdateMetadataResponse:
-        """Take over what the controller knows."""
+        """Apply the controller's metadata."""
         await self._control.update_metadata(
             convert_control.stamp_in(request.stamp), convert_control.metadata_update_in(request)
         )

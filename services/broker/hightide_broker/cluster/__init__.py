@@ -1,1 +1,1 @@
-"""What a broker knows of the cluster: metadata, decisions of the controller, settings of topics."""
+"""What a broker knows of the cluster: metadata, the controller's decisions, settings of topics."""

@@ -1,7 +1,7 @@
-"""Who coordinates the groups of each shard, for GetMetadata (consumer coordinator §7).
+"""The coordinator of each shard of groups, for GetMetadata (consumer coordinator §7).
 
-Watched in ZooKeeper, as brokers are told of nothing else by the coordinators. A consumer that is sent to the
-wrong one by stale news is refused there, and asks again.
+Watched in ZooKeeper, because coordinators send nothing else to brokers. If stale news sends a consumer to the
+wrong coordinator, that one refuses the consumer, which then asks again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ SHARDS_PATH: Final = ShardsZnode.path()
 
 
 class Coordinators:
-    """Keeps the coordinators of a MetadataCache. One for each broker; belongs to the event loop's thread.
+    """Keeps the coordinators of a MetadataCache up to date. One for each broker; belongs to the event loop's
+    thread.
 
-    Told of the session's events by whoever reads them.
+    The reader of the session's events passes them on to it.
     """
 
     def __init__(self, session: ZooKeeperSession, cache: MetadataCache) -> None:
@@ -44,7 +45,7 @@ class Coordinators:
         self._connected.set()
         self._watched: set[str] = set()
         self._paths: tuple[str, ...] = ()
-        """Where the coordinator of each shard stands."""
+        """The znode of each shard's coordinator."""
         self._reader = Reader("coordinators", self._read, self._connected)
 
     def start(self) -> None:
@@ -57,7 +58,7 @@ class Coordinators:
         await self._reader.close()
 
     def take(self, event: ZooKeeperEvent) -> None:
-        """An event of the session."""
+        """Handle an event of the session."""
         match event:
             case SessionStateChanged(state=SessionState.CONNECTED):
                 self._watched.clear()
@@ -79,7 +80,7 @@ class Coordinators:
         self._cache.coordinators = tuple(_endpoint_in(found.get(path)) for path in self._paths)
 
     async def _watch(self, paths: Sequence[str]) -> None:
-        """Watches that hold both for what exists and for what does not."""
+        """Set watches, whether or not the znodes exist."""
         new = [path for path in paths if path not in self._watched]
         self._watched.update(new)
         try:

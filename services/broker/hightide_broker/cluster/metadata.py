@@ -1,7 +1,7 @@
-"""What this broker answers to clients that ask who leads what (V3 discussion 6).
+"""The broker's answer to clients that ask for the leaders of partitions (V3 discussion 6).
 
-A cache of what the controller last said, and never a source of truth: a client that is sent to the
-wrong leader by it is refused there and asks again. Rules of this file: no I/O, no clock, no pb2.
+It is a cache of what the controller last sent, and never a source of truth: if it sends a client to the wrong
+leader, that broker refuses the client, which then asks again. Rules of this file: no I/O, no clock, no pb2.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from typing import Final
 from hightide_runtime.addresses import HostPort
 
 DELETED_IDS_MAX: Final = 1_000
-"""How many ids of deleted topics are remembered, so that late news does not bring one back."""
+"""How many ids of deleted topics are kept, so that late news does not bring a deleted topic back."""
 BLANK: Final = "has heard from no controller since it started, and cannot tell which topics there are"
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """A broker, controller or coordinator, and where clients and brokers reach it."""
+    """A broker, controller or coordinator, and its addresses for clients and brokers."""
 
     id: int
     host: str
     port: int
     external_host: str = ""
-    """Where clients from outside reach it; empty: nowhere."""
+    """The address for clients from outside; empty: none."""
     external_port: int = 0
 
     @property
     def address(self) -> HostPort:
-        """Where a channel connects to."""
+        """The address to which a channel connects."""
         return HostPort(self.host, self.port)
 
 
 @dataclass(slots=True, eq=False)
 class LeaderChange:
-    """The trace of what gave partitions their leaders: one for all that it changed together. Clients that
-    waited for it join that trace. Who made it clears it after a while."""
+    """The trace of an event that gave partitions their leaders, one for all that it changed together. Clients
+    that waited for it join that trace. The code that sets it clears it after a while."""
 
     traceparent: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Who leads and who holds one partition, as last heard of."""
+    """The leader and the replicas of one partition, as last heard."""
 
     partition: int
     leader: int
@@ -53,7 +53,7 @@ class PartitionView:
     isr: tuple[int, ...]
     partition_epoch: int
     change: LeaderChange | None = field(default=None, compare=False)
-    """What began this leader epoch, where that was traced."""
+    """The event that began this leader epoch, if it was traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class RemovedPartitions:
-    """Partitions that a topic does not have any more (V3 section H)."""
+    """Partitions that a topic no longer has (V3 section H)."""
 
     topic_id: bytes
     partitions: tuple[int, ...]
@@ -87,17 +87,17 @@ class MetadataUpdate:
     full: bool = False
     removed: tuple[RemovedPartitions, ...] = ()
     reassignment_throttle_bytes_per_s: int | None = None
-    """The speed limit of moves, 0: none. None where it is not told (at startup): it stays as it is."""
+    """The speed limit of moves, 0: none. None means that it is not given (at startup), and stays as it is."""
 
 
 def _newer(
     known: PartitionView | None, heard: PartitionView, change: LeaderChange | None, *, whole: bool
 ) -> PartitionView:
-    """Keep what is newer: news can arrive behind what a takeover or ZooKeeper told already.
+    """Keep what is newer: news may arrive after a takeover or ZooKeeper has given a later state.
 
-    `change` is what the news comes with. It began the leader epoch only where that is new: a takeover tells
-    everything once more. To a broker that knows nothing yet all of that is new (`whole`), and nothing of it
-    tells what changed.
+    `change` belongs to the news. It began a leader epoch only if that epoch is new, because a takeover sends
+    everything once more. For a broker that knows nothing yet, all of it is new (`whole`), and nothing says
+    what changed.
     """
     if known is not None:
         if (heard.leader_epoch, heard.partition_epoch) < (known.leader_epoch, known.partition_epoch):
@@ -111,26 +111,26 @@ def _newer(
 
 @dataclass(slots=True)
 class MetadataCache:
-    """The cluster as last heard of. Owned by the broker's event loop; no method awaits."""
+    """The cluster as last heard. Owned by the broker's event loop; no method awaits."""
 
     cluster_id: str
     controller_epoch: int = 0
     controller: EndpointView | None = None
     brokers: dict[int, EndpointView] = field(default_factory=dict)
     coordinators: tuple[EndpointView | None, ...] = ()
-    """The active coordinator of each shard of groups, None: nobody now. Not the controller's to tell."""
+    """The active coordinator of each shard of groups, or None. It does not come from the controller."""
     _by_name: dict[str, TopicView] = field(default_factory=dict)
     _by_id: dict[bytes, TopicView] = field(default_factory=dict)
     _deleted: dict[bytes, str] = field(default_factory=dict)
-    """Topics that were deleted not long ago, and how they were called; the oldest first."""
+    """Topics that were deleted recently, with their names; the oldest first."""
 
     def apply(self, update: MetadataUpdate, change: LeaderChange | None = None) -> tuple[bytes, ...]:
-        """Take over what the controller says; the ids of the topics that were forgotten over it. The caller
-        has fenced older controller epochs. `change`: what the news comes with.
+        """Apply the controller's update, and return the ids of the topics that it removed. The caller has
+        fenced older controller epochs. `change` belongs to the update.
 
-        A full update replaces all topics; another one merges partitions into them, and takes away those that
-        it names as removed. A topic name that comes with another id was deleted and created again: the old
-        topic is forgotten.
+        A full update replaces all topics. Another update merges its partitions, and removes those that it
+        names as removed. If a topic's name comes with another id, the topic was deleted and created again:
+        the old one is removed.
         """
         forgotten: list[bytes] = []
         self.controller_epoch = update.controller_epoch
@@ -154,24 +154,24 @@ class MetadataCache:
 
     @property
     def is_blank(self) -> bool:
-        """Whether no controller has told of the cluster since this broker started: that a topic was not heard
-        of says nothing about it then."""
+        """Whether no controller has sent metadata since this broker started. A missing topic means nothing
+        then."""
         return self.controller_epoch == 0
 
     def topic(self, name: str) -> TopicView | None:
-        """The topic of this name, or None where none was heard of."""
+        """The topic of this name, or None if it is not known."""
         return self._by_name.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicView | None:
-        """The topic with this id, or None where none was heard of."""
+        """The topic with this id, or None if it is not known."""
         return self._by_id.get(topic_id)
 
     def is_deleted(self, topic_id: bytes) -> bool:
-        """Whether the topic was deleted not long ago."""
+        """Whether the topic was deleted recently."""
         return topic_id in self._deleted
 
     def name_of_deleted(self, topic_id: bytes) -> str:
-        """How a topic was called that was deleted not long ago; empty where nothing is known of it."""
+        """The name of a topic that was deleted recently; empty if it is not known."""
         return self._deleted.get(topic_id, "")
 
     def topics(self) -> list[TopicView]:
@@ -179,7 +179,7 @@ class MetadataCache:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def partition(self, topic_id: bytes, partition: int) -> PartitionView | None:
-        """One partition, or None where it was not heard of."""
+        """One partition, or None if it is not known."""
         topic = self._by_id.get(topic_id)
         if topic is None:
             return None
@@ -195,7 +195,7 @@ class MetadataCache:
         decisions: Iterable[PartitionView],
         change: LeaderChange | None = None,
     ) -> None:
-        """Learn from LeaderAndISR, which can be ahead of UpdateMetadata, or behind the end of a topic."""
+        """Apply a LeaderAndISR, which may come before the UpdateMetadata, or after the end of a topic."""
         if not self.is_deleted(topic_id):
             self._merge(TopicView(topic, topic_id, tuple(decisions), {}), change, keep_configs=True)
 

@@ -1,4 +1,4 @@
-"""What the controller decided, as the broker's own dataclasses (V3 section C)."""
+"""The controller's decisions, as the broker's own dataclasses (V3 section C)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hightide_broker.cluster.metadata import EndpointView
 from hightide_broker.core.isr_state import RecoveredLog
 
 PartitionKey = tuple[bytes, int]
-"""A topic id (16 bytes) and a partition: what the broker knows its replicas by."""
+"""A topic id (16 bytes) and a partition: the broker's key for its replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Who speaks, to whom, and under which epochs: the fence of every control request."""
+    """The sender, the receiver and their epochs: the fence of every control request."""
 
     cluster_id: str
     controller_id: int
@@ -24,7 +24,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDecision:
-    """Who shall lead one partition; as the leaderAndISR znode says it."""
+    """The decision about one partition, as in its leaderAndISR znode."""
 
     partition: int
     leader: int
@@ -34,19 +34,19 @@ class PartitionDecision:
     partition_epoch: int
     controller_epoch: int
     first_leader_epoch: int = 0
-    """The leader epoch that the partition began with: 0, but for one that was removed and added again."""
+    """The leader epoch with which the partition began: 0, unless it was removed and added again."""
     adding_replicas: tuple[int, ...] = ()
     """The replicas that a move adds."""
     eligible: tuple[int, ...] = ()
-    """Out of the ISR, and hold all that is committed (KIP-966)."""
+    """Replicas that are not in the ISR and have all committed records (KIP-966)."""
     recovered: tuple[RecoveredLog, ...] = ()
-    """Of those that may have lost the end of their logs."""
+    """How far the logs go of the replicas that may have lost the end of theirs."""
     unclean_epoch: int = 0
-    """The last leader epoch whose election may have lost records; 0 where none did."""
+    """The last leader epoch whose election may have lost records; 0 if there was none."""
 
     @property
     def is_first(self) -> bool:
-        """Whether nobody has led the partition before: there can be no log of it anywhere."""
+        """Whether the partition never had a leader before, so that no log of it can exist anywhere."""
         return self.leader_epoch == self.first_leader_epoch
 
 
@@ -70,7 +70,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class StopDecision:
-    """One replica to stop; with `delete` its data goes into quarantine."""
+    """An order to stop one replica; with `delete` its data goes into quarantine."""
 
     topic: str
     topic_id: bytes
@@ -78,4 +78,4 @@ class StopDecision:
     leader_epoch: int
     delete: bool
     partition_epoch: int | None = None
-    """The one with which it was not assigned any more; None where the partition is gone for good."""
+    """The leader epoch in which it was not assigned any more; None if the partition is gone for good."""

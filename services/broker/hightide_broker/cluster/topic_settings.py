@@ -1,7 +1,7 @@
 """A topic's settings as the broker uses them (/config/topics/[topic]).
 
-The controller refuses what makes no sense; what was written into ZooKeeper by hand can still be
-garbage. It is then logged, and the default holds: a partition does not go offline over it.
+The controller refuses invalid settings, but an operator may write them into ZooKeeper. The broker then logs
+them and uses the default, so that the partition does not go offline.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ _LOG_FIELDS: Final = {
     "max.message.bytes": ("max_message_bytes", 1, 2**31 - 1),
     "index.interval.bytes": ("index_interval_bytes", 1, 2**31 - 1),
 }
-"""Setting → the field of LogSettings, and the least and the largest value that it takes."""
+"""Setting → the field of LogSettings, its smallest and its largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What the settings of one topic come to."""
+    """The values that follow from the settings of one topic."""
 
     min_insync_replicas: int = 1
     log: LogSettings = field(default_factory=LogSettings)
 
     @property
     def flush_on_disk(self) -> bool:
-        """Whether acknowledged means on disk at every in-sync replica (flush=fsync)."""
+        """Whether an acknowledgement means that every in-sync replica has synced the record (flush=fsync)."""
         return self.log.flush is Flush.FSYNC
 
 
 def topic_settings(topic: str, configs: Mapping[str, str], min_insync_replicas: int) -> TopicSettings:
-    """The settings of a topic; `min_insync_replicas` is the broker's default for topics that do not say."""
+    """The settings of a topic; `min_insync_replicas` is the broker's default for topics that do not set
+    it."""
     chosen: dict[str, Any] = {}
     for name, value in configs.items():
         try:

@@ -1,1 +1,1 @@
-"""What clients ask about records: produce, fetch, list offsets, delete, describe."""
+"""Requests of clients about records: produce, fetch, list offsets, delete, describe."""

@@ -1,7 +1,7 @@
-"""DeleteRecords: letting go of records at the beginning of partitions that this broker leads (KIP-107).
+"""DeleteRecords: deleting records at the beginning of partitions that this broker leads (KIP-107).
 
-What it is answered for is durable on the leader. Followers hear of it with what they fetch next; until one of
-them has, it dies with the leader, and the records are there again.
+When the leader answers, the deletion is durable on the leader. Followers learn of it with their next fetch.
+If the leader dies before any of them has, the records are there again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class RecordDeletion:
         self._log_starts = log_starts
 
     async def delete(self, asked: Sequence[Deletion], *, validate_only: bool) -> list[int | Refused]:
-        """For each partition, in order, where its log begins from now on, durably; with `validate_only`,
-        where it would. Raises ServiceError for what concerns the whole request."""
+        """For each partition, in order, the offset at which its log begins from now on, durably. With
+        `validate_only`, the offset at which it would begin. Raises ServiceError for a fault of the whole
+        request."""
         if len(asked) > PARTITIONS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
@@ -82,7 +83,8 @@ class RecordDeletion:
         return replica if refusal is None else _refused(replica, asked, refusal)
 
     async def _kept(self, replica: HostedReplica | Refused) -> int | Refused:
-        """Wait until it is durable: also where the start had moved before, since that may have failed."""
+        """Wait until it is durable, even if the start had moved before, because storing that may have
+        failed."""
         if isinstance(replica, Refused):
             return replica
         start = replica.state.log_start_offset
@@ -90,7 +92,7 @@ class RecordDeletion:
             await self._log_starts.kept(replica)
         except StorageError as error:
             return Refused(error.code, f"{replica}: {error}")
-        # Whoever leads by now may not have heard of it.
+        # A new leader may not have heard of it.
         refusal = refuse_client(replica.state, -1)
         return start if refusal is None else partition_errors.by_core(replica, refusal)
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: what the logs that this broker leads remember of idempotent producers (KIP-664)."""
+"""DescribeProducers: the state of idempotent producers in the logs that this broker leads (KIP-664)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hightide_broker.storage import ProducerState, StorageError
 PARTITIONS_MAX: Final = 1_000
 PRODUCER_IDS_MAX: Final = 1_000
 DESCRIPTIONS_MAX: Final = 20_000
-"""Producers in one answer, all partitions together: writing more would hold up the event loop."""
+"""Producers in one answer, for all partitions together. A larger answer would delay the event loop."""
 
 
 class ProducerDescriptions:
@@ -38,9 +38,9 @@ class ProducerDescriptions:
     async def describe(
         self, questions: Sequence[ProducersQuestion], producer_ids: Sequence[int]
     ) -> list[list[ProducerState] | Refused]:
-        """One answer for each question, in order; of these producers, or of all where none is named.
+        """One answer for each question, in order; about these producers, or about all if none is named.
 
-        Raises ServiceError for what concerns the whole request.
+        Raises ServiceError for a fault of the whole request.
         """
         _check(len(questions), PARTITIONS_MAX, "partitions")
         _check(len(producer_ids), PRODUCER_IDS_MAX, "producers")
@@ -71,11 +71,11 @@ class ProducerDescriptions:
             return partition_errors.by_core(replica, refusal)
         loop = asyncio.get_running_loop()
         try:
-            # What was cut or closed not long ago is read from disk.
+            # A log that was truncated or closed recently is read from disk.
             found = await loop.run_in_executor(self._disk, replica.log.describe_producers, producer_ids)
         except (BatchError, StorageError) as error:
             return Refused(error.code, f"{replica}: {error}")
-        # Whoever leads no more may have cut its log meanwhile.
+        # A broker that does not lead any more may have truncated its log meanwhile.
         refusal = refuse_client(replica.state, question.leader_epoch)
         return found if refusal is None else partition_errors.by_core(replica, refusal)
 

@@ -1,6 +1,6 @@
-"""Fetch: read below the high watermark, wait where there is nothing (V3 discussion 7).
+"""Fetch: reading below the high watermark, and waiting if there is nothing (V3 discussion 7).
 
-What is in memory is read on the event loop, in a microsecond; what takes a file is read in a thread.
+Records in memory are read on the event loop, in a microsecond. Records in a file are read in a thread.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FetchHandler:
 
     @property
     def waiting_count(self) -> int:
-        """How many fetches wait; asked on any thread."""
+        """How many fetches wait; called on any thread."""
         return self._parked.taken
 
     async def fetch(self, call: FetchCall) -> list[Read]:
@@ -174,7 +174,7 @@ class FetchHandler:
             batches = found
             size_bytes = sum(map(len, batches))
             if must_fit and size_bytes > room:
-                # One batch that is larger than what is left: it is read when its partition stands first.
+                # One batch is larger than the room that is left. It is read when its partition is the first.
                 batches, size_bytes = NOT_READ, 0
         return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
 
@@ -205,7 +205,7 @@ def _check(call: FetchCall) -> None:
             f"the request names {len(call.partitions)} partitions; take at most {REQUEST_PARTITIONS_MAX}",
         )
     if call.from_follower:
-        # An epoch of 0 is one that is absent, too.
+        # An epoch of 0 may also mean that none is given.
         for each in call.partitions:
             if each.leader_epoch > 0 or each.last_fetched_epoch != NO_EPOCH:
                 raise ServiceError(

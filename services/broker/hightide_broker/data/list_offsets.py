@@ -33,7 +33,7 @@ class OffsetLookup:
         self._disk = disk
 
     async def look_up(self, questions: Sequence[OffsetQuestion]) -> list[OffsetFound | Refused]:
-        """One answer for each question, in order. Raises ServiceError for what concerns the whole request."""
+        """One answer for each question, in order. Raises ServiceError for a fault of the whole request."""
         if len(questions) > REQUEST_PARTITIONS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,

@@ -1,8 +1,8 @@
-"""Writes down where logs begin, after it has moved in memory (KIP-107), and deletes what lies before.
+"""Storing where logs begin, after the start has moved in memory (KIP-107), and deleting what is before it.
 
-One replica after the other on the thread of its directory. A leader waits for it before it answers whoever
-asked; a follower, which was told by its leader, waits for nothing. What fails is tried again with the next
-round of retention, and when the log is closed.
+The replicas of a directory are handled one after another, on its thread. A leader waits for it before it
+answers the request. A follower, which got the start from its leader, does not wait. A failed write is tried
+again in the next round of retention, and when the log is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Waiting = dict[HostedReplica, asyncio.Future[None]]
 
 
 class LogStarts:
-    """One for each broker; belongs to the event loop's thread."""
+    """Stores log starts. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class LogStarts:
         directories: LogDirectories,
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`on_failed` is told of each I/O error, which may be the last."""
+        """`on_failed` gets each I/O error, which may be the last."""
         self._shell = shell
         self._directories = directories
         self._on_failed = on_failed
@@ -40,7 +40,8 @@ class LogStarts:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def moved(self, replica: HostedReplica) -> None:
-        """The log start has moved in memory. Called by the shell; at most once a replica is waiting."""
+        """Take note that the log start has moved in memory. Called by the shell; a replica waits at most
+        once."""
         self._ask(replica)
 
     async def kept(self, replica: HostedReplica) -> None:
@@ -48,7 +49,7 @@ class LogStarts:
         await asyncio.shield(self._ask(replica))
 
     async def close(self) -> None:
-        """Stop; what was not written is written when the logs are closed."""
+        """Stop. What was not stored is stored when the logs are closed."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -86,7 +87,7 @@ class LogStarts:
                     future.cancel()
                     raise
                 except Exception as error:
-                    # A bug at one replica; those behind it are not to wait for somebody who asks again.
+                    # A bug at one replica must not make the others wait until somebody asks again.
                     log.exception("%s: writing down where its log begins failed", replica)
                     _fail(future, error)
         finally:
@@ -95,11 +96,11 @@ class LogStarts:
                 log.info("records were deleted, by an operator or a leader, in %s: %s", directory, told)
 
     async def _write(self, directory: LogDirectory, replica: HostedReplica) -> None:
-        """Raises StorageError."""
+        """Store one log start. Raises StorageError."""
         try:
             await directory.run(replica.log.persist_start)
         except DiskFull:
-            # What it lets go of makes the room for it.
+            # The deleted segments make the room for it.
             await self._delete_segments(directory, replica)
             await directory.run(replica.log.persist_start)
 
@@ -110,7 +111,7 @@ class LogStarts:
         _fail(future, error)
 
     async def _delete_segments(self, directory: LogDirectory, replica: HostedReplica) -> None:
-        """As retention does, which does so again where this fails."""
+        """Delete segments as retention does, which tries again if this fails."""
         state = replica.state
         try:
             start = await directory.run(
@@ -129,4 +130,4 @@ class LogStarts:
 def _fail(future: asyncio.Future[None], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # Nobody has to wait for it.
+        future.exception()  # No caller has to wait for it.

@@ -1,6 +1,6 @@
-"""Why this broker does not do what was asked of a partition: the code, a sentence, and who leads.
+"""The reason why this broker refuses a request about a partition: the code, a sentence, and the leader.
 
-Each sentence names topic and partition, says what is the case, and the next step (docs/protocol.md,
+Each sentence names the topic and partition, says what is wrong, and what to do next (docs/protocol.md,
 "Errors").
 """
 
@@ -30,7 +30,7 @@ _LEADERSHIP: Final = frozenset(
 
 
 def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None) -> Refused:
-    """What the replica's core refused, as it is told to a client; `offset` is the one that was asked for."""
+    """A refusal of the replica's core, as a client gets it; `offset` is the one in the request."""
     leader, epoch = replica.state.leader, replica.state.leader_epoch
     message = f"{replica}: {_sentence(replica, refusal, offset)}"
     if refusal in _LEADERSHIP:
@@ -39,7 +39,7 @@ def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None)
 
 
 def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Refused:
-    """What a consumer is told that has read a record which is not in the log."""
+    """The answer to a consumer that has read a record which is not in the log."""
     held = "which begins later" if agreed.epoch == NO_EPOCH else f"which has epoch {agreed.epoch} there"
     sentence = (
         f"{replica}: the record that was read before offset {asked.offset}, in leader epoch "
@@ -87,7 +87,7 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
 
 
 def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
-    """What a client hears that asks for a partition of which this broker holds no replica."""
+    """The answer to a client that asks for a partition of which this broker holds no replica."""
     topic_id, partition = key
     topic = metadata.topic_by_id(topic_id)
     if topic is None:
@@ -124,7 +124,7 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
 
 
 def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
-    """What a client hears that asks for this broker's own replica of a partition, where it holds none."""
+    """The answer to a client that asks for this broker's own replica of a partition, if it holds none."""
     view = metadata.partition(*key)
     topic = metadata.topic_by_id(key[0])
     if view is None or topic is None:
@@ -156,10 +156,11 @@ def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> Refused:
 def after_stop(
     broker_id: int, metadata: MetadataCache, key: PartitionKey, code: ErrorCode.ValueType
 ) -> Refused:
-    """Why a batch was not acknowledged that was appended to a replica which has been stopped since.
+    """The reason why a batch was not acknowledged that was appended to a replica which has been stopped
+    since.
 
-    Not what `not_hosted` says of the partition: that would promise that nothing was appended, and whoever
-    else holds the partition may have the batch.
+    `not_hosted` would be wrong: it promises that nothing was appended, and another replica of the partition
+    may have the batch.
     """
     topic_id, partition = key
     view = metadata.partition(topic_id, partition)
@@ -177,7 +178,7 @@ def after_stop(
 def find_by_name(
     broker_id: int, metadata: MetadataCache, replicas: HostedReplicas, topic: str, partition: int
 ) -> HostedReplica:
-    """The replica that a plain-records call means. Raises ServiceError where this broker has none."""
+    """The replica that a plain-records call is about. Raises ServiceError if this broker has none."""
     known = metadata.topic(topic)
     if known is None and metadata.is_blank:
         raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"broker {broker_id} {BLANK}; try again")

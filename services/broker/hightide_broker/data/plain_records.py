@@ -1,7 +1,7 @@
-"""ProduceRecords and FetchRecords: records one by one, for grpcurl and for clients without Arrow.
+"""ProduceRecords and FetchRecords: single records, for grpcurl and for clients without Arrow.
 
-The only place of the broker that opens a batch; pyarrow is imported with the first call. It runs on
-the disk's thread, so that building a batch of 10,000 records holds up nobody.
+No other module of the broker opens a batch. The first call imports pyarrow. The work runs on the disk's
+thread, so that building a batch of 10,000 records delays no other request.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PlainRecords:
     async def produce(
         self, key: PartitionKey, records: Sequence[PlainRecord], acks: int, timeout_ms: int
     ) -> int:
-        """Append the records as one batch; the offset of the first. Raises ServiceError."""
+        """Append the records as one batch, and return the offset of the first. Raises ServiceError."""
         if not 1 <= len(records) <= PLAIN_RECORDS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
@@ -74,8 +74,8 @@ class PlainRecords:
         *,
         skips_corrupt: bool = False,
     ) -> PlainRecordsRead:
-        """Read records from `offset` on; where there is nothing, wait. `skips_corrupt`: leave out and count
-        what no reader can open. Raises ServiceError."""
+        """Read records from `offset` on, and wait if there are none. `skips_corrupt`: leave out and count
+        batches that no reader can open. Raises ServiceError."""
         limit = max_records or PLAIN_RECORDS_DEFAULT
         if not 1 <= limit <= PLAIN_RECORDS_MAX:
             raise ServiceError(
@@ -123,7 +123,7 @@ def _encode(key: PartitionKey, records: Sequence[PlainRecord], now_us: int) -> b
 
 
 class UnreadableBatch(BatchError):
-    """A batch that is as it was written, and that no reader can open."""
+    """A batch whose bytes are as they were written, and that no reader can open."""
 
     code = ErrorCode.ERROR_CODE_INVALID_BATCH
 
@@ -137,7 +137,7 @@ class UnreadableBatch(BatchError):
 
 @dataclass(slots=True)
 class Opened:
-    """What batches hold, and where to go on behind them."""
+    """The records of batches, and the offset at which to continue."""
 
     next_offset: int
     records: list[tuple[int, PlainRecord]] = field(default_factory=list)
@@ -146,11 +146,11 @@ class Opened:
 
 
 def open_batches(batches: bytes, offset: int, limit: int, skips_corrupt: bool) -> Opened:
-    """Up to `limit` records of these batches from an offset on, and where to go on.
+    """Up to `limit` records of these batches from an offset on, and the offset at which to continue.
 
-    A batch that no reader can open is left out and counted with `skips_corrupt`. Else it is an error, as one
-    whose bytes have changed always is; what lies in front of it is given before. Runs on the worker's thread.
-    Raises UnreadableBatch, and CorruptBatch where bytes have changed.
+    With `skips_corrupt`, a batch that no reader can open is left out and counted. Otherwise it is an error,
+    as a batch with changed bytes always is. The records before it are returned first. Runs on the worker's
+    thread. Raises UnreadableBatch, and CorruptBatch if bytes have changed.
     """
     found = Opened(offset)
     view = memoryview(batches)

@@ -88,7 +88,7 @@ class ProduceHandler:
 
     def _append(self, replica: HostedReplica, asked: ProducePartition[memoryview], acks_all: bool) -> Outcome:
         if not replica.state.is_leader:
-            # Whoever does not lead need not look at the batches; the core knows what to say.
+            # A broker that does not lead need not check the batches; the core knows the answer.
             arrived = ProduceArrived(1, acks_all, asked.leader_epoch, self._clock.monotonic_ms())
             refusal = refusal_in(self._shell.feed(replica, arrived))
             assert refusal is not None, f"{replica} does not lead and took a produce"
@@ -101,7 +101,7 @@ class ProduceHandler:
             if isinstance(verdict, DuplicateOf):
                 refusal = refuse_produce(replica.state, acks_all, asked.leader_epoch)
                 if refusal is not None:
-                    # It is in the log from before, perhaps by acks=1; acks=all has to wait for the replicas.
+                    # It is in the log already, perhaps by acks=1. acks=all has to wait for the replicas.
                     after = Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND
                     return partition_errors.by_core(
                         replica, after if refusal is Refusal.NOT_ENOUGH_REPLICAS else refusal

@@ -1,7 +1,7 @@
-"""Ids for idempotent producers: unique in the cluster for good (KIP-98's blocks).
+"""Ids for idempotent producers, unique in the cluster for ever (KIP-98's blocks).
 
-A broker takes a block of ids from /producer_ids by a conditional write and hands it out from memory.
-Ids of a block that was not used up are lost when the broker stops; 2^63 of them suffice.
+A broker reserves a block of ids in /producer_ids by a conditional write, and assigns them from memory. The
+rest of a block is lost when the broker stops; 2^63 ids are enough.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hightide_runtime.zookeeper.session import (
 )
 
 ATTEMPTS: Final = 20
-"""Each lost race means that another broker took a block; twenty in a row do not happen."""
+"""Each lost race means that another broker reserved a block. Twenty in a row do not happen."""
 
 
 class ProducerIds:
-    """Hands out producer ids. One for each broker."""
+    """Assigns producer ids. One for each broker."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -57,7 +57,7 @@ class ProducerIds:
             return self._next - 1
 
     async def _take_block(self) -> int:
-        # A write whose outcome is not known may have taken a block, which is then nobody's: no harm.
+        # A write with an unknown outcome may have reserved a block that no broker uses. This does no harm.
         for _ in range(ATTEMPTS):
             try:
                 znode = await self._session.get(ProducerIdsZnode.path())
@@ -65,7 +65,7 @@ class ProducerIds:
                 after = ProducerIdsZnode(first + ProducerIdsZnode.BLOCK_SIZE).encode()
                 await self._session.set(ProducerIdsZnode.path(), after, znode.version)
             except NoNode:
-                # Where a hand took it away, at least no id of this broker's is given out again.
+                # If an operator deleted it, at least none of this broker's ids is assigned again.
                 anew = ProducerIdsZnode(self._end)
                 try:
                     await self._session.create(ProducerIdsZnode.path(), anew.encode())

@@ -1,1 +1,2 @@
-"""The data directories of a broker: what lives in which, flushing, retention, scrubbing, mending."""
+"""The data directories of a broker: the replicas in each, syncing, retention, checks of data at rest, and
+repair."""

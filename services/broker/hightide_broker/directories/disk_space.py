@@ -1,4 +1,4 @@
-"""How much room is left where a broker keeps its logs, asked of the file system."""
+"""The free space where a broker keeps its logs, as the file system reports it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from hightide_broker.contract.descriptions import DescribedDirectory
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 
 PATIENCE_S: Final = 1.0
-"""A disk that hangs keeps nobody waiting: the figures are then the last ones known."""
+"""If a disk hangs, callers do not wait for it: they get the last known figures."""
 
 
 class DiskSpace:
-    """One for each broker; belongs to the event loop's thread. One question a disk at a time."""
+    """Reports the space of all disks. One for each broker; belongs to the event loop's thread. One query for
+    a disk is under way at a time."""
 
     def __init__(self, directories: LogDirectories) -> None:
         self._directories = directories
@@ -30,7 +31,7 @@ class DiskSpace:
         if directory.failure is None:
             asking = self._asking.get(number)
             if asking is None:
-                # On the directory's own thread: if its disk hangs, so does that one already.
+                # On the directory's own thread, which hangs already if its disk does.
                 asking = asyncio.ensure_future(directory.run(_space_of, directory.path))
                 self._asking[number] = asking
             await asyncio.wait({asking}, timeout=PATIENCE_S)
@@ -42,6 +43,6 @@ class DiskSpace:
 
 
 def _space_of(path: str) -> tuple[int, int]:
-    """The size of the file system, and what is free there for this process."""
+    """The size of the file system, and the free space for this process."""
     found = os.statvfs(path)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,14 +1,15 @@
-"""Whether the disks answer: what a thread that waits for none of them sees of the calls to them.
+"""Noticing disks that do not answer, from a thread that waits for none of them.
 
-Theory of operation. The thread of the process's pulse looks once a second at the calls that are under way
-(`storage.hung_calls`), from before the first one is made. Two bounds, for a single call:
+Theory of operation. Once a second, the thread that watches the event loop looks at the calls that are under
+way (`storage.hung_calls`), beginning before the first call. There are two limits for a single call:
 
-- Five sixths of the session timeout, 5 s at the least: whoever waits for it waits for too long. Others lead
-  what is concerned until the disk has answered for as long again (`hung_disks`). With a session of 6 s they
-  do within that, as where a machine is gone. It is no shorter, since a sync of much that was written may
-  take some seconds on a disk that is well, and two elections for each would be worse than waiting.
+- Five sixths of the session timeout, 5 s at the least: clients that wait for the call wait too long. Other
+  brokers lead the partitions concerned until the disk has answered for as long again (`hung_disks`). With a
+  session of 6 s they do so within the session timeout, as when a machine is gone. The limit is no shorter
+  because a sync of much data may take some seconds on a good disk, and two elections for each such sync would
+  be worse than waiting.
 - `--disk-timeout-ms`, 30 s: the disk does not come back. The directory is offline until the broker is started
-  again, which must not happen to a disk that is merely slow; whoever waits for it is told.
+  again, which must not happen to a disk that is only slow. Callers that wait for it get an error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["PATIENCE_MIN_S", "DiskWatch", "patience_s"]
 log = logging.getLogger(__name__)
 
 SESSION_SHARE: Final = 5 / 6
-"""A call is first seen up to a second after it began, and told within the whole of the session's time."""
+"""A call is first seen up to a second after it began, and is reported within the session timeout."""
 PATIENCE_MIN_S: Final = 5.0
 
 OnWaits = Callable[[LogDirectory, frozenset[str]], None]
@@ -34,35 +35,35 @@ OnAnswers = Callable[[LogDirectory], None]
 
 
 def patience_s(granted_ms: int) -> float:
-    """How long a client may wait for a single call to a disk, with a session of so many milliseconds; 0:
-    there is none, so that nothing can be handed over."""
+    """How long a client may wait for a single call to a disk, with a session of so many milliseconds. 0:
+    there is no session, so nothing can be handed over."""
     return max(PATIENCE_MIN_S, granted_ms / 1000 * SESSION_SHARE) if granted_ms else float("inf")
 
 
 class DiskWatch:
-    """One for a broker. Made on the event loop, before its disks are asked for anything; `look` is called on
-    the pulse's thread."""
+    """Watches the disks of one broker. Made on the event loop, before the first call to a disk; `look` is
+    called on the thread that watches the loop."""
 
     def __init__(
         self, disks: Sequence[LogDirectory], timeout_s: float, wait_max_s: Callable[[], float]
     ) -> None:
-        """`timeout_s`: after which a directory is offline. `wait_max_s` gives how long clients may wait."""
+        """`timeout_s`: after which a directory is offline. `wait_max_s` returns how long clients may wait."""
         self._disks = tuple(disks)
         self._timeout_s = timeout_s
         self._wait_max_s = wait_max_s
         self._loop = asyncio.get_running_loop()
         self._answered_s: dict[LogDirectory, float] = {}
-        """For how long those have answered now that did not."""
+        """For how long the disks that did not answer have answered now."""
         self._given_up: set[LogDirectory] = set()
         self._told: tuple[OnWaits, OnAnswers] | None = None
 
     def tell(self, on_waits: OnWaits, on_answers: OnAnswers) -> None:
-        """Have these called on the event loop: the first again and again while calls to a disk, which it
-        names, do not return, the second when the disk answers again."""
+        """Register functions that are called on the event loop. The first is called repeatedly while calls to
+        a disk, which it names, do not return. The second is called when the disk answers again."""
         self._told = on_waits, on_answers
 
     def look(self, passed_s: float) -> None:
-        """Look at all disks. `passed_s`: since the last time."""
+        """Check all disks. `passed_s`: since the last check."""
         wait_max_s = self._wait_max_s()
         for disk in self._disks:
             if disk in self._given_up:
@@ -97,5 +98,5 @@ class DiskWatch:
         log.warning("the disk of %s answers again", disk)
 
     def _soon(self, call: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
+        with suppress(RuntimeError):  # The loop is closed: the broker is about to end.
             self._loop.call_soon_threadsafe(call, *arguments)

@@ -1,12 +1,15 @@
-"""Replicas with batches at rest that are not what was written: told to the controller, and mended from peers.
+"""Damaged replicas, whose batches at rest are not what was written: reporting them to the controller, and
+repairing them from other replicas.
 
-Theory of operation. Whoever reads a log meets damage: a consumer's fetch, a follower's, the scrub. From then
-on the replica fetches nothing, so that its leader does not count it as in sync, and the controller is told:
-it leaves the ISR, and leads no more, if another is whole. Meanwhile each damaged segment is written anew
-beside the old one, with what is whole of it and what other replicas have of the rest (`storage.Mend`). A
-replica stays what it is while that goes on: nothing is cut off or thrown away, so it may be the last copy,
-lead, and be written to, and two that are damaged at different places mend each other. What no peer has stays
-damaged, is complained about, and tried again.
+Theory of operation. Every reader of a log may find damage: a consumer's fetch, a follower's, the check of
+data at rest. From then on the replica fetches nothing, so that its leader does not count it as in sync. The
+broker reports it to the controller. The replica leaves the ISR, and stops leading, if another one is whole.
+Meanwhile each damaged segment is written anew beside the old one, from its own whole parts and from what
+other replicas have (`storage.Mend`).
+
+The replica keeps its role while this goes on. Nothing is truncated or deleted, so it may be the last copy,
+lead, and take writes. Two replicas that are damaged at different places repair each other. What no other
+replica has stays damaged. The controller complains about it, and the repair is tried again.
 """
 
 from __future__ import annotations
@@ -40,12 +43,12 @@ Ts = TypeVarTuple("Ts")
 PAUSE_MIN_S: Final = 0.2
 PAUSE_MAX_S: Final = 10.0
 TOLD_S: Final = 5.0
-"""How long it waits until the controller knows; then it goes on without."""
+"""How long the repair waits until the controller knows; then it goes on without."""
 CALL_TIMEOUT_S: Final = 10.0
 PIECE_BYTES: Final = 1024 * 1024
-"""What is asked of a peer at a time, or checked."""
+"""Bytes that are fetched from a peer at a time, or checked."""
 AT_ONCE: Final = 4
-"""Replicas that are mended at the same time."""
+"""Replicas that are repaired at the same time."""
 ANYWHERE: Final = -1
 """Stands for a segment that is not known."""
 
@@ -87,7 +90,7 @@ class _Patient:
     replica: HostedReplica
     offset: int
     segments: set[int] = field(default_factory=set)
-    """The base offsets of the segments that are to be mended."""
+    """The base offsets of the damaged segments."""
     reason: str = ""
     """Why it is not whole yet, as last logged."""
 
@@ -117,17 +120,17 @@ class Healing:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
         self.found = 0
-        """How often a replica turned out to be damaged."""
+        """How often a replica was found damaged."""
         self.healed = 0
-        """How often one was mended."""
+        """How often one was repaired."""
 
     @property
     def damaged_count(self) -> int:
-        """How many replicas are damaged; asked on any thread."""
+        """How many replicas are damaged; called on any thread."""
         return len(self._patients)
 
     def met(self, damage: DamagedLog) -> None:
-        """Somebody has met damage. Called for each time; acts once for a replica."""
+        """Take note of damage that a reader has found. Called each time; acts once for a replica."""
         key = damage.topic_id, damage.partition
         replica = self._replicas.get(key)
         if replica is None or not _can_be_mended(replica):
@@ -146,12 +149,12 @@ class Healing:
         patient.segments.add(damage.segment)
 
     def tell_again(self) -> None:
-        """A new controller was elected, which knows of no damage."""
+        """Report all damage again: a new controller was elected, which knows of none."""
         for key, patient in self._patients.items():
             self._reports.report_damage(key, patient.offset)
 
     async def close(self) -> None:
-        """Stop mending: what is damaged is met again after the next start."""
+        """Stop repairing. Readers find the damage again after the next start."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -166,19 +169,20 @@ class Healing:
                 self.healed += 1
                 log.warning("%s is whole again", replica)
         except Exception:
-            # The top of a task: it fetches on, and whoever meets the damage next begins again.
+            # The top of a task: the replica fetches again, and the next reader that finds the damage starts
+            # the repair again.
             log.exception("mending %s ended", replica)
         finally:
             del self._patients[key]
             replica.is_damaged = False
         self._reports.report_whole(key)
-        # It would join the ISR, and a controller that does not know yet would take it out.
+        # It would join the ISR, and a controller that does not know yet would remove it.
         await self._reports.told(TOLD_S)
         if self._replicas.get(key) is replica and not replica.is_damaged:
             self._copying.resume(replica)
 
     async def _is_mended(self, key: PartitionKey, patient: _Patient) -> bool:
-        """Mend it, however long it takes; False where it is not there any more."""
+        """Repair the replica, however long that takes. False if it is not here any more."""
         pause_s = PAUSE_MIN_S
         self._reports.report_damage(key, patient.offset)
         await self._reports.told(TOLD_S)
@@ -196,12 +200,12 @@ class Healing:
                 return True
             await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_MAX_S, pause_s * 2)
-            # The controller may have forgotten it: this broker may have registered anew.
+            # The controller may have forgotten the report: this broker may have registered anew.
             self._reports.report_damage(key, patient.offset)
         return False
 
     async def _mend(self, patient: _Patient) -> None:
-        """Mend all that is known to be damaged. Raises StorageError, _NotYet."""
+        """Repair all segments that are known to be damaged. Raises StorageError, _NotYet."""
         at_rest = patient.replica.log.at_rest
         patient.segments.update(await self._run(at_rest.lacking))
         peers = _Peers(self._open_channel)
@@ -230,14 +234,14 @@ class Healing:
                 return None
 
     async def _is_needless(self, replica: HostedReplica) -> bool:
-        """Whether all is whole that may be read: an operator has let go of what is damaged, and no peer has
-        it any more."""
+        """Whether everything that may be read is whole: an operator has deleted the damaged records, which no
+        peer has."""
         return await self._first_damage(replica) is None
 
     async def _mend_segment(self, patient: _Patient, base_offset: int, peers: _Peers) -> None:
         mend = await self._run(patient.replica.log.at_rest.mend, base_offset)
         if mend is None:
-            return  # Retention has taken it, or a cut.
+            return  # Retention or a truncation has deleted it.
         try:
             while (offset := await self._run(mend.go_on)) is not None:
                 if offset < patient.replica.log.log_start_offset and await self._is_needless(patient.replica):
@@ -253,7 +257,7 @@ class Healing:
                 mend.taken,
             )
         finally:
-            # Also when cancelled: it waits for its turn behind what the thread is busy with.
+            # Also when cancelled: it waits for the thread to finish its current work.
             await asyncio.shield(self._run(mend.close))
 
     async def _fetch_into(self, mend: Mend, replica: HostedReplica, offset: int, peers: _Peers) -> None:
@@ -275,7 +279,7 @@ class Healing:
         raise _NotYet(f"nobody has offset {offset}: {'; '.join(reasons) or 'there is no other replica'}")
 
     def _sources(self, replica: HostedReplica) -> Iterator[int]:
-        """The other replicas, those first that have it most certainly."""
+        """The other replicas, in order of how certainly they have the records."""
         decision = replica.state.decision
         for peer in dict.fromkeys((decision.leader, *decision.isr, *decision.replicas)):
             if peer not in (self._broker_id, NO_LEADER):
@@ -286,16 +290,16 @@ class Healing:
 
 
 def _can_be_mended(replica: HostedReplica) -> bool:
-    """Not where its data directory failed, or it was stopped."""
+    """False if its data directory failed, or it was stopped."""
     return replica.state.role not in (Role.FAILED, Role.STOPPED) and not replica.log.is_closed
 
 
 class _NotYet(Exception):
-    """What is missing could not be had."""
+    """No other replica could be reached that has the missing records."""
 
 
 class _Peers:
-    """The connections of one attempt."""
+    """The connections to other replicas in one attempt."""
 
     def __init__(self, connect: Connect) -> None:
         self._open_channel = connect
@@ -323,6 +327,6 @@ class _Peers:
         return result.batches
 
     async def close(self) -> None:
-        """Let go of them."""
+        """Close the connections."""
         for channel in self._channels.values():
             await channel.close()

@@ -1,12 +1,13 @@
-"""Replicas whose clients wait for a disk that does not answer: others lead them until it does.
+"""Replicas whose clients wait for a disk that does not answer. Other brokers lead them until it does.
 
-A call that does not return may return yet, so nothing is taken out of service: the controller is told, as
-of damage. Such a replica leaves the ISR where another one is well, and leads no more; it fetches nothing, so
-that its leader does not take it for in sync. When the disk answers again the controller hears that, too.
+A call that does not return may still return, so nothing is taken out of service. The broker reports to the
+controller, as with damage. Such a replica leaves the ISR if another one is well, and stops leading. It
+fetches nothing, so that its leader does not count it as in sync. When the disk answers again the controller
+gets a report of that, too.
 
-Who waits? For a sync only those who promise that records are on disk before they are acknowledged
-(flush=fsync): with flush=replicated syncs go on beside everything, and a leader that is slow at them is none
-the worse. For any other call everybody.
+Which replicas wait? For a sync, only those that acknowledge records after they are on disk (flush=fsync).
+With flush=replicated syncs run beside everything else, and a slow sync does not harm a leader. For any other
+call, all replicas on the disk wait.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ log = logging.getLogger(__name__)
 
 SYNCS: Final = frozenset(("sync", "sync_directory"))
 TELL_AGAIN_S: Final = 5.0
-"""The controller may have forgotten it: this broker may have registered anew."""
+"""The controller may have forgotten the report: this broker may have registered anew."""
 TOLD_S: Final = 5.0
-"""How long it waits until the controller knows that a disk answers again; then it fetches without."""
+"""How long to wait until the controller knows that a disk answers again; then the replica fetches without
+that."""
 
 
 class FailureReportPort(Protocol):
@@ -60,7 +62,8 @@ class FetchingPort(Protocol):
 
 
 class HungDisks:
-    """All replicas of a broker that wait. Belongs to the event loop's thread; `DiskWatch` tells it."""
+    """All replicas of a broker that wait for a disk. Belongs to the event loop's thread; `DiskWatch` calls
+    it."""
 
     def __init__(self, replicas: HostedReplicas, copying: FetchingPort, reports: FailureReportPort) -> None:
         self._replicas = replicas
@@ -76,7 +79,7 @@ class HungDisks:
         return sum(map(len, self._waiting.values()))
 
     def does_not_answer(self, disk: LogDirectory, calls: frozenset[str]) -> None:
-        """Calls of these names to a disk do not return. Told again while that lasts."""
+        """Take note that calls of these names to a disk do not return. Called repeatedly while that lasts."""
         if disk.failure is not None:
             return
         waiting = self._waiting.setdefault(disk, {})
@@ -94,17 +97,17 @@ class HungDisks:
             self._tell_again(waiting)
 
     def answers(self, disk: LogDirectory) -> None:
-        """They returned, and the disk has answered for some time."""
+        """Take note that the calls returned, and the disk has answered for some time."""
         released = list(self.forget(disk).values())
         for replica in released:
-            if not replica.is_damaged:  # Else it is told when it is mended.
+            if not replica.is_damaged:  # Else it is reported when it is repaired.
                 self._reports.hangs_no_more(replica.key)
         task = asyncio.get_running_loop().create_task(self._go_on(released), name=f"answers-{disk.number}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def forget(self, disk: LogDirectory) -> dict[PartitionKey, HostedReplica]:
-        """It is offline, or answers: nobody waits for it any more. Gives who did."""
+        """Drop a disk that is offline, or answers. Returns the replicas that waited for it."""
         self._told_s.pop(disk, None)
         released = self._waiting.pop(disk, {})
         for replica in released.values():
@@ -112,7 +115,7 @@ class HungDisks:
         return released
 
     def tell_again(self) -> None:
-        """A new controller was elected, which knows of nobody who waits."""
+        """Report again: a new controller was elected, which knows of no replica that waits."""
         for waiting in self._waiting.values():
             self._tell_again(waiting)
 
@@ -129,7 +132,7 @@ class HungDisks:
                 self._reports.report_hang(key)
 
     async def _go_on(self, released: list[HostedReplica]) -> None:
-        # It would join the ISR, and a controller that does not know yet would take it out.
+        # It would join the ISR, and a controller that does not know yet would remove it.
         await self._reports.told(TOLD_S)
         for replica in released:
             if self._replicas.get(replica.key) is replica and not replica.is_held:

@@ -1,13 +1,13 @@
-"""The data directories of a broker (Kafka's log.dirs): what lives in which, and what goes offline when.
+"""The data directories of a broker (Kafka's log.dirs): the partitions in each, and what goes offline with it.
 
-Theory of operation. Each directory has a thread of its own, so that a disk that hangs or fails holds up
-nobody but those who live there. A new partition goes to the directory with the fewest. A directory that fails
-is offline until the broker is started again: nothing is read from it or written to it, and whoever asked is
-told, on the event loop. The broker goes on as long as one is left.
+Theory of operation. Each directory has a thread of its own, so a disk that hangs or fails delays only the
+partitions on it. A new partition goes to the directory with the fewest. A directory that fails is offline
+until the broker is started again: it is neither read nor written, and its users get an error, on the event
+loop. The broker goes on as long as one directory is left.
 
-What lives in a directory that could not be read when the broker started is not known. Until it is back, a
-partition that is on no other disk may be there: it is not begun anew elsewhere, unless its first leader is
-being chosen just now (`create_log`).
+If a directory could not be read when the broker started, its content is not known. A partition that is on no
+other disk may be in it. Until the directory is back, such a partition is not created elsewhere, unless its
+first leader is being chosen just now (`create_log`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 NOWHERE: Final = -1
-"""The number of the directory of a partition that is in none."""
+"""The directory number of a partition that is in none."""
 
 
 class LogDirectory:
@@ -53,18 +53,19 @@ class LogDirectory:
     def __init__(
         self, number: int, path: Path, threads: Threads = os_threads, files: Files | None = None
     ) -> None:
-        """Touches no file. Threads and files are the operating system's where not given."""
+        """Touches no file. Threads and files are the operating system's unless given."""
         self.number = number
-        """Its place among the --data-dir, from 0 on."""
+        """Its position among the --data-dir options, from 0 on."""
         self.path = os.path.abspath(path)
         self.failure: str | None = None
-        """Why it is offline; None where it is not."""
+        """Why it is offline; None if it is not."""
         self.executor = threads(1, f"disk-{number}")
-        """Runs what waits for this disk (open, fsync, recovery, retention, quarantine), one at a time."""
+        """Runs calls that wait for this disk (open, fsync, recovery, retention, quarantine), one at a
+        time."""
         self.putting_aside = asyncio.Lock()
-        """One partition at a time, so that an fsync round never stands behind thousands of them."""
+        """One partition at a time, so that an fsync round never waits for thousands of them."""
         self.calls = CallsUnderWay()
-        """What its threads, and the event loop, ask of the disk just now."""
+        """The calls to the disk, by its threads and the event loop, that are under way."""
         self.files = self.calls.of(files if files is not None else OsFiles())
         """Its files, whose calls are watched."""
         self._opened: DataDirectory | None = None
@@ -77,20 +78,20 @@ class LogDirectory:
 
     @property
     def data(self) -> DataDirectory:
-        """The directory itself. Not to be asked for where it was offline from the start."""
+        """The opened directory. Must not be called if it was offline from the start."""
         assert self._opened is not None, f"{self} was never opened"
         return self._opened
 
     def opened(self, outcome: DataDirectory | StorageFailed) -> None:
-        """It is open, or cannot be."""
+        """Take note that it is open, or cannot be opened."""
         if isinstance(outcome, DataDirectory):
             self._opened = outcome
         else:
             self.failure = str(outcome)
 
     async def run(self, call: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """Run it on the directory's thread. Raises StorageFailed where the disk is given up meanwhile: the
-        thread may wait for it for ever, and nobody else has to."""
+        """Run a call on the directory's thread. Raises StorageFailed if the disk is given up meanwhile: the
+        thread may wait for it for ever, and the caller must not."""
         if self._given_up is not None:
             raise StorageFailed(self._given_up)
         running = self._loop.run_in_executor(self.executor, call, *arguments)
@@ -107,12 +108,12 @@ class LogDirectory:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its thread hangs in a call, and nobody waits for it any more."""
+        """Whether its thread hangs in a call, and no caller waits for it any more."""
         return self._given_up is not None
 
     def does_not_answer(self, hung: HungCall) -> None:
-        """A call to the disk does not return: the directory is offline, as after an error. Called on the
-        thread of the pulse, once."""
+        """Take note that a call to the disk does not return: the directory is offline, as after an error.
+        Called once, on the thread that watches the event loop."""
         reason = f"the call {hung.call} has not returned for {hung.seen_for_s:.0f} s"
         if self._opened is not None:
             self._opened.hangs(reason)
@@ -126,7 +127,7 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """All of a broker's. Made by `open`; belongs to the event loop's thread."""
+    """All data directories of a broker. Made by `open`; belongs to the event loop's thread."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         """Called by `open` with directories that are open or have a `failure`."""
@@ -159,11 +160,11 @@ class LogDirectories:
         threads: Threads = os_threads,
         machine: MachineTime | None = None,
     ) -> LogDirectories:
-        """Lock and read all of them, each on its thread. One that fails is offline from the start.
+        """Lock and read all directories, each on its thread. One that fails is offline from the start.
 
-        Raises StorageError where one belongs to somebody else (nothing was written to any then), is in use,
-        is damaged or is new and has no room, and where none is left. Files, threads and `machine`,
-        which tells the time, are the operating system's where not given.
+        Raises StorageError if one belongs to another broker or cluster (nothing was written to any then), is
+        in use, is damaged, or is new and has no room, and if none is left. Files, threads and `machine`,
+        which returns the time, are the operating system's unless given.
         """
         made = [LogDirectory(number, path, threads, files) for number, path in enumerate(paths)]
         return await cls.open_all(made, cluster_id, broker_id, threads, machine)
@@ -177,8 +178,8 @@ class LogDirectories:
         threads: Threads = os_threads,
         machine: MachineTime | None = None,
     ) -> LogDirectories:
-        """See `open`: of directories that somebody watches already, so that one that hangs is offline from
-        the start, too."""
+        """See `open`. The directories are already being watched, so that one that hangs is offline from the
+        start, too."""
         share = DirectorySettings().share(len(made))
         refusals: list[BaseException] = []
         try:
@@ -213,28 +214,29 @@ class LogDirectories:
 
     @property
     def online(self) -> tuple[LogDirectory, ...]:
-        """Those that work, in order."""
+        """The directories that work, in order."""
         return tuple(each for each in self.all if each.failure is None)
 
     @property
     def offline(self) -> tuple[LogDirectory, ...]:
-        """Those that failed, at the start or since."""
+        """The directories that failed, at the start or since."""
         return tuple(each for each in self.all if each.failure is not None)
 
     def partitions(self) -> list[PartitionKey]:
-        """The partitions that are on a disk that works, or were made since, in order."""
+        """The partitions that are on a working disk, or were created since, in order."""
         return sorted(key for key, directory in self._where.items() if directory.failure is None)
 
     def holds(self, key: PartitionKey) -> bool:
-        """Whether the partition is in a directory; that may be offline."""
+        """Whether the partition is in a directory, which may be offline."""
         return key in self._where
 
     def home_of(self, key: PartitionKey) -> LogDirectory | None:
-        """The directory that the partition lives in, which may be offline; None where it is in none."""
+        """The partition's directory, which may be offline; None if it is in none."""
         return self._where.get(key)
 
     def number_of(self, key: PartitionKey) -> int:
-        """The place of the partition's directory among the --data-dir, from 0 on; NOWHERE."""
+        """The position of the partition's directory among the --data-dir options, from 0 on; NOWHERE if it
+        has none."""
         home = self._where.get(key)
         return NOWHERE if home is None else home.number
 
@@ -245,34 +247,36 @@ class LogDirectories:
 
     @property
     def by_path(self) -> dict[str, LogDirectory]:
-        """Those that could be opened, by what `Log.data_directory` says."""
+        """The directories that could be opened, by the value of `Log.data_directory`."""
         return {each.path: each for each in self.all if each not in self._unread}
 
     # --- logs --------------------------------------------------------------------------------------
 
     async def open_log(self, key: PartitionKey, topic: str, settings: LogSettings) -> Log:
-        """The log of a partition that is here (`holds`); recovered, if it must be, on its directory's thread.
+        """The log of a partition that is here (`holds`). If it must be recovered, that is done on its
+        directory's thread.
 
-        Raises StorageFailed where its directory is offline or it is in two, DiskFull, UnknownLog.
+        Raises StorageFailed if its directory is offline or it is in two, DiskFull, UnknownLog.
         """
         home = self._where[key]
         if key in self._twice:
             raise StorageFailed(_in_two(key, *self._twice[key][:2]))
         _check_online(home, key, topic)
         opened = await home.run(home.data.log, *key, False, topic, settings)
-        # Whoever hosts it from here on is told if it fails; of what failed meanwhile nobody would be.
+        # Its user gets an error if it fails from here on. If it failed before, nobody would.
         _check_online(home, key, topic)
         return opened
 
     async def create_log(
         self, key: PartitionKey, topic: str, settings: LogSettings, is_first_decision: bool
     ) -> Log:
-        """A log for a partition that is not here, in the directory that has the fewest. Waits for the end of
-        its quarantine, where it is just being put aside.
+        """Create a log for a partition that is not here, in the directory that has the fewest. If the
+        partition is just being put into quarantine, this waits for the end of that.
 
-        `is_first_decision`: the partition's first leader is being chosen, so that there can be no log of it
-        anywhere. Where a directory could not be read at start, only then is it made; and not for what was
-        refused before, since that was there when the broker started. Raises StorageFailed, DiskFull.
+        `is_first_decision`: the partition's first leader is being chosen, so that no log of it can exist
+        anywhere. If a directory could not be read at the start, a log is created only then, and not for a
+        partition that was refused before, because that one existed when the broker started. Raises
+        StorageFailed, DiskFull.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await asyncio.wait([leaving])
@@ -292,11 +296,12 @@ class LogDirectories:
         return made
 
     def quarantine(self, key: PartitionKey) -> asyncio.Future[None]:
-        """Put a partition aside that is not assigned here any more; what comes back is done when it is.
+        """Put a partition into quarantine that is not assigned here any more; the returned future is done
+        when it is there.
 
-        Harmless where it is not here. It is on its directory's thread that this happens; here the partition
-        is gone at once. The future fails with StorageError where it could not be done: the partition is here
-        then as before, with its log closed. Nobody has to wait for it; a failure is logged.
+        May be called if it is not here. The work is done on its directory's thread; for callers, the
+        partition is gone at once. If it cannot be done, the future fails with StorageError: the partition is
+        here then as before, with its log closed. No caller has to wait for the future; a failure is logged.
         """
         if (under_way := self._leaving.get(key)) is not None:
             return under_way
@@ -327,12 +332,12 @@ class LogDirectories:
     # --- what goes offline -------------------------------------------------------------------------
 
     def tell_of_failures(self, on_offline: Callable[[LogDirectory], None]) -> None:
-        """Have this called for each directory that goes offline, on the event loop, once."""
+        """Register a function that is called on the event loop, once for each directory that goes offline."""
         self._on_offline = on_offline
         self.look()
 
     def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:
-        """Have this called for all damage to logs that is met, on the event loop."""
+        """Register a function that is called on the event loop for all damage to logs that is found."""
 
         def soon(damage: DamagedLog) -> None:
             with suppress(RuntimeError):  # The loop is closed: the broker is as good as gone.
@@ -342,8 +347,8 @@ class LogDirectories:
             directory.data.tell_of_damage(soon)
 
     def look(self) -> None:
-        """See which directories have failed, and tell of them. Called by whoever met an error and wants the
-        consequences at once; they come with the loop's next turn anyhow."""
+        """Find the directories that have failed, and report them. Called after an error, if the caller wants
+        the consequences at once. Otherwise they follow in the next turn of the loop."""
         for directory in self.online:
             if directory.data.failed and self._on_offline is not None:
                 directory.failure = directory.data.failure
@@ -359,7 +364,8 @@ class LogDirectories:
             self._loop.call_soon_threadsafe(self.look)
 
     async def close(self, clean: bool) -> None:
-        """Close all, each on its thread; with `clean`, each that works is marked as closed cleanly. Once.
+        """Close all, each on its thread. With `clean`, each that works is marked as closed cleanly. Call it
+        once.
 
         One that hangs meanwhile is left as it is when it is given up.
         """
@@ -371,7 +377,7 @@ class LogDirectories:
         finally:
             for directory in self.all:
                 if directory.failure is not None and directory not in self._unread:
-                    # Its thread may hang in a call to the disk, which nobody has to wait for.
+                    # Its thread may hang in a call to the disk. Nobody has to wait for that.
                     directory.executor.submit(directory.data.close, False)
                 directory.executor.shutdown(wait=directory.failure is None and not directory.is_given_up)
 
@@ -385,14 +391,14 @@ class LogDirectories:
 
 
 async def cluster_ids(made: Sequence[LogDirectory]) -> frozenset[str]:
-    """The clusters that these data directories, not open yet, belong to; more than one where somebody mixed
-    them up. One that cannot be read is passed over: opening it says why. Raises CorruptFile."""
+    """The clusters that these unopened data directories belong to; more than one if somebody mixed them up.
+    One that cannot be read is skipped, because opening it gives the reason. Raises CorruptFile."""
     found = await _of_each(made, lambda each: cluster_id_on_disk(each.path, each.files))
     return frozenset(each for each in found.values() if each is not None)
 
 
 async def _of_each(made: Sequence[LogDirectory], ask: Callable[[LogDirectory], T]) -> dict[str, T]:
-    """What each says of itself, by path, but for those that do not answer."""
+    """The answer of each directory, by path, without those that do not answer."""
     answers = await asyncio.gather(*(each.run(ask, each) for each in made), return_exceptions=True)
     said: dict[str, T] = {}
     for directory, answer in zip(made, answers, strict=True):

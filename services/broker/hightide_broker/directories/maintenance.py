@@ -1,7 +1,7 @@
-"""What is done now and then in a data directory: flush, checkpoint, apply retention, empty the quarantine.
+"""The periodic work in a data directory: flush, checkpoint, retention, emptying the quarantine.
 
-All of it runs on the directory's thread, and ends when it goes offline. Where nothing moves nothing is
-written.
+All of it runs on the directory's thread, and ends when the directory goes offline. If nothing has changed,
+nothing is written.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ class Maintenance:
         settings: MaintenanceSettings,
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`disk` is the directory's thread; `on_failed` is told of each error, which may be the last."""
+        """`disk` is the directory's thread; `on_failed` gets each error, which may be the last."""
         self._clock = clock
         self._replicas = replicas
         self._shell = shell
         self._data = data
         self._disk = disk
         self._on_failed = on_failed
-        # High watermark and durable end of each partition, and whether its acks are synced, as last written.
+        # As last written, for each partition: high watermark, durable end, and whether its acknowledgements
+        # are synced.
         self._written: dict[PartitionKey, tuple[int, int, bool]] = {}
         loop = asyncio.get_running_loop()
         self._tasks = [
@@ -129,7 +130,7 @@ class Maintenance:
         for replica in self._replicas_here():
             await loop.run_in_executor(self._disk, replica.log.expire_producers, now_ms)
             if replica.log.size_bytes == 0 or replica.state.role is Role.DIVERGED:
-                continue  # What its leader has lost is kept until somebody has looked at it.
+                continue  # Records that its leader has lost are kept until an operator has decided.
             leaders_start = replica.leaders_log_start if replica.state.is_follower else 0
             try:
                 start = await loop.run_in_executor(
@@ -144,7 +145,7 @@ class Maintenance:
             except StorageError as error:
                 if self._data.failed:
                     raise
-                # On a full disk one log may need room to give some back; the others give theirs back now.
+                # On a full disk one log may need room before it can free some; the others free theirs now.
                 log.error("%s: retention is repeated later: %s", replica, error)
                 continue
             cuts.note(replica)
@@ -166,5 +167,5 @@ class Maintenance:
                 log.error("%s failed: %s", work.__name__, error)
                 self._on_failed(error)
             except Exception:
-                # The top of a task: without it nothing would be checkpointed or deleted ever again.
+                # The top of a task: without this, nothing would be checkpointed or deleted ever again.
                 log.exception("%s is repeated later", work.__name__)

@@ -1,6 +1,6 @@
-"""DescribeReplicas: what this broker holds, for plans and for the progress of moves.
+"""DescribeReplicas: the replicas of this broker, for plans and for the progress of moves.
 
-Read off memory; no file is touched.
+Read from memory; no file is touched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 
 DESCRIBED_MAX: Final = 50_000
-"""Replicas in one answer: it stays well below what a message may be."""
+"""Replicas in one answer, which stays well below the limit of a message."""
 BREATHE_EVERY: Final = 500
 
 
@@ -34,9 +34,9 @@ class ReplicaDescriptions:
         self._directories = directories
 
     async def describe(self, topics: Sequence[str]) -> list[DescribedReplica]:
-        """The replicas of these topics, or all where none is named, by topic and partition.
+        """The replicas of these topics, or of all topics if none is named, by topic and partition.
 
-        A topic of which nothing is here is left out. Raises ServiceError(LIMIT_EXCEEDED).
+        A topic without a replica here is left out. Raises ServiceError(LIMIT_EXCEEDED).
         """
         chosen = self._of_topics(topics) if topics else list(self._replicas)
         if len(chosen) > DESCRIBED_MAX:

@@ -1,4 +1,4 @@
-"""What a round deleted of logs, and why: one line for operators, however many logs it was."""
+"""What one round deleted from logs, and why: one line for operators, whatever the number of logs."""
 
 from __future__ import annotations
 

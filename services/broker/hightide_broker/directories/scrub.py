@@ -1,10 +1,10 @@
-"""Reads everything that is at rest now and then, so that damage is found before somebody needs what it hit.
+"""Reading all data at rest from time to time, so that damage is found before the damaged records are needed.
 
-Theory of operation. Disks change bytes without saying so, and what nobody reads may be damaged on all
-replicas by the time that somebody does. So each batch is read and checked once in a while, at a bounded
-rate, in a thread of its own: produce and fetch wait for nothing but the disk. What is found goes the way of
-all damage (`healing`); what is whole on a follower is compared with its leader (`comparison`). A pass that
-does not come to its end in time is followed by the next at once.
+Theory of operation. Disks change bytes without an error. Records that no client reads may be damaged on all
+replicas by the time they are read. So each batch is read and checked regularly, at a bounded rate, in a
+thread of its own: produce and fetch wait for nothing but the disk. Damage is handled as everywhere
+(`healing`). What is whole on a follower is compared with its leader (`comparison`). If a pass does not end in
+time, the next one follows at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
 FIRST_PASS_S: Final = 60.0
-"""How long a broker that starts is left alone, at most."""
+"""The longest time before the first pass after a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class ScrubSettings:
     """How fast, and how often."""
 
     bytes_per_s: int
-    """0: not at all."""
+    """0 switches it off."""
     interval_ms: int
-    """From the beginning of one pass to that of the next, at least."""
+    """The least time from the beginning of one pass to that of the next."""
 
 
 class ComparisonPort(Protocol):
@@ -50,7 +50,7 @@ class ComparisonPort(Protocol):
 
 
 class Scrub:
-    """One task for all replicas of a broker. Belongs to the event loop's thread."""
+    """Checks all replicas of a broker in one task. Belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Scrub:
             try:
                 await self.check_all()
             except Exception:
-                # The top of a task: without it nothing would be checked any more.
+                # The top of a task: without this, nothing would be checked any more.
                 log.exception("checking what is at rest is repeated later")
             await asyncio.sleep(max(0.0, began + interval_s - loop.time()))
 
     async def check_all(self) -> None:
-        """One pass over all that is at rest now."""
+        """Make one pass over all data that is at rest now."""
         before = self.checked_bytes
         try:
             for replica in self._replicas:
@@ -107,7 +107,7 @@ class Scrub:
             try:
                 place, size_bytes = await loop.run_in_executor(self._disk, at_rest.check, place, PIECE_BYTES)
             except DamagedLog as damage:
-                # It is being mended (`healing`). What else is damaged is found now, and not after a day.
+                # It is being repaired (`healing`). Other damage is found now, and not after a day.
                 place, size_bytes = BatchPlace(damage.segment + 1, 0, damage.segment + 1), 0
             except StorageError as error:
                 log.debug("%s is not checked: %s", replica, error)

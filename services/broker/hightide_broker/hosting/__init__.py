@@ -1,1 +1,1 @@
-"""What the controller orders, and what a broker finds at start: which replicas live here."""
+"""The controller's orders, and the start of a broker: which replicas this broker holds."""

@@ -1,11 +1,11 @@
-"""Acting on the controller's word: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C).
+"""Carrying out the controller's orders: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C).
 
-The fences come first, in this order: cluster id, broker epoch, controller epoch. Leader epochs and
-partition epochs are fenced by each replica's core.
+The fences are checked first, in this order: cluster id, broker epoch, controller epoch. The core of each
+replica checks leader epochs and partition epochs.
 
-Theory of operation. What concerns a replica that runs, or begins one, is done at once. What has to wait for
-a disk (a log that is opened and perhaps recovered, a quarantine) waits beside the others, and whatever comes
-for the same partition meanwhile waits for it (`queues`).
+Theory of operation. An order about a replica that runs, or about one without a log yet, is carried out at
+once. An order that has to wait for a disk (opening and perhaps recovering a log, a quarantine) waits without
+holding up the others. Later orders for the same partition wait for it (`partition_queue`).
 """
 
 from __future__ import annotations
@@ -50,25 +50,27 @@ log = logging.getLogger(__name__)
 
 REGISTRATION_WAIT_S: Final = 5.0
 CHANGE_TOLD_S: Final = 60.0
-"""How long clients that ask for metadata are told which trace began a leader epoch: they ask at once."""
+"""How long answers with metadata name the trace that began a leader epoch. Clients ask at once after a
+change."""
 BREATHE_EVERY: Final = 200
-"""Partitions after which the loop gets a turn: 10,000 decisions must not hold up produces for long."""
+"""Partitions after which other tasks of the event loop run: 10,000 decisions must not delay produces for
+long."""
 SAMPLE: Final = 10
 """Partitions that a span names; it counts the others."""
 STOPS_AT_ONCE: Final = 50
-"""Stops that begin in one turn of the loop; each costs more than a decision."""
+"""Stops that begin before other tasks of the event loop run. Each costs more than a decision."""
 OPENINGS_MAX: Final = 16
 """Decisions of one request that wait for disks at the same time."""
 
 LET_GO_MAX: Final = 10_000
-"""Replicas that were let go of and are remembered: a command that is late is late by a minute at most."""
+"""How many stopped replicas are remembered. A late command is late by a minute at most."""
 
 _OBEYING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING, Role.OFFLINE})
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One decision of a request, ready to be obeyed."""
+    """One decision of a request, ready to be carried out."""
 
     index: int
     key: PartitionKey
@@ -76,7 +78,7 @@ class _Order:
     settings: TopicSettings
     decision: PartitionDecision
     controller_epoch: int
-    """Of who sends it; at startup of who wrote it."""
+    """The controller epoch of the sender; at startup, of the controller that wrote the znode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,23 +122,24 @@ class Control:
         self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
         self._queues = PartitionQueues()
         self._let_go: dict[PartitionKey, None] = {}
-        """What this life of the broker was told to let go of, and was not told to hold again; the oldest are
-        forgotten."""
+        """The replicas that the controller told this life of the broker to stop, and has not assigned again.
+        The oldest are forgotten."""
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
         self._listeners = listeners
 
     async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> ControlResults:
-        """Obey a LeaderAndISR; what became of each decision. Raises ServiceError where it is fenced."""
+        """Carry out a LeaderAndISR, and return the outcome of each decision. Raises ServiceError if it is
+        fenced."""
         await self._fence(stamp)
         for leader in decisions.leaders:
             self._metadata.brokers[leader.id] = leader
         return await self.decide(stamp.controller_epoch, decisions)
 
     async def decide(self, controller_epoch: int | None, decisions: Decisions) -> ControlResults:
-        """Carry out decisions. `controller_epoch` is that of who sends them; None at startup, when they are
-        what ZooKeeper holds and each has the epoch of who wrote it (V3 section E).
-        """
+        """Carry out decisions. `controller_epoch` is that of the sender. It is None at startup, when the
+        decisions are what ZooKeeper holds, and each has the epoch of the controller that wrote it (V3 section
+        E)."""
         spans = _Spans(self._telemetry, self._clock, is_live=controller_epoch is not None)
         change = self._leader_change()
         orders = list(self._orders(controller_epoch, decisions))
@@ -159,7 +162,7 @@ class Control:
                 views = map(_view, topic.partitions)
                 self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
                 if self._metadata.is_deleted(topic.topic_id):
-                    # It came late; what it has begun is nobody's.
+                    # It came late. Nobody waits for the trace that it has begun.
                     self._listeners.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
             await self._obey_in_turn(waiting, spans, codes)
             self._listeners.suspect(self._come_back(orders))
@@ -171,13 +174,13 @@ class Control:
         return [(*order.key, code) for order, code in zip(orders, codes, strict=True)]
 
     async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> ControlResults:
-        """Obey a StopReplica; what became of each. One that is not here has stopped already. Answered when
-        the data is in quarantine, where it is to go. Raises ServiceError where it is fenced.
-        """
+        """Carry out a StopReplica, and return the outcome of each stop. A replica that is not here counts as
+        stopped. If data is to be deleted, the call returns when it is in quarantine. Raises ServiceError if
+        it is fenced."""
         await self._fence(stamp)
         under_way: list[asyncio.Task[ErrorCode.ValueType]] = []
         for stop in stops:
-            # Each goes on by itself, also when whoever asked has given up.
+            # Each goes on even if the caller has given up.
             under_way.append(asyncio.create_task(self._stop_one(stamp.controller_epoch, stop)))
             if len(under_way) % STOPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -191,7 +194,7 @@ class Control:
         return [(each.topic_id, each.partition, code) for each, code in zip(stops, codes, strict=True)]
 
     async def update_metadata(self, stamp: Stamp, update: MetadataUpdate) -> None:
-        """Take over what the controller says about the cluster. Raises ServiceError where it is fenced."""
+        """Apply the controller's metadata about the cluster. Raises ServiceError if it is fenced."""
         await self._fence(stamp)
         forgotten = self._metadata.apply(update, self._leader_change())
         if update.reassignment_throttle_bytes_per_s is not None:
@@ -199,7 +202,7 @@ class Control:
         self._listeners.suspect(self._suspects(update, forgotten))
 
     def _leader_change(self) -> LeaderChange | None:
-        """What clients are told for a while of the trace in which this call came; None where it has none."""
+        """The trace of this call, which metadata names for a while; None if the call has no trace."""
         caller = current_traceparent()
         if not caller:
             return None
@@ -208,7 +211,7 @@ class Control:
         return change
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
-        """The replica's core has stopped. Called by the shell."""
+        """Take note that the core of a replica has stopped. Called by the shell."""
         self._hosting.stopped(replica, delete)
         if not delete:
             self._listeners.suspect((replica.key,))
@@ -216,7 +219,8 @@ class Control:
     # --- strays ----------------------------------------------------------------------------------
 
     def held(self, key: PartitionKey) -> HeldReplica | None:
-        """What this broker holds of a partition, running or only on disk; None where that is nothing."""
+        """The replica of a partition that this broker holds, running or only on disk; None if it holds
+        none."""
         replica = self._replicas.get(key)
         if replica is not None:
             decision = replica.state.decision
@@ -225,12 +229,13 @@ class Control:
         return None if home is None or home.failure is not None else HeldReplica(key)
 
     def not_hosted(self) -> list[PartitionKey]:
-        """What is on disk but does not run."""
+        """The partitions that are on disk and do not run."""
         return [key for key in self._directories.partitions() if self._replicas.get(key) is None]
 
     async def let_go(self, held: HeldReplica) -> bool:
-        """Put a stray aside, unless there is news about it since; whether it is gone. Never raises for a disk
-        that fails: the directory is offline then, with all that is in it."""
+        """Put a replica that is not assigned any more into quarantine, unless there is news about it since.
+        Returns whether it is gone. Never raises if a disk fails: the directory is then offline, with
+        everything in it."""
         place = self._queues.take(held.key)
         try:
             await place.begin()
@@ -250,8 +255,8 @@ class Control:
         return True
 
     def _come_back(self, orders: Iterable[_Order]) -> list[PartitionKey]:
-        """The replicas that are here again after they were let go of: by a decision that came late, perhaps,
-        about a partition that nobody names any more."""
+        """The replicas that are here again after they were stopped, perhaps because a late decision was about
+        a partition that no topic has any more."""
         found = [
             order.key
             for order in orders
@@ -262,7 +267,8 @@ class Control:
         return found
 
     def _suspects(self, update: MetadataUpdate, forgotten: Iterable[bytes]) -> list[PartitionKey]:
-        """The replicas here that an update does not name, or names as somebody else's: to be looked at."""
+        """The replicas here that an update does not name, or gives to other brokers. They are to be
+        checked."""
         if update.full:
             named: Iterable[PartitionKey] = (*(each.key for each in self._replicas), *self.not_hosted())
         else:
@@ -289,8 +295,8 @@ class Control:
         try:
             broker_epoch = await self._registration.known(REGISTRATION_WAIT_S)
         except TimeoutError:
-            broker_epoch = -1  # not registered: whatever epoch is meant, it is not ours
-        # A newer one is another process under our id: our registration was known before it could be read.
+            broker_epoch = -1  # not registered: the request is for another epoch in any case
+        # A newer epoch belongs to another process under our id: our own is known before it can be read.
         if stamp.broker_epoch != broker_epoch:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
@@ -376,7 +382,7 @@ class Control:
         return OK
 
     def _is_overtaken(self, order: _Order, spans: _Spans) -> bool:
-        """Whether a newer controller has spoken while this one's decision waited."""
+        """Whether a newer controller has sent a request while this one's decision waited."""
         return spans.is_live and order.controller_epoch < self.controller_epoch
 
     async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
@@ -407,19 +413,22 @@ class Control:
         self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
         self._shell.cover_unflushed(replica)
         if replica.state.is_follower:
-            # With flush=replicated it need not wait any more for the flush that it waited for.
+            # With flush=replicated it need not wait any more for the flush it was waiting for.
             self._shell.ports.fetching.resume(replica)
 
 
 class _Spans:
-    """The spans of one LeaderAndISR: who became leader, who follower, and the wait for the first commit.
+    """The spans of one LeaderAndISR: replicas that became leader, replicas that became follower, and the wait
+    for the first commit.
 
-    One span for all partitions of a request: a failover of ten thousand is still one readable trace.
+    There is one span for all partitions of a request, so the trace of a failover of ten thousand stays
+    readable.
     """
 
     def __init__(self, telemetry: Telemetry, clock: Clock, is_live: bool) -> None:
         self.is_live = is_live
-        """A controller decides just now; not so at startup, when its standing decisions are read."""
+        """`is_live` is true for a decision of a controller, and false at startup, when stored decisions are
+        read."""
         self._telemetry = telemetry
         self._traceparent = current_traceparent() if telemetry.enabled else ""
         self._clock = clock
@@ -427,12 +436,12 @@ class _Spans:
         self._decided: list[HostedReplica] = []
 
     def decided(self, replica: HostedReplica) -> None:
-        """The decision gave the replica a new leader epoch."""
+        """Take note that the decision gave the replica a new leader epoch."""
         replica.traceparent = self._traceparent
         self._decided.append(replica)
 
     def end(self) -> None:
-        """All decisions are carried out."""
+        """End the spans: all decisions are carried out."""
         if not self._traceparent:
             return
         leaders = [replica for replica in self._decided if replica.state.is_leader]
@@ -464,7 +473,8 @@ class _Spans:
 
 
 def _is_obeyed(state: Replica, decision: PartitionDecision, controller_epoch: int) -> bool:
-    """Whether the replica acts on this very decision already; its core would say the same for more work."""
+    """Whether the replica acts on this very decision already. Its core would give the same answer, at a
+    higher cost."""
     known = state.decision
     return (
         known.partition_epoch == decision.partition_epoch

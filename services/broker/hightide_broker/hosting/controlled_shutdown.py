@@ -1,4 +1,4 @@
-"""Handing leadership over before stopping (V3 discussion 1, step 1, without the failover)."""
+"""Handing over leadership before the broker stops (V3 discussion 1, step 1, without the failover)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ async def hand_over_leadership(
     timeout_ms: int,
     connect: Connect = open_channel,
 ) -> None:
-    """Ask the active controller to move this broker's leaderships elsewhere; returns when it has.
+    """Ask the active controller to move this broker's leaderships to other brokers; returns when it has.
 
-    Called once on SIGTERM, while the broker still serves. Where there is no controller, or it does not
-    answer in time, the broker stops anyhow and the controller sees it gone: slower, but as safe.
+    Called once on SIGTERM, while the broker still serves. If there is no controller, or it does not answer in
+    time, the broker stops all the same. The controller then notices that it is gone: this is slower, and as
+    safe.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -43,7 +44,7 @@ async def hand_over_leadership(
 
 
 async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int, connect: Connect) -> bool:
-    """Ask once; whether it is done."""
+    """Ask once. Returns whether the controller has done it."""
     try:
         found = await session.get(ControllerZnode.path())
         active = ControllerZnode.decode(found.data)

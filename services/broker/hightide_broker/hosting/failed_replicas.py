@@ -1,10 +1,10 @@
-"""Telling the controller which replicas are out of service because their data directory failed
-(docs/protocol.md, "A data directory fails alone"), which are damaged, contradicted by their leaders, or wait
-for a disk that does not answer, and which of these are whole again.
+"""Reporting replicas to the active controller that failed with their data directory (docs/protocol.md, "A
+data directory fails alone"), that are damaged, contradicted by their leaders, or waiting for a disk that does
+not answer; and reporting that such a replica is whole again.
 
-It elects other leaders then, as if this broker had died for those partitions only. What failed is also told
-by every answer to a LeaderAndISR about it, STORAGE_FAILED; what is damaged is told again while it lasts
-(`healing`). So a controller that was not told hears of it sooner or later.
+The controller then elects other leaders, as if this broker had died for those partitions only. Every answer
+to a LeaderAndISR about a failed replica also says STORAGE_FAILED, and damage is reported again while it lasts
+(`directories/healing.py`). So a controller that missed a report learns of it sooner or later.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CALL_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What is told of one replica; the last word counts, unless its data directory has failed."""
+    """The report about one replica. The last report counts, unless its data directory has failed."""
 
     condition: ReplicaCondition.ValueType
     damaged_offset: int = -1
@@ -56,7 +56,8 @@ class _Report:
 
 
 class FailedReplicas:
-    """Reports failed replicas to the active controller, until it knows. On the event loop's thread."""
+    """Reports failed replicas to the active controller until it has acknowledged. On the event loop's
+    thread."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class FailedReplicas:
         broker_epoch: Callable[[], int],
         connect: Connect = open_channel,
     ) -> None:
-        """`broker_epoch` gives the present one; it is asked before each attempt."""
+        """`broker_epoch` returns the current broker epoch. It is called before each attempt."""
         self._session = session
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -77,48 +78,49 @@ class FailedReplicas:
         self._reporting: asyncio.Task[None] | None = None
 
     def report(self, replicas: Iterable[PartitionKey]) -> None:
-        """Tell the controller that these failed, as soon as it can be reached; returns at once."""
+        """Report that these replicas failed, as soon as the controller can be reached. Returns at once."""
         self._pending.update(dict.fromkeys(replicas, _Report(REPLICA_CONDITION_UNSPECIFIED)))
         self._begin()
 
     def report_damage(self, key: PartitionKey, offset: int) -> None:
-        """Tell it that one is damaged at an offset, which is -1 where that is not known; returns at once."""
+        """Report that a replica is damaged at an offset, which is -1 if it is not known. Returns at once."""
         self._note(key, _Report(REPLICA_CONDITION_DAMAGED, offset))
 
     def report_whole(self, key: PartitionKey) -> None:
-        """Tell it that one is damaged no more; returns at once."""
+        """Report that a replica is not damaged any more. Returns at once."""
         at_best = REPLICA_CONDITION_HANGS if key in self._hanging else REPLICA_CONDITION_WHOLE
         self._note(key, self._diverged.get(key, _Report(at_best)))
 
     def report_hang(self, key: PartitionKey) -> None:
-        """Tell it that one waits for a disk that does not answer; returns at once."""
+        """Report that a replica waits for a disk that does not answer. Returns at once."""
         self._hanging.add(key)
         self._note(key, self._diverged.get(key, _Report(REPLICA_CONDITION_HANGS)))
 
     def hangs_no_more(self, key: PartitionKey) -> None:
-        """Tell it that the disk of one answers again; returns at once."""
+        """Report that the disk of a replica answers again. Returns at once."""
         self._hanging.discard(key)
         self.report_whole(key)
 
     def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
-        """Tell it that one keeps committed records which its leader lacks; returns at once."""
+        """Report that a replica keeps committed records which its leader lacks. Returns at once."""
         report = self._diverged[key] = _Report(REPLICA_CONDITION_DIVERGED, divergence=divergence)
         self._note(key, report)
 
     def diverges_no_more(self, key: PartitionKey) -> None:
-        """Tell it that one follows again, or leads, if it was told otherwise; returns at once."""
+        """Report that a replica follows again, or leads, if a divergence was reported before. Returns at
+        once."""
         if self._diverged.pop(key, None) is not None:
             self.report_whole(key)
 
     def report_difference(self, key: PartitionKey, where: Divergence | None) -> None:
-        """Tell it that one has other batches than its leader, or with None that it has not; returns at once.
-        It is told beside all else: it says nothing about what else is the case with the replica."""
+        """Report that a replica has other batches than its leader, or with None that it has the same. Returns
+        at once. This report does not replace other reports about the replica."""
         said = where if where is not None else Divergence(-1, -1, -1, -1)
         self._differences[key] = _Report(REPLICA_CONDITION_DIFFERS, divergence=said)
         self._begin()
 
     async def told(self, patience_s: float) -> None:
-        """Wait until the controller knows all that was reported, or for so long."""
+        """Wait until the controller has acknowledged all reports, for at most `patience_s`."""
         if self._reporting is not None:
             await asyncio.wait([self._reporting], timeout=patience_s)
 
@@ -133,7 +135,7 @@ class FailedReplicas:
             self._reporting = asyncio.get_running_loop().create_task(self._run(), name="failed-replicas")
 
     async def close(self) -> None:
-        """Stop reporting: the broker stops, and its leaderships move anyhow."""
+        """Stop reporting: the broker stops, and its leaderships move in any case."""
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.wait([self._reporting])
@@ -155,10 +157,10 @@ class FailedReplicas:
             log.exception("reporting %d failed replicas ended", len(self._pending))
 
     async def _tell(self, reports: Sequence[tuple[PartitionKey, _Report]]) -> bool:
-        """Ask once; whether the controller knows."""
+        """Send the reports once. Returns whether the controller has acknowledged them."""
         broker_epoch = self._broker_epoch()
         if broker_epoch < 0:
-            return False  # Not registered yet: no controller would know who speaks.
+            return False  # Not registered yet: no controller would know the sender.
         try:
             active = ControllerZnode.decode((await self._session.get(ControllerZnode.path())).data)
         except (NoNode, ZooKeeperError, ZnodeGarbage) as error:
@@ -179,7 +181,7 @@ class FailedReplicas:
                 "controller at %s was not told of %d failed replicas: %s: %s",
                 address, len(reports), error.code().name, error.details(),
             )  # fmt: skip
-            # One that does not know the call hears of it by LeaderAndISR.
+            # A controller that does not know the call learns of it from the answers to LeaderAndISR.
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
         finally:
             await channel.close()
@@ -192,7 +194,7 @@ class FailedReplicas:
 
 
 def _forget(waiting: dict[PartitionKey, _Report], told: Mapping[PartitionKey, _Report]) -> None:
-    """What was told waits no more, unless there is other news of it."""
+    """Remove what the controller has acknowledged, unless there is a newer report."""
     for key, report in told.items():
         if waiting.get(key) is report:
             del waiting[key]

@@ -1,7 +1,8 @@
-"""Which replicas this broker holds: starting one, replacing one, letting go of one (V3 C, H).
+"""The replicas that this broker holds: starting, replacing and stopping them (V3 C, H).
 
-Rules of this file: a method that awaits waits for a disk, and its caller has the partition's turn (`queues`).
-A log is never begun over an older one, and never deleted: what is not wanted any more goes into quarantine.
+Rules of this file: a method that awaits waits for a disk, and its caller has the partition's turn
+(`partition_queue`). A log is never created over an older one, and never deleted. A log that is not wanted any
+more goes into quarantine.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Hosting:
         self._directories = directories
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self._stood: set[PartitionKey] = set()
-        """What was decided on before this life of the broker began."""
+        """The leader epochs that were decided before this life of the broker began."""
 
     def is_at_hand(self, key: PartitionKey, decision: PartitionDecision) -> bool:
         """Whether `replica_for` need not wait for a disk: the replica runs, or there is no log of it yet."""
@@ -63,11 +64,12 @@ class Hosting:
         controller_epoch: int,
         is_live: bool,
     ) -> HostedReplica | None:
-        """The replica that a decision is about, started where it does not run (V3 startReplica); None where
-        the decision does not name this broker.
+        """The replica that a decision is about, started if it does not run (V3 startReplica); None if the
+        decision does not name this broker.
 
-        One of a removed partition of the same number is put aside first. `is_live`: a controller decides just
-        now; not so at startup, when its standing decisions are read. Raises StorageError.
+        A replica of a removed partition with the same number is put into quarantine first. `is_live` is true
+        for a decision of a controller, and false at startup, when stored decisions are read. Raises
+        StorageError.
         """
         replica = self._replicas.get(key)
         was_here = replica is not None or self._directories.holds(key)
@@ -81,8 +83,8 @@ class Hosting:
             log.warning("%s was removed and added again: the old log is put aside", replica)
             self._stop(replica, controller_epoch)
             await self.put_aside(key)
-        # What ZooKeeper holds when the broker starts was decided before, whatever its epoch: an earlier life
-        # may have led, and an empty log, or none, may be one that lost all of its records.
+        # ZooKeeper's content at the start was decided before, whatever its epoch. An earlier life may have
+        # led. So an empty log, or a missing one, may be one that lost all of its records.
         is_first = decision.is_first and is_live
         if not is_live:
             self._stood.add(key)
@@ -126,18 +128,19 @@ class Hosting:
     # --- letting go ------------------------------------------------------------------------------
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
-        """The replica's core has stopped. With `delete` it is held no more, and its data goes into quarantine
-        (docs/protocol.md, "Nothing is deleted by omission"); `put_aside` waits for that."""
+        """Take note that the replica's core has stopped. With `delete` the broker does not hold it any more,
+        and its data goes into quarantine (docs/protocol.md, "Nothing is deleted by omission"); `put_aside`
+        waits for that."""
         if not delete:
             return
         self._replicas.remove(replica)
         self._directories.quarantine(replica.key)
 
     async def put_aside(self, key: PartitionKey) -> None:
-        """Put what is on disk of a partition into quarantine, or wait until that is done.
+        """Put a partition's data on disk into quarantine, or wait until that is done.
 
-        It goes on where the caller is cancelled. Raises StorageError: it is still there, and is put aside by
-        whoever looks for strays next.
+        The work goes on if the caller is cancelled. Raises StorageError: the data is still there, and the
+        next search for strays puts it into quarantine.
         """
         assert self._replicas.get(key) is None, "a replica is stopped before its log is put aside"
         await asyncio.shield(self._directories.quarantine(key))
@@ -148,7 +151,8 @@ class Hosting:
             raise StorageFailed(f"{replica}: its data directory failed, so nothing is begun in its place")
 
     def feed(self, replica: HostedReplica, event: LeaderAndIsrDecided | StopRequested) -> ErrorCode.ValueType:
-        """Let the controller's word happen to a replica; why it could not, or ERROR_CODE_UNSPECIFIED."""
+        """Feed the controller's order to a replica. Returns the reason if that failed, or
+        ERROR_CODE_UNSPECIFIED."""
         try:
             refusal = refusal_in(self._shell.feed(replica, event))
         except StorageError as error:
@@ -167,9 +171,10 @@ def _is_of_a_removed_partition(state: Replica, first_leader_epoch: int) -> bool:
 
 
 def _is_older(epochs: tuple[int, ...], log_end_offset: int, first_leader_epoch: int) -> bool:
-    """Whether a log with these leader epochs is not of the partition that began with that one.
+    """Whether a log with these leader epochs belongs to an earlier partition than the one that began with
+    this epoch.
 
-    A log without any may begin where retention had left the removed one; it has nothing to lose.
+    A log without any epoch may begin where retention had left the removed one. It has nothing to lose.
     """
     if first_leader_epoch == 0:
         return False

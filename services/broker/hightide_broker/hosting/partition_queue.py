@@ -1,7 +1,7 @@
-"""Whose turn it is with a partition: what waits for a disk is not overtaken by what comes later.
+"""The queue of orders for each partition: a later order does not overtake one that waits for a disk.
 
-A decision can have to wait for the recovery of a log, a stop for its quarantine. Whoever comes for the same
-partition meanwhile waits its turn; the others are not held up.
+A decision may have to wait for the recovery of a log, and a stop for its quarantine. Later orders for the
+same partition wait for their turn. Other partitions are not held up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class PartitionQueues:
 
     def __init__(self) -> None:
         self.last: dict[PartitionKey, asyncio.Future[None]] = {}
-        """The end of the last turn that was taken, of those partitions that somebody is busy with."""
+        """The end of the last turn that was taken, for each partition that is busy."""
 
     def is_free(self, key: PartitionKey) -> bool:
         """Whether nobody is busy with the partition."""

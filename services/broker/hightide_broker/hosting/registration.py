@@ -1,9 +1,9 @@
-"""The broker's presence in ZooKeeper: /brokers/ids/[id], ephemeral (V3 Paths 2 and section E).
+"""The broker's registration in ZooKeeper: /brokers/ids/[id], ephemeral (V3 Paths 2 and section E).
 
-The czxid of the registration is the broker epoch: each life of the broker, and each session of a
-life, has another one. Losing the session means registering anew, and so does losing the znode to a hand;
-what the broker leads it keeps serving meanwhile, since no ISR can change without ZooKeeper (V3
-discussion 3). The incarnation counts lives only: leaders check it when they take this broker into an ISR.
+The czxid of the registration is the broker epoch: each life of the broker, and each session of a life, has
+another one. The broker registers anew after it lost the session, and after an operator deleted the znode.
+Meanwhile it serves what it leads, because no ISR can change without ZooKeeper (V3 discussion 3). The
+incarnation counts lives only: leaders check it when they take this broker into an ISR.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RETRY_S: Final = 0.1
 AGAIN_MIN_S: Final = 0.05
 AGAIN_MAX_S: Final = 5.0
 LASTING_S: Final = 30.0
-"""A registration that stood for so long was no quarrel: the next one is not held back."""
+"""After a registration lasted so long, the next one is not delayed: no other process competes for the id."""
 
 
 class Registration:
@@ -55,14 +55,15 @@ class Registration:
         znode: BrokerZnode,
         on_event: Callable[[ZooKeeperEvent], None] = lambda _: None,
     ) -> None:
-        """`on_event` is told of each event of the session, since it has one reader only: `keep`."""
+        """`on_event` gets each event of the session, which has one reader only: `keep`."""
         self._session = session
         self._on_event = on_event
         self._broker_id = broker_id
         self._znode = znode
         self._content = znode.encode()
         self._registrations = 0
-        """How often this life has registered: each has another broker epoch, and its loss another trace."""
+        """How often this life has registered. Each registration has another broker epoch, and its loss
+        another trace."""
         self._known = asyncio.Event()
         self._version = 0
         self._stood_since = -LASTING_S
@@ -72,13 +73,13 @@ class Registration:
         self.incarnation = -1
         """The number of this life, from `begin_life` on."""
         self.broker_epoch = -1
-        """The czxid of the last registration; followers speak under it also while a new one is made."""
+        """The czxid of the last registration. Followers use it also while a new one is being made."""
 
     async def begin_life(self, patience_s: float) -> None:
-        """Take the next incarnation. Called once, before anything is read of what this broker is in sync for:
-        from here on no leader can take it into an ISR for what an earlier life had.
+        """Take the next incarnation. Called once, before the broker reads what it is in sync for. From then
+        on no leader can take it into an ISR for what an earlier life had.
 
-        Before that, another process that is registered under this id is waited for as in `register`: one
+        Before that, wait for another process that is registered under this id, as in `register`. A process
         that was started by mistake must not keep the right one out of its ISRs. Raises ZooKeeperError,
         StartupError.
         """
@@ -90,7 +91,7 @@ class Registration:
             self.incarnation = (await self._session.create(path, data)).version
 
     async def known(self, timeout_s: float) -> int:
-        """Wait until there is a broker epoch: the controller can speak before the create is answered.
+        """Wait until there is a broker epoch. The controller may send requests before the create is answered.
 
         Raises TimeoutError.
         """
@@ -98,11 +99,12 @@ class Registration:
         return self.broker_epoch
 
     async def until_known(self) -> None:
-        """Wait until there is a broker epoch, however long that takes. Fetchers begin with it."""
+        """Wait until there is a broker epoch, however long that takes. Called by fetchers before they
+        begin."""
         await self._known.wait()
 
     async def withdraw(self) -> None:
-        """Be gone from ZooKeeper, as the last thing before the session is closed. Never raises."""
+        """Remove the registration. Called last before the session is closed. Never raises."""
         self._withdrawn = True
         try:
             await self._session.delete(self.path)
@@ -110,15 +112,16 @@ class Registration:
             log.debug("the registration goes with the session: %s", error)
 
     def lost(self) -> None:
-        """The session expired: what a controller sends from here on is meant for the next broker epoch."""
+        """Take note that the session expired: later requests of the controller are for the next broker
+        epoch."""
         self._known.clear()
 
     async def register(self, patience_s: float) -> None:
-        """Create the ephemeral znode, however often the connection breaks.
+        """Create the ephemeral znode, and retry as often as the connection breaks.
 
-        A registration at our own address is an earlier life of ours, since the port is ours now: it
-        is replaced at once. One at another address may be another process under the same id: wait
-        as long as a dead one needs to expire, then raise StartupError that names it.
+        A registration at our own address belongs to an earlier life, because the port is ours now. It is
+        replaced at once. A registration at another address may be another process with the same id. Then wait
+        as long as a dead process needs to expire, and raise StartupError that names it.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + patience_s
@@ -145,10 +148,11 @@ class Registration:
             await asyncio.sleep(RETRY_S)
 
     async def keep(self, registered_in: int, patience_s: float) -> None:
-        """Register anew whenever a new ZooKeeper session has taken the place of an expired one, or a hand has
-        taken the registration away. Runs until it is cancelled; reads the events of the session.
+        """Register anew after a new ZooKeeper session replaced an expired one, or after an operator deleted
+        the registration. Runs until it is cancelled, and reads the events of the session.
 
-        `registered_in` is the session in which `register` is called first. Raises StartupError, as that does.
+        `registered_in` is the session in which `register` is called first. Raises StartupError, as `register`
+        does.
         """
         while True:
             event = await self._session.events.get()
@@ -164,15 +168,15 @@ class Registration:
                 elif event.state is SessionState.CONNECTED:
                     await self._look(patience_s)
             elif self._session.session_id != registered_in:
-                continue  # What was registered went with its session, whose end is told next.
+                continue  # The registration went with its session, and the end of that session is the next event.
             elif isinstance(event, WatchFired) and event.path == self.path:
                 await self._look(patience_s)
 
     async def _look(self, patience_s: float) -> None:
-        """See whether the registration still stands, and register again if not; as `register`.
+        """Check whether the registration is still there, and register again if not, as `register` does.
 
-        For when its watch fired, and when the connection is back, which takes all watches along. Only a hand
-        takes the znode of a live session away. One that does so again and again waits longer each time.
+        Called when its watch fired, and when the connection is back, because a lost connection loses all
+        watches. Only an operator deletes the znode of a live session. Each repetition waits longer.
         """
         if self._withdrawn or self.broker_epoch == -1:
             return
@@ -196,12 +200,13 @@ class Registration:
         await self.register(patience_s)
 
     async def _watch(self, registered: Znode) -> bool:
-        """Whether the registration stands; its end will be told."""
+        """Whether the registration is there; a watch reports its end."""
         found = await self._session.exists(self.path, watch=True)
         return found is not None and found.czxid == registered.czxid
 
     async def _mend_content(self, found: Znode) -> None:
-        """What a hand wrote into our registration misleads everybody: write it as it was."""
+        """Restore the content of the registration, if an operator changed it: other processes would be
+        misled."""
         if found.version == self._version:
             return
         log.warning("the registration of broker %d was changed by a hand: it is mended", self._broker_id)
@@ -252,7 +257,7 @@ class Registration:
         try:
             found = await self._session.get(self.path)
         except (NoNode, ConnectionLost, SessionExpired):
-            return  # it went away, or ZooKeeper did: keep trying
+            return  # it is gone, or ZooKeeper is: keep trying
         if found.ephemeral_owner != self._session.session_id:
             raise StartupError(
                 f"broker id {self._broker_id} is registered by another process at {self._address_of(found)} "
@@ -260,8 +265,8 @@ class Registration:
             )
 
     def _is_another_s(self, found: Znode) -> bool:
-        """Whether it may be another process's registration: not one at our own address, since the port is
-        ours, nor one of no session, which a hand made."""
+        """Whether it may be another process's registration. One at our own address is not, because the port
+        is ours. One without a session is not, because an operator made it."""
         is_elsewhere = self._address_of(found) != HostPort(self._znode.host, self._znode.port)
         return is_elsewhere and found.ephemeral_owner != 0
 

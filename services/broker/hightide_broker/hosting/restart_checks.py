@@ -1,12 +1,13 @@
-"""Whether this broker's logs can be taken at their word after a restart.
+"""Checking after a restart whether this broker's logs are complete.
 
 The rule: docs/protocol.md, "A restarted broker is not trusted".
 
-A process that is killed loses nothing that it wrote: the operating system has it. A machine that loses its
-power, or a disk that was replaced, takes the tail of the log or all of it along; such a broker must not count
-as in sync for what it had before. It takes itself out of the ISRs before it registers, and comes back in by
-catching up. With it it writes what it still has: where all that were in sync may have lost the ends of their
-logs, the one that has most of them leads. What was written so by an earlier life is brought up to date.
+A killed process loses nothing that it wrote, because the operating system has it. A power loss of the machine
+may take the tail of a log, and the replacement of a disk takes all of it. Such a broker must not count as in
+sync for what it had before. It leaves the ISRs before it registers, and joins them again by catching up.
+
+When it leaves, it also writes how far its logs go. If all in-sync replicas may have lost the ends of their
+logs, the one with the longest log leads. The broker updates what an earlier life wrote in this way.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ATTEMPTS: Final = 10
 PAUSE_MIN_S: Final = 0.02
 PAUSE_MAX_S: Final = 1.0
 WRITES_MAX: Final = 400
-"""Of one topic in one multi: with its check it stays below what a multi may be."""
+"""Partitions of one topic in one multi. With its check it stays below the limit of a multi."""
 _MARK: Final = "machine_boot_id"
 _DIRECTORIES: Final = "data_directories"
 
@@ -60,15 +61,15 @@ class DirectoryTrust:
     """How far the logs of a data directory can be believed."""
 
     is_new: bool
-    """The directory has no history, or none to be relied on: what it held earlier may not be in it."""
+    """The directory has no reliable history: logs that it had earlier may be missing."""
     may_lack_tails: bool
-    """The machine went down without the broker being stopped: what was not synced may be lost."""
+    """The machine went down while the broker ran: what was not synced may be lost."""
 
     def doubts(self, topic: TopicDecisions) -> bool:
         """Whether what ZooKeeper says about this broker's replicas of a topic may be more than it has."""
         if self.is_new:
             return True
-        # With flush=fsync a replica's word was given only for what was on its disk.
+        # With flush=fsync a replica acknowledged only what was on its disk.
         return self.may_lack_tails and not topic_settings(topic.topic, topic.configs, 1).flush_on_disk
 
     @property
@@ -79,15 +80,15 @@ class DirectoryTrust:
 
 
 NONE: Final = DirectoryTrust(is_new=True, may_lack_tails=True)
-"""How far a directory is believed that says nothing for itself, or cannot be read."""
+"""The trust in a directory that has no marks, or that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """How far a log goes that was found."""
+    """The end of a log that was found."""
 
     leader_epoch: int
-    """The latest in it; -1 where it has no record."""
+    """The latest leader epoch in it; -1 if it has no record."""
     log_end_offset: int
 
 
@@ -104,13 +105,13 @@ class BrokerTrust:
     """
 
     of_directories: Mapping[str, DirectoryTrust]
-    """By path; one that is offline, or that the broker had once and was not given, has NONE."""
+    """By path. A directory that is offline, or that the broker had once and was not given now, has NONE."""
     home_of: Callable[[PartitionKey], str | None]
-    """The path of the directory that a partition was found in; None where it is on no disk."""
+    """The path of the directory in which a partition was found; None if it is on no disk."""
     damaged: frozenset[PartitionKey]
-    """The partitions whose logs have less than they had, are gone, or cannot be opened."""
+    """The partitions whose logs have less than before, are gone, or cannot be opened."""
     ends: Mapping[PartitionKey, LogEnd] = field(default_factory=dict)
-    """What is on disk of those that are in doubt, or that are remembered to have been."""
+    """The log ends of the partitions that are in doubt, or were in doubt in an earlier life."""
     lack_front: frozenset[PartitionKey] = frozenset()
     """The partitions whose oldest records are missing."""
 
@@ -126,7 +127,7 @@ class BrokerTrust:
 
 
 def assess(data: DataDirectory) -> DirectoryTrust:
-    """Compare what the last life of the broker left behind with the machine's present boot. Does file I/O."""
+    """Compare the marks of the broker's last life with the machine's current boot. Does file I/O."""
     try:
         found = data.read_note(_MARK)
     except StorageError as error:
@@ -134,7 +135,7 @@ def assess(data: DataDirectory) -> DirectoryTrust:
         return NONE
     mark = b"" if found is None else found
     if found is None or not mark.isascii():
-        return NONE  # Also where the last life ended between cutting damaged logs and acting on it.
+        return NONE  # Also if the last life ended after it cut damaged logs and before it acted on that.
     same_boot = mark != b"" and mark.decode("ascii") == data.machine_boot()
     if data.lost_checkpoints or (same_boot and not data.knows_its_logs):
         log.error("%s lacks what says how long its logs were: none of them is believed", data.path)
@@ -143,25 +144,25 @@ def assess(data: DataDirectory) -> DirectoryTrust:
 
 
 def suspend(data: DataDirectory) -> None:
-    """From here on nothing is believed, until `confirm`. Does file I/O, which needs no room on the disk.
+    """Stop trusting the logs until `confirm`. Does file I/O, which needs no room on the disk.
 
-    Called after `assess`, where the last stop was not clean: recovery is about to cut what is damaged, and a
-    crash must not make that forgotten, since the logs look whole then. Raises StorageError.
+    Called after `assess`, if the last stop was not clean. Recovery is about to cut what is damaged, and the
+    logs look whole afterwards. A crash must not make the broker forget the damage. Raises StorageError.
     """
     data.remove_note(_MARK)
 
 
 def disown(data: DataDirectory) -> None:
-    """Try to make the next start not believe a directory that has failed: what the operating system took for
-    its disk may never have arrived there. Does file I/O; raises nothing."""
+    """Try to mark a failed directory, so that the next start does not trust it: data that the operating
+    system took may never have reached its disk. Does file I/O; raises nothing."""
     data.try_to_remove_note(_MARK)
 
 
 def confirm(data: DataDirectory) -> None:
-    """From here on the logs are believed, until the machine goes down. Does file I/O.
+    """Trust the logs from now on, until the machine goes down. Does file I/O.
 
-    On a full disk they are not, if they were not before: a restart then leaves the ISRs once more. Raises
-    StorageFailed.
+    On a full disk the mark cannot be written. If the logs were not trusted before, a restart then leaves the
+    ISRs once more. Raises StorageFailed.
     """
     mark = data.machine_boot().encode("ascii")
     if data.read_note(_MARK) == mark:
@@ -175,19 +176,19 @@ def confirm(data: DataDirectory) -> None:
 
 @dataclass(slots=True)
 class LogsFound:
-    """What a data directory has of the partitions that are assigned to its broker."""
+    """The logs in a data directory of the partitions that are assigned to its broker."""
 
     damaged: set[PartitionKey] = field(default_factory=set)
-    """Whose logs have less than they had, or cannot be opened."""
+    """The partitions whose logs have less than before, or cannot be opened."""
     missing: set[PartitionKey] = field(default_factory=set)
-    """Whose logs were here, with something in them, and are not."""
+    """The partitions whose logs were here and not empty, and are gone."""
     lack_front: set[PartitionKey] = field(default_factory=set)
-    """Of the damaged, whose oldest records are missing."""
+    """The damaged partitions whose oldest records are missing."""
 
 
 def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: bool) -> LogsFound:
-    """Open the logs, which compares each with what it had, and recovers it where that takes reading. Does
-    file I/O. After a clean shutdown nothing is read."""
+    """Open the logs, which compares each with its marks, and recovers it if it has to be read. Does file I/O.
+    After a clean shutdown nothing is read."""
     found = LogsFound()
     on_disk = frozenset(data.partitions())
     for topic in decisions.topics:
@@ -204,7 +205,7 @@ def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: b
             try:
                 opened = data.log(*key, False, topic.topic, settings.log)
             except StorageError as error:
-                # The decision about it will meet the same error, and answer it.
+                # The decision about it will get the same error, and answer it.
                 log.error("%s-%d cannot be opened: %s", topic.topic, each.partition, error)
                 found.damaged.add(key)
                 continue
@@ -218,14 +219,14 @@ def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: b
 def log_ends(
     data: DataDirectory, wanted: Collection[tuple[TopicDecisions, int]]
 ) -> dict[PartitionKey, LogEnd]:
-    """How far the logs of these partitions go; nothing of those that cannot be opened. Does file I/O."""
+    """How far the logs of these partitions go, without those that cannot be opened. Does file I/O."""
     ends: dict[PartitionKey, LogEnd] = {}
     for topic, partition in wanted:
         settings = topic_settings(topic.topic, topic.configs, 1)
         try:
             log_there = data.log(topic.topic_id, partition, False, topic.topic, settings.log)
         except StorageError:
-            continue  # `look_at_logs` has told; the decision about it meets the error again.
+            continue  # `look_at_logs` has reported it, and the decision about it gets the error again.
         epochs = log_there.epochs.entries
         ends[topic.topic_id, partition] = LogEnd(
             epochs[-1].epoch if epochs else NOTHING.leader_epoch, log_there.log_end_offset
@@ -234,8 +235,8 @@ def log_ends(
 
 
 def siblings(data: DataDirectory) -> frozenset[str]:
-    """The paths of all data directories that the broker had in its last life, as far as this one knows. Does
-    file I/O."""
+    """The paths of all data directories of the broker's last life, as far as this directory knows. Does file
+    I/O."""
     try:
         note = data.read_note(_DIRECTORIES)
         known = [] if note is None else json.loads(note)
@@ -246,7 +247,7 @@ def siblings(data: DataDirectory) -> frozenset[str]:
 
 
 def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
-    """Write down which data directories the broker has. Does file I/O. Raises StorageFailed."""
+    """Store which data directories the broker has. Does file I/O. Raises StorageFailed."""
     note = json.dumps(sorted(paths)).encode() + b"\n"
     if data.read_note(_DIRECTORIES) == note:
         return
@@ -257,8 +258,8 @@ def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
 
 
 async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> BrokerTrust:
-    """How far this broker's logs can be believed, after recovery where that is needed; each directory on its
-    own thread. `confirm_all` is to follow, once what is in doubt has left the ISRs.
+    """Find out how far this broker's logs can be trusted, after recovery if that is needed. Each directory is
+    read on its own thread. The caller calls `confirm_all` when the partitions in doubt have left their ISRs.
 
     Called once at startup.
     """
@@ -307,7 +308,7 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
 async def _measure(
     broker_id: int, directories: LogDirectories, decisions: Decisions, broker_trust: BrokerTrust
 ) -> dict[PartitionKey, LogEnd]:
-    """How far the logs go of which this broker has to tell."""
+    """Find the log ends that this broker has to write to ZooKeeper."""
     wanted: dict[LogDirectory, list[tuple[TopicDecisions, int]]] = {}
     for topic in decisions.topics:
         for each in topic.partitions:
@@ -330,11 +331,12 @@ async def _measure(
 async def begin_anew(
     directories: LogDirectories, broker_id: int, broker_trust: BrokerTrust, stored: Decisions
 ) -> None:
-    """Put those logs aside whose oldest records are missing, where nobody counts on this broker for them:
-    what a follower lacks at the front it would never fetch, and would teach the others when it leads. It is
-    fetched anew as a whole. Where no other replica is known to have all it keeps what it has.
+    """Put logs into quarantine whose oldest records are missing, if no other broker relies on this one for
+    them. A follower never fetches what it lacks at the beginning, and as a leader it would pass the gap on.
+    It fetches the partition again as a whole. If no other replica is known to have all records, it keeps what
+    it has.
 
-    Called once at startup, when this was told.
+    Called once at startup, after ZooKeeper has the log ends.
     """
     for topic in stored.topics:
         for each in topic.partitions:
@@ -351,7 +353,7 @@ async def begin_anew(
 
 
 async def confirm_all(directories: LogDirectories) -> None:
-    """Believe the logs from here on. A directory that fails at it is offline."""
+    """Trust the logs from now on. A directory that fails at this is offline."""
 
     paths = [each.path for each in directories.all]
 
@@ -361,7 +363,8 @@ async def confirm_all(directories: LogDirectories) -> None:
             data.settle()
             note_siblings(data, paths)
             if not data.was_closed_cleanly:
-                # What a log has lost is committed no more, whatever is appended in its place before a crash.
+                # Records that a log lost do not count as committed any more, whatever is appended in their
+                # place before a crash.
                 data.checkpoint_high_watermarks({})
         except DiskFull as error:
             log.warning("high watermarks of logs that lost their ends stand as they were: %s", error)
@@ -380,21 +383,22 @@ async def confirm_all(directories: LogDirectories) -> None:
 async def leave_doubtful_isrs(
     session: ZooKeeperSession, broker_id: int, broker_trust: BrokerTrust, stored: ClusterAsStored
 ) -> ClusterAsStored:
-    """Take this broker out of the ISRs that it may no longer deserve; the cluster as it is stored then.
+    """Take this broker out of the ISRs of partitions that it may not have in full. Returns the cluster as it
+    is stored then.
 
-    Called once at startup, before the broker registers. Where it is the only member left it stays in name,
-    since an ISR is never empty. Raises ZooKeeperError, StartupError.
+    Called once at startup, before the broker registers. If it is the only member it stays in the ISR, because
+    an ISR is never empty. Raises ZooKeeperError, StartupError.
     """
     for attempt in range(ATTEMPTS):
         groups = list(_departures(broker_id, broker_trust, stored.decisions))
         if not groups:
             return stored
-        # All together at first. Where one has changed the others go by themselves.
+        # All in one multi at first. If a partition has changed, each of the others is written separately.
         for multi in groups if attempt else multis_of(groups, None):
             try:
                 await session.multi(multi)
             except (BadVersion, NoNode) as error:
-                # Somebody else decided about one of them, or the controller has not marked a topic yet.
+                # Another process decided about one of them, or the controller has not marked a topic yet.
                 log.info("leaving %d ISRs is repeated: %s", len(multi), error)
         count = sum(isinstance(operation, SetData) for group in groups for operation in group)
         log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", count)
@@ -407,8 +411,8 @@ async def leave_doubtful_isrs(
 
 
 def _departures(broker_id: int, broker_trust: BrokerTrust, decisions: Decisions) -> Iterator[list[Operation]]:
-    """What is to be written together: some of a topic, under its marker. Without it the versions could be
-    those of another topic that has got its name since they were read."""
+    """The operations that are written together: some of a topic, under a check of its marker. Without the
+    check, the versions could be those of another topic that has got the same name since they were read."""
     for topic in decisions.topics:
         writes = list(_departures_from(broker_id, broker_trust, topic))
         for start in range(0, len(writes), WRITES_MAX):
@@ -423,7 +427,7 @@ def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDeci
         key = (topic.topic_id, each.partition)
         told = _told(broker_id, broker_trust.ends.get(key, NOTHING))
         if key in broker_trust.lack_front and _who_has_all(each) - {broker_id}:
-            told = _told(broker_id, NOTHING)  # It is about to be begun anew.
+            told = _told(broker_id, NOTHING)  # It is about to be fetched again.
         if told in each.recovered and not _is_trusted(broker_id, each):
             continue
         if _who_has_all(each) == {broker_id}:
@@ -440,7 +444,7 @@ def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDeci
 def _has_to_tell(
     broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions, decision: PartitionDecision
 ) -> bool:
-    """Whether others would believe that this broker has more than it may have."""
+    """Whether others would assume that this broker has more than it may have."""
     if any(log.broker_id == broker_id for log in decision.recovered):
         return True
     return _is_trusted(broker_id, decision) and broker_trust.doubts(topic, decision.partition)
@@ -451,12 +455,12 @@ def _told(broker_id: int, end: LogEnd) -> RecoveredLog:
 
 
 def _who_has_all(decision: PartitionDecision) -> set[int]:
-    """Who is to have all that is committed, and has not said otherwise."""
+    """The replicas that should have all committed records, and have not written otherwise."""
     return {*decision.isr, *decision.eligible} - {log.broker_id for log in decision.recovered}
 
 
 def _is_trusted(broker_id: int, decision: PartitionDecision) -> bool:
-    """Whether this broker is to have all that is committed."""
+    """Whether this broker should have all committed records."""
     is_member = broker_id in decision.isr or broker_id in decision.eligible
     return is_member and all(log.broker_id != broker_id for log in decision.recovered)
 

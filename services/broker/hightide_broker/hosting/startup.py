@@ -1,7 +1,8 @@
-"""What a starting broker reads from ZooKeeper (V3 section E): all topics, and who leads its partitions.
+"""What a broker reads from ZooKeeper when it starts (V3 section E): all topics, and the leaders of its
+partitions.
 
-Leadership is taken over from here as if a controller had sent it; a controller that is alive sends it again
-once the broker is registered. Nothing on disk is deleted for not being mentioned (docs/protocol.md, "Nothing
+The broker acts on these decisions as if a controller had sent them. A live controller sends them again once
+the broker is registered. Nothing on disk is deleted because it is not mentioned (docs/protocol.md, "Nothing
 is deleted by omission").
 """
 
@@ -39,11 +40,13 @@ class ClusterAsStored:
     controller_epoch: int
     metadata: MetadataUpdate
     decisions: Decisions
-    """What concerns this broker: the partitions whose AR it is in, with the epoch of who wrote each."""
+    """The decisions for this broker: the partitions with it in AR, each with the epoch of the controller that
+    wrote it."""
 
 
 async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsStored:
-    """Read it all, no staler than this call, in a few round trips whatever the number of partitions.
+    """Read the whole cluster, at least as new as this call, in a few round trips whatever the number of
+    partitions.
 
     Raises ZooKeeperError.
     """

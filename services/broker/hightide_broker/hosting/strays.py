@@ -1,16 +1,17 @@
-"""Replicas that are not assigned to this broker any more: found, and put aside (KIP-516).
+"""Finding replicas that are not assigned to this broker any more, and putting them into quarantine (KIP-516).
 
 Theory of operation (docs/protocol.md, "Nothing is deleted by omission"). StopReplica is the quick way, and a
-broker that was down never hears it. So whatever a starting broker finds on its disks that is assigned to
-nobody here, and whatever an UpdateMetadata suggests is not, is *suspect*. No suspect goes on the strength of
-what a message leaves out: ZooKeeper is asked, after a sync, and only what it says for certain counts. It goes
-into quarantine, from where it can be brought back until the grace period is over.
+broker that was down never receives it. So two kinds of replicas are *suspect*: those that a starting broker
+finds on its disks and that are not assigned to it, and those that an UpdateMetadata seems to take away. A
+message that leaves a replica out is not enough to remove it. The broker asks ZooKeeper, after a sync, and
+acts only on what ZooKeeper says for certain. The replica goes into quarantine, and can be brought back until
+the grace period is over.
 
-Certain means: the cluster id is ours; and no topic has the id, or the topic has no such partition, or this
-broker is not in AR and leaderAndISR is no older than the newest decision known here. AR is read after
-leaderAndISR, and every change of AR gives leaderAndISR another version: so what is read of AR is no older
-either. What cannot be read, was written by a hand and has no id yet, or has no leader yet, is left alone, and
-looked at again in a while.
+It is certain if the cluster id is ours, and one of these holds: no topic has the id; the topic has no such
+partition; or this broker is not in AR, and leaderAndISR is no older than the newest decision known here. AR
+is read after leaderAndISR, and every change of AR gives leaderAndISR another version. So the AR that is read
+is no older either. A replica is left alone, and checked again later, if something cannot be read, if an
+operator wrote the topic and it has no id yet, or if it has no leader yet.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from hightide_broker.core.lineage import NO_EPOCH
 log = logging.getLogger(__name__)
 
 GATHER_S: Final = 1.0
-"""How long a suspect waits: nearly always a StopReplica is under way as well."""
+"""How long a suspect waits before the check: nearly always a StopReplica is under way as well."""
 ROUND_MAX: Final = 500
-"""Suspects that are looked at together."""
+"""Suspects that are checked together."""
 PAUSE_MIN_S: Final = 0.5
 PAUSE_MAX_S: Final = 10.0
 AGAIN_S: Final = 30.0
-"""How long what ZooKeeper did not say for certain is left alone."""
+"""How long a suspect is left alone if ZooKeeper's answer was not certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class HeldReplica:
 
     key: PartitionKey
     topic: str = ""
-    """The topic's name; empty where the replica is only on disk, which knows none."""
+    """The topic's name; empty if the replica is only on disk, which does not know the name."""
     leader_epoch: int = NO_EPOCH
     partition_epoch: int = -1
 
@@ -68,9 +69,9 @@ class StoredPartitions:
     """What ZooKeeper holds, as far as suspects are concerned. The topics were read after the states."""
 
     topics: Mapping[str, TopicZnode | None]
-    """By name; None where the znode is there and cannot be read. All of them, where `is_whole`."""
+    """By name; None if the znode exists and cannot be read. All topics, if `is_whole`."""
     states: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """Leader epoch and zkVersion of leaderAndISR, by topic and partition; what cannot be read is left out."""
+    """Leader epoch and zkVersion of leaderAndISR, by topic and partition. Unreadable ones are left out."""
     is_whole: bool = False
 
 
@@ -128,7 +129,7 @@ def _name_of(topic_id: bytes, stored: StoredPartitions) -> str:
 async def read_stored(
     session: ZooKeeperSession, cluster_id: str, suspects: Sequence[HeldReplica]
 ) -> StoredPartitions | None:
-    """Read what `look_at` needs, no staler than this call; None where this is not our cluster's ZooKeeper.
+    """Read what `look_at` needs, at least as new as this call; None if this is another cluster's ZooKeeper.
 
     Raises ZooKeeperError.
     """
@@ -137,7 +138,7 @@ async def read_stored(
     ids = {held.key[0] for held in suspects if not held.topic}
     topics: dict[str, TopicZnode | None] = {}
     if ids:
-        # A directory tells an id and no name.
+        # A directory's name has the topic's id and not its name.
         try:
             names.update((name, None) for name in await session.children(TOPICS) if is_legal_topic_name(name))
         except NoNode:
@@ -191,7 +192,7 @@ def _is_of_cluster(znode: Znode | None, cluster_id: str) -> bool:
 
 
 class StrayWatch:
-    """Looks at suspects, a bounded number at a time. One for each broker; on the event loop's thread."""
+    """Checks suspects, a bounded number at a time. One for each broker; on the event loop's thread."""
 
     def __init__(
         self,
@@ -201,7 +202,8 @@ class StrayWatch:
         held: Callable[[PartitionKey], HeldReplica | None],
         let_go: Callable[[HeldReplica], Awaitable[bool]],
     ) -> None:
-        """`held` tells what the broker holds now, `let_go` puts it aside unless that has changed."""
+        """`held` returns what the broker holds now. `let_go` puts it into quarantine, unless that has
+        changed."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._session = session
@@ -209,19 +211,20 @@ class StrayWatch:
         self._let_go = let_go
         self._suspects: dict[PartitionKey, None] = {}
         self._unsure: dict[PartitionKey, None] = {}
-        """What is perhaps not assigned here; each was complained about."""
+        """The suspects; each was logged."""
         self._again: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="strays")
 
     def suspect(self, keys: Iterable[PartitionKey]) -> None:
-        """These may not be assigned to this broker; they are looked at in a moment. No more than it holds."""
+        """Check soon whether these replicas are still assigned to this broker. Their number is at most that
+        of its replicas."""
         self._suspects.update(dict.fromkeys(keys))
         if self._suspects:
             self._stir.set()
 
     async def close(self) -> None:
-        """Stop looking: what is left is looked at when the broker starts again."""
+        """Stop checking. The rest is checked when the broker starts again."""
         if self._again is not None:
             self._again.cancel()
         self._task.cancel()
@@ -240,7 +243,7 @@ class StrayWatch:
                 except ZooKeeperError as error:
                     log.warning("looking for strays is repeated: %s", error)
                 except Exception:
-                    # The top of a task: without it no stray would be found any more.
+                    # The top of a task: without this, no stray would be found any more.
                     log.exception("looking for strays is repeated")
                 else:
                     pause_s = PAUSE_MIN_S
@@ -257,7 +260,7 @@ class StrayWatch:
         self.suspect(self._unsure)
 
     async def look(self, keys: Iterable[PartitionKey]) -> None:
-        """Look at these suspects now, and put aside those that are strays. Raises ZooKeeperError."""
+        """Check these suspects now, and put strays into quarantine. Raises ZooKeeperError."""
         suspects = []
         for key in keys:
             if (held := self._held(key)) is not None:

@@ -1,1 +1,2 @@
-"""The replicas that a broker holds: what performs the effects of their cores, and what waits for them."""
+"""The replicas that a broker holds, the shell that performs the effects of their cores, and the requests that
+wait for them."""

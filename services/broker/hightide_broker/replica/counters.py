@@ -1,4 +1,4 @@
-"""What a broker counts as it goes, for its metrics: what moved, what was refused, who began to lead."""
+"""Counters for the broker's metrics: records that moved, requests that were refused, elections."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hightide_broker.contract.data_calls import Outcome, Read, Refused
 __all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Counters", "Flow", "TopicFlow", "count_records"]
 
 TOPICS_MAX: Final = 100
-"""Topics that are counted one by one; whoever scrapes keeps each for a long time."""
+"""Topics that have counters of their own. A metrics backend keeps each of them for a long time."""
 OTHER_TOPICS: Final = "(other)"
-"""All others. No topic can be called so."""
+"""The name under which all other topics are counted. No topic can have it."""
 
 _INT32: Final = struct.Struct("<i")
 _LENGTH_AT, _COUNT_AT, _COUNTED_FROM = 8, 60, 12
@@ -28,20 +28,20 @@ _LEAST_BYTES: Final = 80
 
 @dataclass(slots=True)
 class Flow:
-    """What went one way."""
+    """Bytes and records in one direction."""
 
     size_bytes: int = 0
     records: int = 0
 
     def add(self, size_bytes: int, records: int) -> None:
-        """So much more."""
+        """Count more."""
         self.size_bytes += size_bytes
         self.records += records
 
 
 @dataclass(slots=True)
 class TopicFlow:
-    """What producers sent and consumers were sent of one topic."""
+    """The records of one topic that producers sent, and that consumers received."""
 
     received: Flow = field(default_factory=Flow)
     sent: Flow = field(default_factory=Flow)
@@ -52,8 +52,8 @@ class Counters:
     """One for each broker. Counted on the event loop, once a partition and call; read on any thread."""
 
     counts_what_is_sent: bool = True
-    """Whether the records that consumers are sent are counted: it takes a look at every batch, and nobody may
-    ask for it."""
+    """Whether the records that consumers receive are counted. This reads the header of every batch, and the
+    metric may not be in use."""
     received: Flow = field(default_factory=Flow)
     """From producers."""
     sent: Flow = field(default_factory=Flow)
@@ -64,7 +64,8 @@ class Counters:
     """To followers."""
     topics: dict[str, TopicFlow] = field(default_factory=dict)
     refusals: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of single partitions, by operation and reason: as many as the catalogue has, at most."""
+    """Errors of single partitions, by operation and reason. There are at most as many as the catalogue
+    has."""
     leaderships_begun: int = 0
     leaderships_lost: int = 0
     truncations: int = 0
@@ -116,12 +117,13 @@ class Counters:
 
 
 def count_records(pieces: Sequence[Buffer]) -> int:
-    """The records in batches back to back, of which each begins with a piece; by two fields of each header.
+    """Count the records in consecutive batches, of which each begins with a piece, by two fields of each
+    header.
 
-    Only for metrics: it believes what it reads, and stops counting where that makes no sense.
+    Only for metrics: it trusts what it reads, and stops counting if that makes no sense.
     """
     count = 0
-    start, length = 0, 0  # Of the batch under way: where it began, seen from this piece, and its bytes.
+    start, length = 0, 0  # Of the current batch: its start, relative to this piece, and its bytes.
     for piece in pieces:
         size = len(piece)
         while start < size:

@@ -1,7 +1,7 @@
-"""One timer for all replicas: only those whose core has a deadline cost anything.
+"""One timer for all replicas. Only replicas whose core has a deadline cost anything.
 
-A deadline that moves later is not taken out of the heap; the timer finds the replica early and puts
-it back. So a busy partition, whose deadline moves with every fetch, costs one comparison.
+When a deadline moves later, its entry stays in the heap. The timer finds the replica too early and puts it
+back. So a busy partition, whose deadline moves with every fetch, costs one comparison.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, replica: HostedReplica) -> None:
-        """The replica's state changed. Called by the shell after each step of a leader."""
+        """Take note that the replica's state changed. Called by the shell after each step of a leader."""
         deadline = next_deadline_ms(replica.state)
         if deadline is None:
             return
-        # One that has just been looked at is left alone for a moment, whatever its core says.
+        # A replica that was just checked is left alone for a moment, whatever its core says.
         deadline = max(deadline, self._rang_ms + PAUSE_MS)
         if replica.deadline_ms is None or deadline < replica.deadline_ms:
             self._push(deadline, replica)

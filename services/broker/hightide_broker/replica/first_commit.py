@@ -1,8 +1,9 @@
-"""The last part of a failover's trace: followers connect, a record is committed (V3 discussion 1, step 5).
+"""The last part of a failover's trace: followers connect, and a record is committed (V3 discussion 1, step
+5).
 
-One span for each LeaderAndISR request that made this broker a leader, whatever the number of
-partitions in it; it ends with the first commit in any of them. A leader that nobody sends anything has
-nothing to commit: how long that was is told, so that nobody takes it for a leader that was slow.
+There is one span for each LeaderAndISR request that made this broker a leader, whatever the number of its
+partitions. It ends with the first commit in any of them. A leader that receives no records has nothing to
+commit. The span says how long that was, so that the leader does not look slow.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class FirstCommit:
         self._waited_ms: float | None = None
 
     def traffic_came(self) -> None:
-        """A producer sent something that is new to one of the partitions. Called before it is taken, or
-        refused since replicas are missing; only the first one counts."""
+        """Take note that a producer sent new records to one of the partitions. Called before they are
+        appended, or refused because replicas are missing. Only the first call counts."""
         if self._waited_ms is None:
             self._waited_ms = max(0, self._clock.wall_us() - self._began_us) / 1000
             self._span.set("waited_for_traffic_ms", self._waited_ms)
 
     def happened(self, partition: str, leader_epoch: int, high_watermark: int) -> None:
-        """The high watermark of one of the partitions passed the start of its new epoch."""
+        """Take note that the high watermark of one of the partitions passed the start of its new epoch."""
         if not self._open:
             return
         self._open = False
@@ -51,7 +52,7 @@ class FirstCommit:
         self._span.end()
 
     def give_up(self) -> None:
-        """The broker lost the leadership, or stops, before anything was committed."""
+        """End the span without a commit: the broker lost the leadership, or stops."""
         if self._open:
             self._open = False
             self._span.set("committed", False)

@@ -1,7 +1,7 @@
-"""flush=fsync: one round of fsync covers all that waits for it (docs/delivery-semantics.md).
+"""flush=fsync: one round of fsync covers all appends that wait for it (docs/delivery-semantics.md).
 
-While a round runs, what is appended gathers for the next one; so the rate of fsync follows the disk
-and not the producers. Rounds run on the data directory's own thread, never on the event loop.
+While a round runs, later appends gather for the next one. So the rate of fsync follows the disk and not the
+producers. Rounds run on the data directory's own thread, never on the event loop.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ L_contra = TypeVar("L_contra", contravariant=True)
 
 
 class Flushable(Protocol):
-    """A replica with its log, as seen from here."""
+    """A replica with its log, as this module uses it."""
 
     def flush(self) -> None:
-        """Put all that was appended before this call on disk. Thread-safe. A failure is final."""
+        """Sync all that was appended before this call. Thread-safe. A failure is final."""
         ...
 
 
 class FsyncRounds(Protocol[L_contra]):
-    """Where one asks for a round: of one directory (`GroupCommit`), or of whichever it concerns."""
+    """Where a round is requested: in one directory (`GroupCommit`), or in the directory of the logs
+    (`GroupCommits`)."""
 
     def cover(self, logs: Iterable[L_contra]) -> asyncio.Future[None]:
-        """Have these logs flushed in the next round; see `GroupCommit.cover`."""
+        """Sync these logs in the next round; see `GroupCommit.cover`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Flushed(Generic[L]):
-    """What became of one log in a round."""
+    """The outcome of one log in a round."""
 
     log: L
     took_s: float
@@ -50,14 +51,14 @@ class _Flushed(Generic[L]):
 
 
 def _flush_all(logs: list[L]) -> list[_Flushed[L]]:
-    """Flush each log; one that fails does not keep the others from their turn."""
+    """Sync each log. If one fails, the others are synced all the same."""
     outcome: list[_Flushed[L]] = []
     for each in logs:
         began = perf_counter()
         try:
             each.flush()
         except LogClosed:
-            continue  # Its replica was stopped meanwhile: nobody waits for it, and no disk has failed.
+            continue  # Its replica was stopped meanwhile: nobody waits for it, and no disk failed.
         except StorageError as error:
             outcome.append(_Flushed(each, perf_counter() - began, error))
         else:
@@ -85,15 +86,15 @@ class GroupCommit(Generic[L]):
         self._running = False
 
     def cover(self, logs: Iterable[L]) -> asyncio.Future[None]:
-        """Have these logs flushed in the next round; the future is done when that round is.
+        """Sync these logs in the next round. The future is done when that round is.
 
-        `on_flushed` is called for each log before the future is resolved. A failed fsync calls
-        `on_failed`, and the future fails with it: what is on disk is not known any more.
+        `on_flushed` is called for each log before the future is resolved. A failed fsync calls `on_failed`,
+        and the future fails with it: nobody knows then what is on disk.
         """
         loop = asyncio.get_running_loop()
         if self._next_round is None:
             self._next_round = loop.create_future()
-            # A failure is told to on_failed whether or not somebody awaits this round.
+            # on_failed gets a failure, whether or not a caller awaits this round.
             self._next_round.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._gathering.update(dict.fromkeys(logs))
         covered = self._next_round
@@ -124,7 +125,7 @@ class GroupCommit(Generic[L]):
             try:
                 self._on_flushed(flushed.log)
             except Exception:
-                # The top of a callback: the other logs of the round must hear that they are on disk.
+                # The top of a callback: the other logs of the round must learn that they are on disk.
                 log.exception("after a flush of %s", flushed.log)
         if failed is not None:
             self._on_failed(failed)
@@ -138,14 +139,14 @@ class GroupCommit(Generic[L]):
 
 
 class GroupCommits(Generic[L]):
-    """The group commit of each data directory: who lives on one disk does not wait for another."""
+    """The group commit of each data directory: a replica on one disk does not wait for another disk."""
 
     def __init__(self, by_directory: Mapping[str, GroupCommit[L]], directory_of: Callable[[L], str]) -> None:
         self._by_directory = by_directory
         self._directory_of = directory_of
 
     def cover(self, logs: Iterable[L]) -> asyncio.Future[None]:
-        """See `GroupCommit.cover`; the logs are of one directory, and at least one."""
+        """See `GroupCommit.cover`. There is at least one log, and all of them are in one directory."""
         gathered = tuple(logs)
         (directory,) = {self._directory_of(each) for each in gathered}
         return self._by_directory[directory].cover(gathered)

@@ -1,6 +1,7 @@
-"""The replicas that this broker holds: for each, what its core decided, its log, and who waits for it.
+"""The replicas that this broker holds: for each one the state of its core, its log, and the requests that
+wait for it.
 
-Made for ten thousand partitions that are idle: a replica costs one object, no task and no timer.
+Made for ten thousand idle partitions: a replica costs one object, and no task or timer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HostedReplica:
-    """One replica. Only `shell.ReplicaShell` replaces `state`; what is in the log follows from it."""
+    """One replica. Only `shell.ReplicaShell` replaces `state`; the log follows from it."""
 
     __slots__ = (
         "acks", "adding_replicas", "deadline_ms", "fetches", "first_commit", "is_damaged", "key",
@@ -35,22 +36,22 @@ class HostedReplica:
         self.state = state
         self.log = log
         self.adding_replicas: frozenset[int] = frozenset()
-        """The replicas that a move adds, as of the last decision; what they are sent has a speed limit."""
+        """The replicas that a move adds, as of the last decision. What the leader sends to them has a speed
+        limit."""
         self.leaders_log_start = 0
-        """Where the log of the leader that this replica follows starts, as it last said: nothing before that
-        is of use any more."""
+        """Where the leader's log starts, as it last said. Nothing before that is needed any more."""
         self.is_damaged = False
-        """Batches of its log are not what was written: it fetches nothing until they are mended (`healing`),
-        so that its leader does not take it for in sync."""
+        """Whether batches of its log are damaged. It fetches nothing until they are repaired (`healing`), so
+        that its leader does not count it as in sync."""
         self.waits_for_disk = False
-        """A call to its disk that it waits for does not return: it fetches nothing until the disk answers
-        (`hung_disks`), so that its leader does not take it for in sync."""
+        """Whether a call to its disk does not return. It fetches nothing until the disk answers
+        (`hung_disks`), so that its leader does not count it as in sync."""
         self.acks = AckQueue()
         self.fetches: set[ParkedFetch] = set()
         self.deadline_ms: int | None = None
-        """When the shell's timer looks at this replica; kept by `deadlines.Deadlines`."""
+        """When the shell's timer checks this replica; set by `deadlines.Deadlines`."""
         self.traceparent = ""
-        """The trace of the last change of leadership, empty where there is none."""
+        """The trace of the last change of leadership; empty if there is none."""
         self.first_commit: FirstCommit | None = None
         """The trace of the failover that made this replica leader, until its first commit."""
 
@@ -59,15 +60,15 @@ class HostedReplica:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is to fetch nothing."""
+        """Whether it must not fetch."""
         return self.is_damaged or self.waits_for_disk
 
     def flush(self) -> None:
-        """Put the log on disk. Called on the disk's thread."""
+        """Sync the log. Called on the disk's thread."""
         self.log.flush()
 
     def wake_fetches(self) -> None:
-        """Something that consumers wait for has moved."""
+        """Wake the fetches that wait: something that consumers wait for has moved."""
         for fetch in self.fetches:
             fetch.wake()
 
@@ -86,7 +87,7 @@ class HostedReplicas:
         return iter(tuple(self._by_key.values()))
 
     def get(self, key: PartitionKey) -> HostedReplica | None:
-        """The replica, or None where this broker holds none."""
+        """The replica, or None if this broker does not hold it."""
         return self._by_key.get(key)
 
     def of_topic(self, topic_id: bytes) -> list[HostedReplica]:
@@ -94,14 +95,14 @@ class HostedReplicas:
         return [self._by_key[topic_id, number] for number in sorted(self._by_topic.get(topic_id, ()))]
 
     def add(self, replica: HostedReplica) -> None:
-        """Take in a new replica."""
+        """Add a new replica."""
         assert replica.key not in self._by_key, replica
         self._by_key[replica.key] = replica
         topic_id, partition = replica.key
         self._by_topic.setdefault(topic_id, set()).add(partition)
 
     def remove(self, replica: HostedReplica) -> None:
-        """Let go of a replica that was stopped for good."""
+        """Remove a replica that was stopped for good."""
         del self._by_key[replica.key]
         topic_id, partition = replica.key
         partitions = self._by_topic[topic_id]

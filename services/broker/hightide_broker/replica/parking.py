@@ -1,8 +1,7 @@
-"""Requests that wait: produces for their in-sync replicas, fetches for something to read.
+"""Requests that wait: produce requests for in-sync replicas, fetches for something to read.
 
-A parked request costs one future and, together, one timer; it is woken by what it waits for and
-never polls. Belongs to the event loop's thread; no method awaits but `ParkedProduce.wait` and
-`ParkedFetch.wait`.
+A parked request costs one future, and all of them one timer. It is woken by the event that it waits for, and
+never polls. Belongs to the event loop's thread. Only `ParkedProduce.wait` and `ParkedFetch.wait` await.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ParkedProduce:
         queue.add(end_offset, self, index)
 
     def settle(self, index: int, failure: ErrorCode.ValueType | None = None) -> None:
-        """Called by an `AckQueue` when the partition is committed, or when it cannot be any more."""
+        """Settle the partition: it is committed, or cannot be any more. Called by an `AckQueue`."""
         del self._outstanding[index]
         if failure is not None:
             self.failures[index] = failure
@@ -56,7 +55,8 @@ class ParkedProduce:
             _resolve(self._future)
 
     async def wait(self, timeout_ms: int) -> None:
-        """Return when all is settled; after `timeout_ms`, or when cancelled, what is open is given up."""
+        """Return when all partitions are settled. After `timeout_ms`, or when cancelled, the rest is given
+        up."""
         try:
             if self._outstanding:
                 self._future = asyncio.get_running_loop().create_future()
@@ -70,7 +70,7 @@ class ParkedProduce:
 
 
 class AckQueue:
-    """The produces that wait for one partition's high watermark, in offset order."""
+    """The produce requests that wait for one partition's high watermark, in offset order."""
 
     __slots__ = ("_waiting",)
 
@@ -81,7 +81,7 @@ class AckQueue:
         return len(self._waiting)
 
     def add(self, end_offset: int, produce: ParkedProduce, index: int) -> None:
-        """Queue a produce. A duplicate is answered with its old offsets and can stand out of order."""
+        """Queue a produce request. A duplicate is answered with its old offsets, and may be out of order."""
         if not self._waiting or self._waiting[-1][0] <= end_offset:
             self._waiting.append((end_offset, produce, index))
             return
@@ -91,7 +91,7 @@ class AckQueue:
     def release(self, high_watermark: int, failure: ErrorCode.ValueType | None = None) -> None:
         """Settle all that is committed below `high_watermark`.
 
-        `failure` is set where the offsets are committed but by fewer replicas than asked for
+        `failure` is set if the offsets are committed by fewer replicas than required
         (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
         """
         while self._waiting and self._waiting[0][0] <= high_watermark:
@@ -105,7 +105,7 @@ class AckQueue:
             produce.settle(index, failure)
 
     def drop(self, produce: ParkedProduce) -> None:
-        """Forget a produce whose time is up. The oldest go first, so this looks at few entries."""
+        """Remove a produce request whose time is up. The oldest expire first, so this checks few entries."""
         for at, (_, queued, _) in enumerate(self._waiting):
             if queued is produce:
                 del self._waiting[at]
@@ -113,7 +113,7 @@ class AckQueue:
 
 
 class ParkedFetch:
-    """One fetch, or one replica session's round, until something that it asked for moved."""
+    """One fetch, or one round of a replica session, until something that it asked for has moved."""
 
     __slots__ = ("_future",)
 
@@ -121,7 +121,7 @@ class ParkedFetch:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
-        """Something moved: a high watermark, a leadership. Harmless when it was woken before."""
+        """Wake the fetch: a high watermark or a leadership moved. May be called twice."""
         _resolve(self._future)
 
     async def wait(self, timeout_ms: int) -> None:

@@ -1,11 +1,11 @@
-"""The shell of the replication cores: feeds them events and performs what they answer.
+"""The shell of the replication cores: it feeds them events and performs their effects.
 
 Rules of this file:
 1. `feed` is the only place where a replica's state is replaced.
-2. It never awaits, so that nothing comes between reading a state and acting on its step's result.
-3. Effects are performed in the order given. If the log fails, the step has not happened: the state
-   stays, the effects behind it are dropped, the caller gets the storage's error.
-4. File writes are made inline (0.3 ms/MB into the page cache); fsync, recovery and deletion are not.
+2. It never awaits, so nothing happens between reading a state and acting on its step's result.
+3. Effects are performed in the order given. If the log fails, the step has not happened: the state stays,
+   later effects are dropped, and the caller gets the storage's error.
+4. File writes are made inline (0.3 ms/MB into the page cache). Fsync, recovery and deletion are not.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class EffectPorts:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """What a replica was to cut, and did not: from `offset` on, though it knows all below `high_watermark` to
-    be committed."""
+    """The truncation that a replica did not make: from `offset` on, although it knows that everything below
+    `high_watermark` is committed."""
 
     offset: int
     high_watermark: int
@@ -131,7 +131,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The bytes behind a ProduceArrived (with their headers) or a BatchesReceived."""
+    """The bytes of a ProduceArrived (with their headers) or of a BatchesReceived."""
 
     batches: Buffer
     headers: Sequence[BatchHeader]
@@ -176,7 +176,7 @@ class ReplicaShell:
             fx.StartFetching: self._start_fetching,
             fx.ReportDivergence: self._report_divergence,
             fx.ReplicaStopped: lambda replica, effect, _: self.ports.stopped.stopped(replica, effect.delete),
-            # What the caller of `feed` reads off the effects and answers itself.
+            # The caller of `feed` reads these effects and answers itself.
             fx.Refuse: lambda _replica, _effect, _: None,
             fx.AnswerEpochEnd: lambda _replica, _effect, _: None,
         }
@@ -187,10 +187,10 @@ class ReplicaShell:
         self.ports = ports
 
     def feed(self, replica: HostedReplica, event: Event, payload: Payload | None = None) -> fx.Effects:
-        """Let the event happen to the replica, and perform what follows. Called for every event.
+        """Feed the event to the replica, and perform the effects. Called for every event.
 
-        Returns the effects, for the caller to find its answer in. Raises StorageError where the log
-        failed, BatchError where what a leader sent is damaged; the event has then not happened.
+        Returns the effects, so that the caller finds its answer in them. Raises StorageError if the log
+        failed, BatchError if a leader sent a damaged batch. The event has then not happened.
         """
         before = replica.state
         replica.state, effects = step(before, event)
@@ -204,7 +204,8 @@ class ReplicaShell:
                 self._on_storage_failed(error)
             raise
         except Exception:
-            # A bug. What the log did not do has not happened; what went wrong later leaves the log as it is.
+            # A bug. If the log did nothing, the event has not happened. If a later effect failed, the log
+            # stays as it is.
             if isinstance(effect, _ON_THE_LOG):
                 replica.state = before
             raise
@@ -220,19 +221,20 @@ class ReplicaShell:
         return effects
 
     def flushed(self, replica: HostedReplica) -> None:
-        """A round of fsync covered the replica's log. Called by `GroupCommit`."""
+        """Take note that a round of fsync covered the replica's log. Called by `GroupCommit`."""
         may_have_waited = replica.state.fetch_offset is None
         self.feed(replica, FsyncDone(replica.log.durable_end_offset))
         self.cover_unflushed(replica)
-        # One that fetched on meanwhile is not placed again: its leader would send the same batches twice.
+        # If the replica fetched on meanwhile, its position is not set again: its leader would send the same
+        # batches twice.
         if may_have_waited and replica.state.is_follower:
             self.ports.fetching.resume(replica)
 
     def cover_unflushed(self, replica: HostedReplica) -> None:
-        """Where flush=fsync, nothing may wait for a flush that nobody asked for.
+        """With flush=fsync, request a sync for records that no request covers.
 
-        A round that a truncation crossed proves nothing, and a replica may come under flush=fsync, or begin
-        to follow, with records that were never flushed.
+        A round during which the log was truncated proves nothing. A replica may also get flush=fsync, or
+        begin to follow, with records that were never synced.
         """
         state = replica.state
         if state.settings.flush_on_disk and state.durable_end_offset < state.log_end_offset:
@@ -257,8 +259,8 @@ class ReplicaShell:
     def _persist_epoch(
         self, replica: HostedReplica, effect: fx.PersistEpoch, payload: Payload | None
     ) -> None:
-        # With a payload it is a follower's, and its log writes the epochs of the batches down itself, each in
-        # front of its first batch: an answer can begin with batches of the epoch before.
+        # With a payload it is a follower's append. Its log stores the epochs of the batches itself, each
+        # before its first batch, because an answer can begin with batches of the epoch before.
         if payload is None:
             replica.log.assign_epoch(effect.epoch, effect.start_offset)
 
@@ -318,8 +320,8 @@ class ReplicaShell:
             self._touch_followers(replica, wake=True)
 
     def _flush_after(self, replica: HostedReplica, appended: AppendInfo) -> None:
-        """Where nobody waits for the disk a closed segment is flushed all the same: recovery after a crash
-        reads what is not known to be on disk, and shall not read more than the last segment."""
+        """Sync a closed segment even if no request waits for the disk. Recovery after a crash reads
+        everything that is not known to be on disk, and should read no more than the last segment."""
         if replica.state.settings.flush_on_disk or appended.rolled:
             self.ports.group_commit.cover((replica,))
 
@@ -349,7 +351,7 @@ class ReplicaShell:
     # --- whoever waits ---------------------------------------------------------------------------
 
     def _touch_followers(self, replica: HostedReplica, wake: bool) -> None:
-        """Tell the sessions of followers; a high watermark alone rides along with what comes next."""
+        """Wake the sessions of followers. A high watermark alone goes with the next answer."""
         for session in self._sessions.touch(replica.key):
             if wake and (parked := self.parked_rounds.get(session)) is not None:
                 parked.wake()
@@ -379,7 +381,7 @@ class ReplicaShell:
 
 
 def refusal_in(effects: fx.Effects) -> Refusal | None:
-    """The refusal among the effects of a step, or None where the event was taken."""
+    """The refusal among the effects of a step, or None if the event was accepted."""
     for effect in effects:
         if isinstance(effect, fx.Refuse):
             return effect.refusal
@@ -387,7 +389,7 @@ def refusal_in(effects: fx.Effects) -> Refusal | None:
 
 
 def _from_offset(payload: Payload, base_offset: int) -> Buffer:
-    """The fetched batches from `base_offset` on: what is before it is in the log already."""
+    """The fetched batches from `base_offset` on. The log has the earlier ones already."""
     at = 0
     for header in payload.headers:
         if header.base_offset >= base_offset:

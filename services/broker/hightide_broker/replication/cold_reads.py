@@ -1,10 +1,11 @@
-"""What followers lack and is not in memory: read in threads, beside the rounds of their sessions.
+"""Reads for followers of what is not in memory: in threads, beside the rounds of their sessions.
 
-Theory of operation. A replica that is new, or was down, begins with what is only on disk. Read on the event
-loop, it would hold up everybody for as long as the disk takes. So the partition is set aside in its session,
-and the round goes on without it; when the batches are there, it comes back, and the follower's parked round
-is woken. Few reads a session are under way or done and not sent yet, so that what they take is bounded; what
-has to wait for that comes back with one of the next rounds.
+Theory of operation. A new replica, or one that was down, begins with records that are only on disk. Reading
+them on the event loop would delay all requests for as long as the disk takes. So the partition is set aside
+in its session, and the round goes on without it. When the batches are there, the partition comes back, and
+the follower's parked round is woken. The number of reads of a session that are under way, or done and not
+sent yet, is small, so their memory is bounded. Partitions that wait for such a read come back in one of the
+next rounds.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from hightide_broker.replica.held_replicas import HostedReplica
 Session = LeaderSession[PartitionKey]
 
 READS_MAX: Final = 8
-"""Under way, or done and not sent, in one session."""
+"""Reads of one session that are under way, or done and not sent."""
 READ_BYTES_MAX: Final = 2 * 1024 * 1024
-"""In one read, beyond its first batch."""
+"""Bytes of one read, beyond its first batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class ColdReads:
     """The reads of all sessions of a broker. Belongs to the event loop's thread."""
 
     def __init__(self, executor: Executor, wake: Callable[[Session], bool]) -> None:
-        """`wake` is told that a session has something to send."""
+        """`wake` is called when a session has something to send."""
         self._executor = executor
         self._wake = wake
         self._of: WeakKeyDictionary[Session, _OfSession] = WeakKeyDictionary()
@@ -60,7 +61,8 @@ class ColdReads:
     def read(
         self, session: Session, replica: HostedReplica, offset: int, max_bytes: int
     ) -> Sequence[Buffer] | None:
-        """What the follower lacks from `offset` on, or None: the partition is then set aside, and comes back.
+        """The batches that the follower lacks, from `offset` on; or None: the partition is then set aside,
+        and comes back.
 
         Call `sent` when it is part of an answer. Raises StorageError, BatchError.
         """
@@ -75,7 +77,7 @@ class ColdReads:
             self.sent(session, key)
             if is_it and error is not None:
                 raise error
-            # It is of another position, or the log was cut meanwhile.
+            # It has another position, or the log was truncated meanwhile.
             read = None
         session.set_aside(key)
         if read is None and len(of_session.reads) >= READS_MAX:
@@ -90,22 +92,24 @@ class ColdReads:
         return None
 
     def is_read(self, session: Session, key: PartitionKey) -> bool:
-        """Whether something was read of the partition and is not sent yet."""
+        """Whether batches of the partition were read and are not sent yet."""
         of_session = self._of.get(session)
         return of_session is not None and key in of_session.reads
 
     def sent(self, session: Session, key: PartitionKey) -> None:
-        """What was read of a partition is on its way, or of no use: there is room for another read."""
+        """Take note that the read batches of a partition are sent, or not needed: there is room for another
+        read."""
         of_session = self._of.get(session)
         if of_session is not None:
             of_session.reads.pop(key, None)
 
     def next_round(self, session: Session) -> None:
-        """The session's next round begins: those that waited for room come back while there is some."""
+        """Begin the session's next round: partitions that waited for room come back as long as there is
+        some."""
         of_session = self._of.get(session)
         if of_session is None or not of_session.queue:
             return
-        # What was read of partitions that have left the session, or got it from memory since, is nobody's.
+        # Batches of partitions that have left the session, or got them from memory since, are dropped.
         for key in [key for key in of_session.reads if not session.is_waiting(key)]:
             del of_session.reads[key]
         for _ in range(READS_MAX - len(of_session.reads)):
@@ -114,6 +118,6 @@ class ColdReads:
 
     def _arrived(self, session: Session, key: PartitionKey, batches: asyncio.Future[list[Buffer]]) -> None:
         if not batches.cancelled():
-            batches.exception()  # Looked at here, since the partition may have left the session.
+            batches.exception()  # Retrieved here, because the partition may have left the session.
         if session.bring_back(key):
             self._wake(session)

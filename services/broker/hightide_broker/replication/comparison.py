@@ -1,11 +1,11 @@
-"""Compares what followers have at rest, and has committed, with what their leaders have.
+"""Comparing the committed data at rest of followers with that of their leaders.
 
-Theory of operation. The CRC of each batch says that its bytes are those that were once written, and not that
-they are those that its leader has: a fault of software, or of an operator, could give two replicas two
-histories that are both whole. So whoever checks what is at rest (`scrub`) has each piece compared, below the
-high watermark, by a digest. Where they differ nobody can say which of the two is right: the log and the
-controller say where, and nothing else is done. What cannot be compared just now, since the leader changes or
-has deleted it, is left for the next pass.
+Theory of operation. The CRC of a batch says that its bytes are those that were once written. It does not say
+that the leader has the same ones: a fault of software, or of an operator, could give two replicas two
+histories that are both whole. So the check of data at rest (`scrub`) has each piece below the high watermark
+compared by a digest. If they differ, nobody can say which of the two is right. The log and the controller say
+where they differ, and nothing else is done. If a piece cannot be compared now, because the leader changes or
+has deleted it, it is left for the next pass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class FailureReportPort(Protocol):
 
 
 class Comparison:
-    """One for a broker. Belongs to the event loop's thread; `scrub` calls it, piece by piece."""
+    """Compares replicas with their leaders. One for each broker, on the event loop's thread; `scrub` calls it
+    for each piece."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Comparison:
         disk: Executor,
         connect: Connect = open_channel,
     ) -> None:
-        """`follower` says who asks; `disk` runs the reads."""
+        """`follower` identifies this broker; `disk` runs the reads."""
         self._replicas = replicas
         self._follower = follower
         self._address_of = address_of
@@ -71,13 +72,13 @@ class Comparison:
 
     @property
     def differing_count(self) -> int:
-        """How many replicas differ from their leaders; asked on any thread."""
+        """How many replicas differ from their leaders; called on any thread."""
         return len(self._differing)
 
     async def compare(
         self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
     ) -> None:
-        """Compare what is committed of these batches, which are whole here and have so many bytes."""
+        """Compare the committed part of these batches, which are whole here and have `size_bytes` bytes."""
         state = replica.state
         end_offset = min(end_offset, state.high_watermark)
         if state.role is not Role.FETCHING or replica.is_held:
@@ -134,13 +135,13 @@ class Comparison:
         return bytes(answer.digest)
 
     def tell_again(self) -> None:
-        """A new controller was elected, which knows of no difference."""
+        """Report all differences again: a new controller was elected, which knows of none."""
         self._forget_others()
         for replica, where in self._differing.items():
             self._reports.report_difference(replica.key, where)
 
     async def rest(self) -> None:
-        """A pass is over: close the connections."""
+        """Close the connections: a pass is over."""
         self._forget_others()
         channels, self._channels = self._channels, {}
         for channel in channels.values():

@@ -1,7 +1,7 @@
-"""Digests of committed batches, by which a follower compares what it has at rest with what its leader has.
+"""Digests of committed batches. A follower uses them to compare its data at rest with its leader's.
 
 A batch is the same on every replica, byte for byte, with the offset and the epoch that its leader stamped. So
-one digest says of many whether they are.
+one digest compares many batches.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from hightide_broker.storage import Log, OffsetOutOfRange, StorageError
 __all__ = ["DigestServer", "digest_of"]
 
 BATCHES_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What one digest covers at most: a piece of what is checked at a time, or the largest batch."""
+"""The most that one digest covers: a piece of the check, or the largest batch."""
 _PIECE_BYTES: Final = 1024 * 1024
 
 
 def digest_of(log: Log, base_offset: int, end_offset: int) -> tuple[bytes, bool]:
-    """The digest of the batches of a log that hold these offsets, and whether they begin and end just there.
+    """The digest of the batches of a log that hold these offsets, and whether the batches begin and end
+    exactly there.
 
-    Called on a thread that waits for the disk. Raises OffsetOutOfRange where they are not, or are too much,
-    and DamagedLog, StorageFailed, LogClosed.
+    Called on a thread that waits for the disk. Raises OffsetOutOfRange if the log lacks these offsets, or
+    they are too many, and DamagedLog, StorageFailed, LogClosed.
     """
     digest, offset, size_bytes = blake2b(digest_size=32), base_offset, 0
     begins = base_offset
@@ -52,14 +53,15 @@ class DigestServer:
     """Answers DigestBatches. One for each broker; belongs to the event loop's thread."""
 
     def __init__(self, cluster_id: str, replicas: HostedReplicas, reads: Executor) -> None:
-        """`reads` runs what waits for disks."""
+        """`reads` runs the reads, which wait for disks."""
         self._cluster_id = cluster_id
         self._replicas = replicas
         self._reads = reads
 
     async def answer(self, question: DigestQuestion) -> bytes:
-        """The digest of the batches that hold these offsets in the log of a partition that this broker leads.
-        Raises ServiceError where it does not, in that epoch, or where they are not all committed."""
+        """The digest of the batches that hold these offsets, in the log of a partition that this broker
+        leads. Raises ServiceError if it does not lead it in that epoch, or if the offsets are not all
+        committed."""
         replica = self._replicas.get(question.key)
         if question.follower.cluster_id != self._cluster_id:
             raise ServiceError(
@@ -78,7 +80,7 @@ class DigestServer:
             )
         except (StorageError, BatchError) as error:
             raise ServiceError(error.code, str(error)) from error
-        _check_leads(replica, question)  # Else the log may have been cut meanwhile.
+        _check_leads(replica, question)  # Else the log may have been truncated meanwhile.
         return digest
 
 

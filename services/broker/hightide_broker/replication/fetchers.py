@@ -1,13 +1,13 @@
 """The follower's side of replication: one fetcher for each leader (V3 section G, "At the follower").
 
-Theory of operation. A fetcher keeps one ReplicaFetch under way for all partitions that it follows its
-leader in; while nothing is new the leader holds it. Where a partition joins meanwhile, the next round
-is sent beside the one that is parked, which makes the leader answer that one at once: a failover
-waits for no timer. Partitions that are to be truncated first ask where their epoch ended, all of them
-in one call. Whatever fails is repeated after a pause that doubles from 10 ms to a second.
+Theory of operation. A fetcher keeps one ReplicaFetch open at its leader, for all partitions in which it
+follows that leader. The leader holds it while there is nothing new. If a partition joins meanwhile, the
+fetcher sends the next round beside the parked one, which makes the leader answer the parked one at once. So a
+failover waits for no timer. Partitions that have to be truncated first ask where their epoch ended, all of
+them in one call. After a failure the fetcher pauses, from 10 ms doubling to a second, and repeats the call.
 
-A partition that fails stands alone (KIP-461): what its leader sent is damaged, or there is a bug in what
-becomes of it. The others go on; it is tried again after a pause of its own, from a second to a minute.
+If one partition fails, the others go on (KIP-461). It fails if its leader sent damaged batches, or by a bug.
+It is tried again after a pause of its own, from a second to a minute.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ PAUSE_MAX_S: Final = 1.0
 CONNECT_TIMEOUT_S: Final = 1.0
 """How long one attempt to reach a leader may take; gRPC tries several times within it."""
 CANCEL_AGAIN_S: Final = 1.0
-"""How long a cancellation has until it counts as lost."""
+"""How long a cancellation may take before it counts as lost."""
 CALL_GRACE_S: Final = 10.0
-"""How long a leader may take beyond the wait that it was asked for."""
+"""How long a leader may take beyond the wait in the request."""
 FAILED_PAUSE_MIN_S: Final = 1.0
 FAILED_PAUSE_MAX_S: Final = 60.0
 ROUNDS_MAX: Final = 2
-"""Rounds under way: one that is parked, and one that brings news."""
+"""Rounds under way: one that is parked, and one with news."""
 
 _FETCH: Final = "/hightide.v1.ReplicaService/ReplicaFetch"
 _EPOCH_ENDS: Final = "/hightide.v1.ReplicaService/EndOffsetForLeaderEpoch"
@@ -68,11 +68,11 @@ Result = ReplicaFetchPartitionResult[memoryview]
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition that could not be copied, though its leader answered."""
+    """A partition that could not be copied, although its leader answered."""
 
     reason: str
     pause_s: float
-    """Until it is tried again."""
+    """The pause before the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ class FetchSettings:
     max_wait_ms: int
     max_bytes: int
     follower: Callable[[], Follower]
-    """Who asks; the broker epoch changes when the broker registers anew."""
+    """This follower; its broker epoch changes when the broker registers anew."""
     address_of: Callable[[int], HostPort | None]
-    """Where a leader is reached; None while that is not known."""
+    """The address of a leader; None if it is not known."""
     registered: Callable[[], Awaitable[None]]
-    """Returns once this broker is registered: under an earlier epoch nobody would answer it."""
+    """Returns once this broker is registered. No leader answers a follower with an earlier epoch."""
 
 
 class Fetchers:
-    """All fetchers of a broker, by leader; so at most one for each other broker of the cluster."""
+    """All fetchers of a broker, by leader. There is at most one for each other broker of the cluster."""
 
     def __init__(
         self,
@@ -113,20 +113,20 @@ class Fetchers:
             self._move(replica, effect.leader).place(replica)
 
     def failed(self) -> dict[PartitionKey, FailedPartition]:
-        """The partitions that are not copied at present, for reports about this broker."""
+        """The partitions that are not being copied, for reports about this broker."""
         return {key: each for fetcher in self._by_leader.values() for key, each in fetcher.failed.items()}
 
     def count_failed(self) -> int:
-        """How many those are; asked on any thread."""
+        """The number of these partitions; called on any thread."""
         return sum(len(fetcher.failed) for fetcher in tuple(self._by_leader.values()))
 
     @property
     def leader_count(self) -> int:
-        """How many leaders there are fetchers for; asked on any thread."""
+        """The number of leaders that have a fetcher; called on any thread."""
         return len(self._by_leader)
 
     def stop(self, replica: HostedReplica) -> None:
-        """Fetch the partition no more."""
+        """Stop fetching the partition."""
         if (fetcher := self._where.pop(replica.key, None)) is not None:
             fetcher.forget(replica.key)
 
@@ -136,18 +136,18 @@ class Fetchers:
             self._move(replica, effect.leader).ask(replica, effect)
 
     def resume(self, replica: HostedReplica) -> None:
-        """What was fetched is on disk: fetch on."""
+        """Continue to fetch: what was fetched is on disk."""
         if (fetcher := self._where.get(replica.key)) is not None:
             fetcher.place(replica)
 
     def hold(self, replica: HostedReplica) -> None:
-        """The replica is damaged, or waits for its disk: fetch nothing into it until `resume`."""
+        """Fetch nothing into the replica until `resume`: it is damaged, or waits for its disk."""
         self.resume(replica)
 
     async def retire(self) -> None:
-        """Fetch nothing any more, whatever the controller decides. Called once, before a broker hands its
-        leaderships over: a leader lets a follower that fetches back into the ISR, and would then wait for
-        this one, which is about to be gone, until it counts as lagging."""
+        """Stop fetching for good, whatever the controller decides. Called once, before a broker hands over
+        its leaderships. A leader lets a follower that fetches back into the ISR, and would then wait for this
+        broker, which is about to end, until it counts as lagging."""
         self._retired = True
         await self.close()
 
@@ -202,13 +202,13 @@ class LeaderFetcher:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch-from-{leader}")
 
     def place(self, replica: HostedReplica) -> None:
-        """Fetch the partition from where its log ends, once that is on disk where it must be."""
+        """Fetch the partition from the end of its log, once the log is on disk if it has to be."""
         state = replica.state
         if replica.is_held:
             self._session.forget(replica.key)  # Else its leader would let it into the ISR again.
             return
         if state.role is Role.TRUNCATING:
-            return  # A flush from before has ended: where the log parts from the leader's is still asked.
+            return  # An earlier flush has ended; the question where the two logs diverge is still open.
         self._questions.pop(replica.key, None)
         if (offset := state.fetch_offset) is not None and state.leader == self._leader:
             position = FollowerPosition(
@@ -218,13 +218,13 @@ class LeaderFetcher:
             self._stir.set()
 
     def ask(self, replica: HostedReplica, effect: AskEpochEnd) -> None:
-        """Ask where an epoch ended; nothing is fetched until that is known."""
+        """Ask where an epoch ended. The partition is not fetched until the answer."""
         self._session.forget(replica.key)
         self._questions[replica.key] = effect
         self._stir.set()
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition has another leader, or none."""
+        """Drop the partition: it has another leader, or none."""
         self._questions.pop(key, None)
         self._repeat.discard(key)
         self._refused.discard(key)
@@ -232,9 +232,9 @@ class LeaderFetcher:
         self._session.forget(key)
 
     async def close(self) -> None:
-        """Stop, and wait until all is let go."""
+        """Stop, and wait until everything is released."""
         while not self._task.done():
-            # Once need not do: a cancellation is lost where something on the way takes it for its own.
+            # One cancellation may not be enough: it is lost if code on the way takes it for its own.
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CANCEL_AGAIN_S)
         if self._repeat_timer is not None:
@@ -263,7 +263,7 @@ class LeaderFetcher:
             await self._let_go()
 
     async def _converse(self) -> None:
-        """Send rounds and take their answers in turn, until something fails."""
+        """Send rounds and handle their answers in turn, until a failure."""
         while True:
             await self._stir.wait()
             self._stir.clear()
@@ -281,10 +281,10 @@ class LeaderFetcher:
                 self._send_round()
 
     async def _connect(self) -> None:
-        """Reach the leader before anything is said: the first round of a session names every partition, and
-        while a failover goes on nobody has the time to build it for one that is dead, again and again.
+        """Connect to the leader before the first call. The first round of a session names every partition,
+        and during a failover there is no time to build it for a dead leader again and again.
 
-        Raises ConnectionError; whoever tries again looks its address up again.
+        Raises ConnectionError; the next attempt looks up the address again.
         """
         address = self._settings.address_of(self._leader)
         if address is None:
@@ -329,11 +329,11 @@ class LeaderFetcher:
         return sent
 
     async def _begin_anew(self) -> None:
-        """After a failure: no call is under way, the session is new, the connection too."""
+        """Reset after a failure: no call is under way, and the session and the connection are new."""
         try:
             await self._let_go()
         except Exception:
-            # Still the top of the task: whatever cannot be let go is left behind.
+            # Still the top of the task: whatever cannot be released is left behind.
             log.exception("letting go of the connection to broker %d failed", self._leader)
         self._session.restart()
 
@@ -346,7 +346,7 @@ class LeaderFetcher:
         for call in under_way:
             call.cancel()
         if under_way:
-            # Their outcomes are nobody's any more; looked at, so that none is reported as lost.
+            # Nobody waits for their outcomes. They are retrieved so that none is reported as never retrieved.
             await asyncio.gather(*under_way, return_exceptions=True)
         if self._channel is not None:
             channel, self._channel = self._channel, None
@@ -368,14 +368,14 @@ class LeaderFetcher:
         for result in response.partitions:
             replica = self._replicas.get((result.topic_id, result.partition))
             if replica is None or not self._is_followed(replica):
-                # Removed or stopped, or led by another, since the round was sent.
+                # It was removed or stopped, or has another leader, since the round was sent.
                 self._session.forget((result.topic_id, result.partition))
                 self._refused.discard((result.topic_id, result.partition))
                 continue
             try:
                 self._take_result(replica, result)
             except Exception as error:
-                # Like the top of a task: a bug that one partition meets must not stop the others (KIP-461).
+                # Like the top of a task: a bug in one partition must not stop the others (KIP-461).
                 log.exception("%s: taking what broker %d sent failed", replica, self._leader)
                 self._fail(replica, f"{type(error).__name__}: {error}")
         if not self._refused:
@@ -385,7 +385,7 @@ class LeaderFetcher:
         return replica.state.is_follower and replica.state.leader == self._leader
 
     def _take_result(self, replica: HostedReplica, result: Result) -> None:
-        """Take one partition of a round."""
+        """Handle one partition of a round."""
         if result.error_code:
             self._take_refusal(replica, result)
             return
@@ -455,7 +455,7 @@ class LeaderFetcher:
     # --- trying again ----------------------------------------------------------------------------
 
     def _fail(self, replica: HostedReplica, reason: str) -> None:
-        """The partition stands still; it is tried again, less and less often."""
+        """Take note that the partition failed. It is tried again, with growing pauses."""
         key = replica.key
         before = self.failed.get(key)
         pause_s = FAILED_PAUSE_MIN_S if before is None else min(FAILED_PAUSE_MAX_S, before.pause_s * 2)
@@ -473,8 +473,8 @@ class LeaderFetcher:
             retry.cancel()
 
     def _repeat_later(self, replica: HostedReplica) -> None:
-        """Ask for the partition again after a pause: its leader may just not know yet that it leads. Pauses
-        grow as long as any that was refused has not been answered since."""
+        """Ask for the partition again after a pause, because its leader may not know yet that it leads.
+        Pauses grow until every refused partition has been answered."""
         self._repeat.add(replica.key)
         self._refused.add(replica.key)
         if self._repeat_timer is None:
@@ -502,9 +502,9 @@ class LeaderFetcher:
 
 
 def _result_of(answered: asyncio.Future[bytes]) -> bytes:
-    """What a call was answered. Raises AioRpcError, or ConnectionError where the connection was closed."""
+    """The answer of a call. Raises AioRpcError, or ConnectionError if the connection was closed."""
     if answered.cancelled():
-        # As an error of its own: a CancelledError would end the task of whoever looks at it.
+        # As another error: a CancelledError would end the caller's task.
         raise ConnectionError("the call was cancelled with its connection")
     return answered.result()
 

@@ -1,12 +1,13 @@
-"""ISR changes, written by leaders straight to ZooKeeper by conditional set (V3 section G).
+"""ISR changes, which leaders write to ZooKeeper by conditional set (V3 section G).
 
-Theory of operation. Changes gather for a moment and go out as few multis (10 us of CPU each instead of
-120). Each multi also checks that the topics are still there, and that no partition of them was removed since
-(the marker of the topic's id, by version: leaderAndISR begins at 0 again when a name or a number is used
-again), and that the followers that join are in the life in which they caught up. A multi in which one of
-these does not hold fails as a whole: its changes are then written one by one, pipelined. The conditional
-write is the truth: what was refused is refused, what broke off is told as unknown; both are read again, at
-once for the first time and then after pauses that grow. A leader whose topic is gone stops.
+Theory of operation. Changes gather for a moment and go out as few multis (10 us of CPU for each change
+instead of 120). Each multi also checks that the topics still exist, and that no partition of them was removed
+since. For this it checks the marker of the topic's id, by version, because leaderAndISR begins at 0 again if
+a name or a number is used again. It also checks that followers that join are in the life in which they caught
+up. If one check fails, the whole multi fails, and its changes are written one by one, pipelined. The
+conditional write decides: a refused change is refused, and a connection loss is reported as unknown. In both
+cases the znode is read again, at once the first time, and later after growing pauses. A leader whose topic is
+gone stops.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ GATHER_S: Final = 0.01
 READ_AGAIN_MIN_S: Final = 0.2
 READ_AGAIN_MAX_S: Final = 5.0
 RECONNECTED_MAX_S: Final = 1.0
-"""The longest pause while ZooKeeper is away: asking costs it nothing, and ISRs wait for it to be back."""
+"""The longest pause while ZooKeeper is away. Asking costs ZooKeeper nothing, and ISR changes wait for its
+return."""
 CHANGES_MAX: Final = 400
-"""Changes of one topic in one multi: with its checks it stays below what a multi may be."""
+"""Changes of one topic in one multi. With its checks it stays below the limit of a multi."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,9 @@ class _Change:
     effect: StoreIsr
     write: SetData
     lives: tuple[Check, ...]
-    """Of the followers that join."""
+    """The lives of the followers that join."""
     marker: Check
-    """Of the topic's id."""
+    """The version of the marker of the topic's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +85,29 @@ class _Marker:
     """The marker of a topic's id, as this broker has read it."""
 
     version: int
-    """It grows whenever partitions of the topic are removed."""
+    """Its version, which grows whenever partitions of the topic are removed."""
     first_leader_epochs: Mapping[int, int]
-    """Where partitions begin whose numbers were in use before, as of that version at the earliest."""
+    """The first leader epochs of partitions whose numbers were used before, as of that version or later."""
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """A replica whose znode is not known: how often that was tried in vain, and how long to wait at most."""
+    """A replica whose znode is not known: the number of failed attempts, and the longest pause."""
 
     failures: int
     pause_max_s: float
 
     @property
     def pause_s(self) -> float:
-        """Nothing after the first failure: another version is usually all there is to it."""
+        """Zero after the first failure, because usually only the version has changed."""
         if self.failures <= 1:
             return 0.0
         return min(self.pause_max_s, READ_AGAIN_MIN_S * 2.0 ** min(self.failures - 2, 10))
 
 
 class IsrStore:
-    """Writes and reads leaderAndISR for this broker's leaders. One task, asleep while there is nothing."""
+    """Writes and reads leaderAndISR for the partitions that this broker leads. One task, which sleeps while
+    there is nothing to do."""
 
     def __init__(self, broker_id: int, clock: Clock, session: ZooKeeperSession, shell: ReplicaShell) -> None:
         self._broker_id = broker_id
@@ -115,20 +118,20 @@ class IsrStore:
         self._to_read: dict[HostedReplica, None] = {}
         self._troubled: dict[HostedReplica, _Trouble] = {}
         self._markers: dict[bytes, _Marker] = {}
-        """By topic id; forgotten when ZooKeeper has another version."""
+        """By topic id; dropped when ZooKeeper has another version."""
         self.shrinks = 0
         self.expansions = 0
-        """ISRs that were stored and are smaller, or larger, than before."""
+        """Stored ISRs that became smaller, and those that became larger."""
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="isr-store")
 
     def store(self, replica: HostedReplica, effect: StoreIsr) -> None:
-        """Write the ISR if the znode still has the version expected; the outcome is fed to the replica."""
+        """Write the ISR if the znode still has the expected version, and feed the outcome to the replica."""
         self._to_store[replica] = effect
         self._stir.set()
 
     def read(self, replica: HostedReplica) -> None:
-        """Read the znode, however often it takes; what it says is fed to the replica."""
+        """Read the znode, as often as necessary, and feed its content to the replica."""
         trouble = self._troubled.get(replica)
         if trouble is None or trouble.pause_s == 0.0:
             self._to_read[replica] = None
@@ -137,7 +140,7 @@ class IsrStore:
             self._read_later(trouble.pause_s, (replica,))
 
     async def close(self) -> None:
-        """Stop; what was not written is decided anew by the next leader."""
+        """Stop. The next leader decides anew about what was not written."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -151,7 +154,7 @@ class IsrStore:
             try:
                 await self._store_all(stores)
             except Exception:
-                # The top of a task: without it no ISR would ever change again.
+                # The top of a task: without this, no ISR would ever change again.
                 log.exception("writing %d ISRs failed; they are read to see what became of them", len(stores))
                 self._tell_all_unknown(stores)
             try:
@@ -162,13 +165,14 @@ class IsrStore:
                 self._read_again(reads, READ_AGAIN_MAX_S)
 
     def _tell_all_unknown(self, stores: dict[HostedReplica, StoreIsr]) -> None:
-        """No leader may wait for ever for an outcome; those that have theirs do not mind this one."""
+        """Feed the outcome "unknown" to all, so that no leader waits for ever. A leader that has its outcome
+        ignores this one."""
         for replica, effect in stores.items():
             self._note_failure(replica, READ_AGAIN_MAX_S)
             try:
                 self._feed(replica, IsrStoreUnknown(effect.expected_partition_epoch))
             except Exception:
-                # One that cannot hear it must not keep it from the others.
+                # A failure in one replica must not keep it from the others.
                 log.exception("%s: after an ISR change", replica)
 
     # --- writing ---------------------------------------------------------------------------------
@@ -195,13 +199,14 @@ class IsrStore:
             if not isinstance(outcome, BaseException):
                 self._tell_stored(multi, outcome, by_path)
             elif is_definite and len(written) > 1:
-                # Nothing of it was written; one by one, only those stay behind that cannot be.
+                # Nothing of it was written. One by one, only those fail that cannot be written.
                 await asyncio.gather(*map(self._store_one, written))
             else:
                 self._tell_failure(written, outcome)
 
     async def _learn_markers(self, replicas: Iterable[HostedReplica]) -> None:
-        """Read the markers that are not known. Each before its topic znode, which so is no older."""
+        """Read the markers that are not known. Each is read before its topic znode, so that the topic is at
+        least as new."""
         unknown = {replica.key[0]: replica for replica in replicas if replica.key[0] not in self._markers}
         paths = [
             path for each in unknown.values() for path in (_marker_path(each), TopicZnode.path(each.topic))
@@ -220,8 +225,8 @@ class IsrStore:
                 self._markers[topic_id] = _Marker(marker.version, dict(znode.first_leader_epochs))
 
     def _is_of_a_removed_partition(self, replica: HostedReplica, effect: StoreIsr) -> bool:
-        """Whether the number is in use again: its leaderAndISR is another partition's then, though the topic
-        is the same, and its version may be the one that is expected."""
+        """Whether the partition's number is in use again. Then its leaderAndISR belongs to another partition
+        of the same topic, and may have the expected version."""
         topic_id, partition = replica.key
         marker = self._markers.get(topic_id)
         return marker is not None and effect.leader_epoch < marker.first_leader_epochs.get(partition, 0)
@@ -298,7 +303,7 @@ class IsrStore:
         if not replicas:
             return
         states = [_path(replica) for replica in replicas]
-        # Behind the states: a topic whose marker is found was there when they were read.
+        # Read after the states: if the marker of a topic is found, the topic existed when they were read.
         markers = dict.fromkeys(_marker_path(replica) for replica in replicas)
         try:
             found = await self._session.multi_read([*states, *markers])
@@ -314,7 +319,7 @@ class IsrStore:
             return
         except ZooKeeperError as error:
             if len(replicas) > 1:
-                # One that cannot be read must not keep the others from being read.
+                # A failure of one must not keep the others from being read.
                 await asyncio.gather(*(self._read_all([replica]) for replica in replicas))
                 return
             log.warning("%s: reading its ISR is repeated: %s", replicas[0], error)
@@ -354,17 +359,17 @@ class IsrStore:
         elif leading.is_behind:
             self._note_failure(
                 replica, RECONNECTED_MAX_S
-            )  # The server that answered lags behind a follower's.
+            )  # The ZooKeeper server that answered is behind a follower's.
 
     async def _gone(self, doubtful: Sequence[HostedReplica]) -> set[HostedReplica]:
-        """Those whose topic, or whose partition of it, is there no more; by a read that is not stale.
+        """Those whose topic or partition is gone, by a read that is not stale.
 
-        A topic without a marker that is there is one that the controller has not marked yet, and a
-        partition without a leaderAndISR one that somebody laid hands on: they are asked for again.
+        A topic without a marker may be one that the controller has not marked yet. A partition without
+        leaderAndISR may be one that an operator has changed. Both are read again later.
         """
         if not doubtful:
             return set()
-        # The server that answers may lag behind, and not know yet of a topic that was just created.
+        # The ZooKeeper server that answers may be behind, and not know of a new topic yet.
         await self._session.sync()
         topics = await self._session.multi_read(
             list(dict.fromkeys(TopicZnode.path(replica.topic) for replica in doubtful))
@@ -386,7 +391,8 @@ class IsrStore:
         return gone
 
     def _stop(self, replica: HostedReplica) -> None:
-        """Lead no more: whoever waits is told. The data is for those to put aside who look for strays."""
+        """Stop leading, and answer the requests that wait. The search for strays puts the data into
+        quarantine."""
         self._troubled.pop(replica, None)
         if replica.state.is_leader:
             log.info("%s (topic id %s) is deleted: it is led no more", replica, replica.key[0].hex())
@@ -396,14 +402,14 @@ class IsrStore:
     # --- trying again ----------------------------------------------------------------------------
 
     def _note_failure(self, replica: HostedReplica, pause_max_s: float) -> float:
-        """The pause after it."""
+        """Count a failure, and return the pause after it."""
         trouble = self._troubled.setdefault(replica, _Trouble(0, pause_max_s))
         trouble.failures += 1
         trouble.pause_max_s = pause_max_s
         return trouble.pause_s
 
     def _read_again(self, replicas: Iterable[HostedReplica], pause_max_s: float) -> None:
-        """After a read that failed; those of the same patience together."""
+        """Read again after a failure; replicas with the same pause together."""
         by_pause: dict[float, list[HostedReplica]] = {}
         for replica in replicas:
             by_pause.setdefault(self._note_failure(replica, pause_max_s), []).append(replica)
@@ -433,7 +439,8 @@ class IsrStore:
 
 
 def _groups(changes: Iterable[_Change]) -> list[list[Operation]]:
-    """For each topic its marker's check, then its changes. A life that several join in is checked once."""
+    """For each topic the check of its marker, then its changes. A life in which several followers join is
+    checked once."""
     by_topic: dict[Check, list[_Change]] = {}
     for change in changes:
         by_topic.setdefault(change.marker, []).append(change)
@@ -447,7 +454,7 @@ def _groups(changes: Iterable[_Change]) -> list[list[Operation]]:
 
 
 def _is_another_life(change: _Change, failure: ZooKeeperError) -> bool:
-    """Whether it failed because a follower that was to join has started again since it fetched."""
+    """Whether it failed because a follower that should join has restarted since it fetched."""
     lives = {life.path for life in change.lives}
     return isinstance(failure, BadVersion | NoNode) and failure.path in lives
 

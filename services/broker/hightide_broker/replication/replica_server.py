@@ -1,14 +1,14 @@
 """The leader's side of replication: fetch sessions and epoch questions of followers (V3 section G).
 
-Theory of operation. A follower keeps one ReplicaFetch parked here for all partitions that it follows
-this broker in. An append wakes it. A high watermark that moved does not: it rides along with the next
-answer, at the latest when the wait is over, since followers need it only when they are elected.
-A follower that begins to follow another partition sends its next round while the last is parked; the
-parked one is then answered at once, so that nothing waits for a timer.
+Theory of operation. A follower keeps one ReplicaFetch parked here, for all partitions in which it follows
+this broker. An append wakes it. A new high watermark does not: it goes with the next answer, at the latest
+when the wait is over, because followers need it only when they are elected. A follower that begins to follow
+another partition sends its next round while the last one is parked. The parked one is then answered at once,
+so that nothing waits for a timer.
 
-What goes to a replica that a move adds has a speed limit (`throttle`). Beyond it such partitions are held:
-left out of the answers, at no cost, until there is room for them again; the others go on in the same session.
-So they do while what another partition lacks is read from disk (`cold_reads`).
+Data for a replica that a move adds has a speed limit (`throttle`). When it is used up, such partitions are
+left out of the answers, at no cost, until there is room again. Other partitions of the same session go on.
+They also go on while another partition is read from disk (`cold_reads`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReplicaServer:
         shell: ReplicaShell,
         reads: Executor,
     ) -> None:
-        """`reads` is for what is only on disk."""
+        """`reads` runs reads of what is only on disk."""
         self._cluster_id = cluster_id
         self._clock = clock
         self._replicas = replicas
@@ -69,12 +69,13 @@ class ReplicaServer:
         self._shell = shell
         self._moves: MoveLimit[Session] = MoveLimit(clock, self._wake)
         self._cold_reads = ColdReads(reads, self._wake)
-        # What waits for the speed limit with its batches read must not take the place of what need not wait.
+        # Partitions that were read and wait for the speed limit must not take the place of those that need
+        # not wait.
         self._cold_moves = ColdReads(reads, self._wake)
         self._closed = False
 
     async def fetch(self, call: ReplicaFetchCall) -> ReplicaFetchResponse[Sequence[Buffer]]:
-        """One round of a session. Raises ServiceError where the session cannot go on."""
+        """Answer one round of a session. Raises ServiceError if the session cannot go on."""
         self._check_cluster(call.follower)
         session = self._session(call)
         if (superseded := self._shell.parked_rounds.get(session)) is not None:
@@ -97,11 +98,12 @@ class ReplicaServer:
         return [self._epoch_end(question) for question in questions]
 
     def limit_moves(self, bytes_per_s: int) -> None:
-        """Send replicas that moves add no more than this, all together; 0: no limit. Holds at once."""
+        """Limit the bytes a second to replicas that moves add, all together; 0: no limit. Takes effect at
+        once."""
         self._moves.set_rate(bytes_per_s)
 
     def close(self) -> None:
-        """Answer the rounds that wait, now: the broker stops."""
+        """Answer the parked rounds now: the broker stops."""
         self._closed = True
         self._moves.close()
         for parked in tuple(self._shell.parked_rounds.values()):
@@ -141,7 +143,7 @@ class ReplicaServer:
     def _take_positions(
         self, session: Session, follower: Follower, positions: Sequence[tuple[PartitionKey, FollowerPosition]]
     ) -> list[Result]:
-        """Tell each leader where its follower stands; the results of those that were refused."""
+        """Pass the follower's positions on to the leaders; returns the results of those that were refused."""
         now_ms = self._clock.monotonic_ms()
         results: list[Result] = []
         for key, position in positions:
@@ -172,7 +174,8 @@ class ReplicaServer:
         return results
 
     def _has_batches(self, session: Session) -> bool:
-        """Whether the round is worth an answer at once: batches or an error, not only a high watermark."""
+        """Whether the round should be answered at once: it has batches or an error, not only a high
+        watermark."""
         for key in session.touched():
             replica = self._replicas.get(key)
             if replica is None or not replica.state.is_leader:
@@ -194,7 +197,7 @@ class ReplicaServer:
 
     @staticmethod
     def _is_limited(session: Session, replica: HostedReplica) -> bool:
-        """Whether what this follower is sent of the partition counts against the speed limit of moves."""
+        """Whether data of the partition for this follower counts against the speed limit of moves."""
         if session.replica_id not in replica.adding_replicas:
             return False
         leading = replica.state.leading
@@ -220,7 +223,7 @@ class ReplicaServer:
                 del self._shell.parked_rounds[session]
 
     def _collect(self, session: Session, max_bytes: int, results: list[Result]) -> None:
-        """Add what is new, as long as there is room; what finds none stays for the next round."""
+        """Add what is new, as long as there is room; the rest stays for the next round."""
         room = whole = max(1, min(max_bytes, FETCH_BYTES_MAX))
         for key in session.touched():
             room -= self._collect_from(session, key, room, room < whole, results)
@@ -228,14 +231,14 @@ class ReplicaServer:
             key = session.release()
             room -= self._collect_from(session, key, room, room < whole, results, allowed)
             if session.is_aside(key):
-                break  # Others are read when it is sent: no more than the limit lets pass.
+                break  # Others are read when it is sent: no more than the limit allows.
 
     def _collect_from(
         self, session: Session, key: PartitionKey, room: int, must_fit: bool, results: list[Result],
         allowed: int = 0,
     ) -> int:  # fmt: skip
-        """Add what is new of one partition; the bytes that it took. `allowed` is within the speed limit of
-        moves: at 0 what is limited is held."""
+        """Add what is new of one partition; returns the number of bytes. `allowed` is the rest of the speed
+        limit of moves: at 0, limited partitions are held back."""
         if key not in session:
             return 0
         replica = self._replicas.get(key)
@@ -288,8 +291,8 @@ class ReplicaServer:
                     return 0
             batches = found
             if must_fit and sum(map(len, batches)) > room:
-                # One batch larger than what is left: together they could be more than a message may be. It
-                # stays touched, and so it stands first in the next round.
+                # One batch is larger than the room that is left, and both might exceed the limit of a
+                # message. It stays marked, so it comes first in the next round.
                 return 0
         results.append(
             ReplicaFetchPartitionResult(
