@@ -168,7 +168,7 @@ class Registration:
                 elif event.state is SessionState.CONNECTED:
                     await self._look(patience_s)
             elif self._session.session_id != registered_in:
-                continue  # The registration went with its session, and the end of that session is the next event.
+                continue  # The registration went with its session; the end of that is the next event.
             elif isinstance(event, WatchFired) and event.path == self.path:
                 await self._look(patience_s)
 
