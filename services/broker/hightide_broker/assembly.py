@@ -70,7 +70,7 @@ the rest."""
 
 
 class Assembly:
-    """All objects of one broker, built in one order; `close` stops them in the other."""
+    """Builds the parts in one order; `close` stops them in the reverse order."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Assembly:
         )  # fmt: skip
 
     def rpcs(self) -> tuple[ClientRpcs, ReplicaRpcs, ControlRpcs]:
-        """What the server serves."""
+        """The RPCs for the server."""
         client = ClientRpcs(
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
             self._offsets, self._plain, ProducerIds(self._session),
@@ -217,7 +217,7 @@ class Assembly:
 
     @property
     def measure(self) -> Measure:
-        """The figures of this broker, as `Metrics.report` takes them."""
+        """The readings of this broker, as `Metrics.report` takes them."""
         return broker_readings(
             MeasuredParts(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
@@ -226,7 +226,8 @@ class Assembly:
         )  # fmt: skip
 
     async def take_over_from_zookeeper(self, patience_s: float) -> None:
-        """Start the replicas that ZooKeeper assigns to this broker, in the roles that it says (V3 section E).
+        """Start the replicas that ZooKeeper assigns to this broker, in the roles that it gives them (V3
+        section E).
 
         `patience_s`: how long to wait until another registration of our id is gone. Raises ZooKeeperError,
         StorageError, StartupError.
@@ -251,22 +252,22 @@ class Assembly:
         )
 
     async def stop_following(self) -> None:
-        """Follow nobody any more. Called on SIGTERM, before leadership is handed over."""
+        """Stop following. Called on SIGTERM, before leadership is handed over."""
         await self._fetchers.retire()
 
     def answer_waiters(self) -> None:
-        """Answer what is parked, so that the server can drain at once."""
+        """Answer parked requests, so that the server can drain at once."""
         self._fetching.close()
         self._replica_server.close()
 
     def storage_failed(self, error: Exception) -> None:
-        """An I/O error: if it was the end of a data directory, what lives there is offline at once."""
+        """Handle an I/O error: if a data directory failed by it, its replicas go offline at once."""
         log.debug("an I/O error: %s", error)
         self._directories.look()
 
     def _went_offline(self, directory: LogDirectory) -> None:
-        """A data directory failed. What lives there serves nothing any more, and the controller is told; what
-        lives elsewhere goes on. The broker stops when nothing is left."""
+        """Handle the failure of a data directory: its replicas stop serving, and the controller gets a
+        report. Other replicas go on. The broker stops when no directory is left."""
         gone = [replica for replica in self._replicas if replica.log.data_directory == directory.path]
         for replica in gone:
             self._shell.feed(replica, StorageFailed())
@@ -279,7 +280,7 @@ class Assembly:
             self.failure.set_result(StorageError(directory.failure))
 
     async def close(self) -> None:
-        """Stop what runs, and write the high watermarks down once more."""
+        """Stop all parts, and store the high watermarks once more."""
         await self._strays.close()
         await self._scrub.close()
         await self._healing.close()

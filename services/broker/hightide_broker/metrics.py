@@ -108,7 +108,7 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class MeasuredParts:
-    """The parts of a broker that the figures are read off."""
+    """The parts of a broker from which the metrics are read."""
 
     replicas: HostedReplicas
     directories: LogDirectories
@@ -125,7 +125,7 @@ class MeasuredParts:
 
 @dataclass(slots=True)
 class ReplicaSurvey:
-    """What only a look at each replica tells."""
+    """Metrics that need a look at each replica."""
 
     replicas: int = 0
     leaders: int = 0
@@ -139,7 +139,7 @@ class ReplicaSurvey:
     produces_waiting: int = 0
 
     def add(self, replica: HostedReplica) -> None:
-        """Look at one more. Its state is frozen, so that it may be looked at on any thread."""
+        """Add one more replica. Its state is frozen, so any thread may read it."""
         state = replica.state
         self.replicas += 1
         self.size_bytes += replica.log.size_bytes

@@ -102,7 +102,7 @@ class FetchHandler:
             self._parked.give_back(1)
 
     def _has_moved(self, call: FetchCall, read: list[Read]) -> bool:
-        """Whether there may be more since it was read: while a file is read, others append."""
+        """Whether there may be more since the read: while a file is read, producers append."""
         for each in read:
             replica = self._replicas.get(each.key)
             if replica is None:
@@ -127,13 +127,14 @@ class FetchHandler:
                 replica.fetches.discard(parked)
 
     def close(self) -> None:
-        """Answer all that wait, now: the broker stops."""
+        """Answer all parked fetches now: the broker stops."""
         self._closed = True
         for parked in tuple(self._waiting):
             parked.wake()
 
     async def _read(self, call: FetchCall) -> tuple[list[Read], int]:
-        """Read the partitions in turn while there is room; the first that has something gives a batch."""
+        """Read the partitions in turn while there is room. The first one that has records gives at least one
+        batch."""
         room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
         total = 0
         answer = []

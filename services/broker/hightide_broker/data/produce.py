@@ -44,10 +44,10 @@ class ProduceHandler:
         self._in_flight = in_flight
 
     async def produce(self, request: ProduceRequest[memoryview]) -> list[Outcome]:
-        """Append what the request holds; each partition's outcome, in the request's order.
+        """Append the batches of the request, and return each partition's outcome, in the request's order.
 
-        Returns when the acks asked for are there, or the time is up. With ACKS_NONE an outcome is there
-        too, but the servicer does not tell it. Raises ServiceError for what concerns the whole request.
+        Returns when the acknowledgements are there, or the time is up. With ACKS_NONE there are outcomes too,
+        but the servicer does not send them. Raises ServiceError for a fault of the whole request.
         """
         _check(request)
         size_bytes = sum(len(each.batches) for each in request.partitions)

@@ -56,30 +56,30 @@ _FETCH: Final = "/hightide.v1.BrokerService/Fetch"
 
 
 class FailureReportPort(Protocol):
-    """Who tells the controller (`failed_replicas.FailedReplicas`)."""
+    """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_damage(self, key: PartitionKey, offset: int) -> None:
-        """A replica is damaged."""
+        """Report that a replica is damaged."""
         ...
 
     def report_whole(self, key: PartitionKey) -> None:
-        """A replica is damaged no more."""
+        """Report that a replica is not damaged any more."""
         ...
 
     async def told(self, patience_s: float) -> None:
-        """Wait until the controller knows all that was reported, or for so long."""
+        """Wait until the controller has acknowledged all reports, for at most `patience_s`."""
         ...
 
 
 class FetchingPort(Protocol):
-    """Who fetches into replicas (`fetchers.Fetchers`)."""
+    """Fetches into replicas (`fetchers.Fetchers`)."""
 
     def hold(self, replica: HostedReplica) -> None:
         """Fetch nothing into it."""
         ...
 
     def resume(self, replica: HostedReplica) -> None:
-        """Fetch on, if it follows."""
+        """Continue to fetch, if it follows."""
         ...
 
 

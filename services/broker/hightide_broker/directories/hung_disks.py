@@ -34,30 +34,30 @@ that."""
 
 
 class FailureReportPort(Protocol):
-    """Who tells the controller (`failed_replicas.FailedReplicas`)."""
+    """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_hang(self, key: PartitionKey) -> None:
-        """A replica waits for its disk."""
+        """Report that a replica waits for its disk."""
         ...
 
     def hangs_no_more(self, key: PartitionKey) -> None:
-        """It does not any more."""
+        """Report that it does not wait any more."""
         ...
 
     async def told(self, patience_s: float) -> None:
-        """Wait until the controller knows all that was reported, or for so long."""
+        """Wait until the controller has acknowledged all reports, for at most `patience_s`."""
         ...
 
 
 class FetchingPort(Protocol):
-    """Who fetches into replicas (`fetchers.Fetchers`)."""
+    """Fetches into replicas (`fetchers.Fetchers`)."""
 
     def hold(self, replica: HostedReplica) -> None:
         """Fetch nothing into it."""
         ...
 
     def resume(self, replica: HostedReplica) -> None:
-        """Fetch on, if it follows."""
+        """Continue to fetch, if it follows."""
         ...
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSettings:
-    """How often."""
+    """How often each kind of work is done."""
 
     checkpoint_interval_ms: int
     flush_interval_ms: int
@@ -74,7 +74,7 @@ class Maintenance:
         return [replica for replica in self._replicas if replica.log.data_directory == self._data.path]
 
     async def checkpoint(self) -> None:
-        """Write down the high watermarks and recovery points that moved since the last time.
+        """Store the high watermarks and recovery points that moved since the last time.
 
         Raises StorageError.
         """
@@ -100,7 +100,8 @@ class Maintenance:
         self._written = now
 
     async def checkpoint_last(self) -> None:
-        """Checkpoint once more before the directory is closed; a failure costs recovery time, no more."""
+        """Checkpoint once more before the directory is closed. A failure costs recovery time, and nothing
+        else."""
         if self._data.failed:
             return
         try:
@@ -109,9 +110,9 @@ class Maintenance:
             log.error("the last checkpoint of %s is not written: %s", self._data.path, error)
 
     async def flush(self) -> None:
-        """Flush what was appended since the last time, so that recovery after a crash has little to read.
+        """Sync what was appended since the last time, so that recovery after a crash has little to read.
 
-        One log at a time: whoever waits for the disk with flush=fsync waits for one more log, not for all.
+        It syncs one log at a time, so that a request with flush=fsync waits for one more log, not for all.
         Raises StorageError.
         """
         for replica in self._replicas_here():
@@ -122,7 +123,7 @@ class Maintenance:
                     log.error("%s: it is flushed when it is mended: %s", replica, damage)
 
     async def apply_retention(self) -> None:
-        """Delete what is older or more than the topics keep, and forget producers. Raises StorageError."""
+        """Delete what is older or larger than the topics keep, and forget producers. Raises StorageError."""
         loop = asyncio.get_running_loop()
         now_us = self._data.now_us()
         now_ms = self._clock.monotonic_ms()

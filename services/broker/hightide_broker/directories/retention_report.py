@@ -11,8 +11,8 @@ _NAMED_MAX: Final = 10
 
 
 class RetentionReport:
-    """The cuts of one round. `retention` and whoever carries out DeleteRecords make one, note each log that
-    they looked at, and log the sentence."""
+    """The deletions of one round. Retention, and the code that carries out DeleteRecords, make one, note each
+    log that they checked, and log the sentence."""
 
     def __init__(self) -> None:
         self._deleted = Deleted()
@@ -20,8 +20,8 @@ class RetentionReport:
         self._more = 0
 
     def note(self, replica: HostedReplica, *, has_moved: bool = False) -> None:
-        """What went of this log since it was last asked. `has_moved`: its start has, also where no whole
-        segment lies below."""
+        """Note what was deleted from this log since the last call. `has_moved`: its start has moved, even if
+        no whole segment is below it."""
         deleted = replica.log.deleted.take()
         if not deleted.segments and not has_moved:
             return
@@ -32,7 +32,7 @@ class RetentionReport:
             self._more += 1
 
     def sentence(self) -> str:
-        """Empty where nothing went."""
+        """The line for the log; empty if nothing was deleted."""
         if not self._logs:
             return ""
         why = ", ".join(f"{size} bytes {each.value}" for each, size in self._deleted.sizes.items())

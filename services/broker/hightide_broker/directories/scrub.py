@@ -36,7 +36,7 @@ class ScrubSettings:
 
 
 class ComparisonPort(Protocol):
-    """Who compares with leaders (`comparison.Comparison`)."""
+    """Compares with leaders (`comparison.Comparison`)."""
 
     async def compare(
         self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
@@ -45,7 +45,7 @@ class ComparisonPort(Protocol):
         ...
 
     async def rest(self) -> None:
-        """A pass is over."""
+        """End a pass."""
         ...
 
 

@@ -20,20 +20,20 @@ class PartitionQueues:
         """The end of the last turn that was taken, for each partition that is busy."""
 
     def is_free(self, key: PartitionKey) -> bool:
-        """Whether nobody is busy with the partition."""
+        """Whether no order for the partition is under way."""
         return key not in self.last
 
     def take(self, key: PartitionKey) -> QueuePlace:
-        """Stand in line for one partition."""
+        """Join the queue of one partition."""
         return QueuePlace(self, (key,), self.last.get(key))
 
     def take_free(self, keys: Iterable[PartitionKey]) -> QueuePlace:
-        """One turn with several partitions, with which nobody is busy."""
+        """Take one turn for several partitions, all of which are free."""
         return QueuePlace(self, tuple(keys), None)
 
 
 class QueuePlace:
-    """A place in the line. `end` must be called, also by whoever gives up waiting."""
+    """A place in the queue. `end` must be called, also by a caller that gives up waiting."""
 
     __slots__ = ("_before", "_ended", "_keys", "_queues")
 
@@ -48,12 +48,12 @@ class QueuePlace:
         queues.last.update(dict.fromkeys(keys, self._ended))
 
     async def begin(self) -> None:
-        """Wait for those who came before."""
+        """Wait for the turns before this one."""
         if self._before is not None and not self._before.done():
             await asyncio.wait([self._before])
 
     def end(self) -> None:
-        """Let the next one have its turn: not before those who came before. Again is harmless."""
+        """Let the next turn begin, but not before the earlier ones have ended. May be called twice."""
         if self._before is None or self._before.done():
             self._end()
         else:

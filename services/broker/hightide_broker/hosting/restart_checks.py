@@ -58,7 +58,7 @@ _DIRECTORIES: Final = "data_directories"
 
 @dataclass(frozen=True, slots=True)
 class DirectoryTrust:
-    """How far the logs of a data directory can be believed."""
+    """How far the logs of a data directory can be trusted."""
 
     is_new: bool
     """The directory has no reliable history: logs that it had earlier may be missing."""
@@ -66,7 +66,7 @@ class DirectoryTrust:
     """The machine went down while the broker ran: what was not synced may be lost."""
 
     def doubts(self, topic: TopicDecisions) -> bool:
-        """Whether what ZooKeeper says about this broker's replicas of a topic may be more than it has."""
+        """Whether ZooKeeper may expect more of this broker's replicas of a topic than they have."""
         if self.is_new:
             return True
         # With flush=fsync a replica acknowledged only what was on its disk.
@@ -74,8 +74,9 @@ class DirectoryTrust:
 
     @property
     def doubts_absence(self) -> bool:
-        """Whether a log may have been here that is not. After a power cut nothing says of a young one that it
-        was: marks are of the boot before, and checkpoints name it seconds after its first records only."""
+        """Whether a log that is missing may have been here. After a power cut there may be no note of a
+        young log: marks are from the boot before, and checkpoints name a log only seconds after its first
+        records."""
         return self.is_new or self.may_lack_tails
 
 
@@ -97,11 +98,12 @@ NOTHING: Final = LogEnd(-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class BrokerTrust:
-    """How far a broker's logs can be believed, by the directory that they live in.
+    """How far a broker's logs can be trusted, for each directory.
 
-    A log that is found is as good as its directory. A partition that is on no disk may have been in any of
-    them: its absence is believed only if every directory is. So one that was emptied, replaced, left out or
-    is offline costs the ISRs of what may have been in it, and a new one beside others next to nothing.
+    A log that is found is as trustworthy as its directory. A partition that is on no disk may have been in
+    any directory, so its absence is trusted only if all directories are. A directory that was emptied,
+    replaced, left out or is offline therefore costs the ISRs of the partitions that may have been in it. A
+    new directory beside others costs next to nothing.
     """
 
     of_directories: Mapping[str, DirectoryTrust]
@@ -116,7 +118,7 @@ class BrokerTrust:
     """The partitions whose oldest records are missing."""
 
     def doubts(self, topic: TopicDecisions, partition: int) -> bool:
-        """Whether what ZooKeeper says about this broker's replica may be more than it has."""
+        """Whether ZooKeeper may expect more of this broker's replica than it has."""
         key = (topic.topic_id, partition)
         if key in self.damaged:
             return True

@@ -51,7 +51,8 @@ AGAIN_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class HeldReplica:
-    """What this broker holds of a partition, and the newest decision about it that it has obeyed."""
+    """A partition's replica on this broker, and the newest decision about it that the broker has carried
+    out."""
 
     key: PartitionKey
     topic: str = ""
@@ -66,7 +67,7 @@ class HeldReplica:
 
 @dataclass(frozen=True, slots=True)
 class StoredPartitions:
-    """What ZooKeeper holds, as far as suspects are concerned. The topics were read after the states."""
+    """What ZooKeeper holds about suspects. The topics were read after the states."""
 
     topics: Mapping[str, TopicZnode | None]
     """By name; None if the znode exists and cannot be read. All topics, if `is_whole`."""
@@ -76,7 +77,7 @@ class StoredPartitions:
 
 
 class StrayFinding(Enum):
-    """What is the case with a suspect; the value ends the sentence "… is put aside: "."""
+    """The result of the check of a suspect; the value ends the sentence "… is put aside: "."""
 
     ASSIGNED = "it is assigned to this broker"
     UNCERTAIN = "ZooKeeper does not say for certain"
@@ -86,7 +87,7 @@ class StrayFinding(Enum):
 
     @property
     def is_stray(self) -> bool:
-        """Whether the suspect is to go."""
+        """Whether the suspect is to be removed."""
         return self not in (StrayFinding.ASSIGNED, StrayFinding.UNCERTAIN)
 
 

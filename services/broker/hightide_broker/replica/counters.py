@@ -49,7 +49,8 @@ class TopicFlow:
 
 @dataclass(slots=True)
 class Counters:
-    """One for each broker. Counted on the event loop, once a partition and call; read on any thread."""
+    """The counters of one broker. Counted on the event loop, once for each partition and call; read on any
+    thread."""
 
     counts_what_is_sent: bool = True
     """Whether the records that consumers receive are counted. This reads the header of every batch, and the
@@ -73,18 +74,18 @@ class Counters:
     fsync_s: Distribution = field(default_factory=Distribution)
 
     def append(self, topic: str, size_bytes: int, records: int) -> None:
-        """Producers have sent this, and it is in the log."""
+        """Count records of producers that are in the log."""
         self.received.add(size_bytes, records)
         self._topic(topic).received.add(size_bytes, records)
 
     def produced(self, outcomes: Sequence[Outcome]) -> None:
-        """A produce is answered."""
+        """Count the outcomes of a produce request."""
         for outcome in outcomes:
             if isinstance(outcome, Refused):
                 self._refused("produce", outcome.code)
 
     def fetched(self, topic: str, read: Read) -> None:
-        """A partition of a fetch is answered."""
+        """Count one partition of a fetch."""
         if read.size_bytes:
             records = count_records(read.batches) if self.counts_what_is_sent else 0
             self.sent.add(read.size_bytes, records)
@@ -93,13 +94,14 @@ class Counters:
             self._refused("fetch", read.refused.code)
 
     def truncated(self, records: int) -> None:
-        """A follower has cut records off that its leader does not have."""
+        """Count records that a follower truncated because its leader does not have them."""
         if records > 0:
             self.truncations += 1
             self.truncated_records += records
 
     def keep_topics(self, hosted: frozenset[str]) -> None:
-        """Make room: those that are here no more are counted no longer. Called on any thread."""
+        """Make room: drop the counters of topics that are not on this broker any more. Called on any
+        thread."""
         for topic in tuple(self.topics):
             if topic not in hosted and topic != OTHER_TOPICS:
                 self.topics.pop(topic, None)

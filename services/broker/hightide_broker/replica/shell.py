@@ -46,14 +46,14 @@ _ON_THE_LOG: Final = (
 
 
 class FetchingPort(Protocol):
-    """Fetches what followers lack from their leaders (`fetchers.Fetchers`)."""
+    """What a follower's replicas need of the fetchers (`fetchers.Fetchers`)."""
 
     def start(self, replica: HostedReplica, effect: fx.StartFetching) -> None:
         """Fetch the partition from its leader."""
         ...
 
     def stop(self, replica: HostedReplica) -> None:
-        """Fetch the partition no more."""
+        """Stop fetching the partition."""
         ...
 
     def ask(self, replica: HostedReplica, effect: fx.AskEpochEnd) -> None:
@@ -61,48 +61,48 @@ class FetchingPort(Protocol):
         ...
 
     def resume(self, replica: HostedReplica) -> None:
-        """What was fetched is on disk: fetch on."""
+        """Continue to fetch: what was fetched is on disk."""
         ...
 
 
 class IsrPort(Protocol):
-    """Writes and reads the ISRs of leaders in ZooKeeper (`isr_store.IsrStore`)."""
+    """What leaders need of ZooKeeper (`isr_store.IsrStore`)."""
 
     def store(self, replica: HostedReplica, effect: fx.StoreIsr) -> None:
-        """Write the ISR conditionally; the outcome is fed back."""
+        """Write the ISR conditionally, and feed the outcome back."""
         ...
 
     def read(self, replica: HostedReplica) -> None:
-        """Read the znode; what it says is fed back."""
+        """Read the znode, and feed its content back."""
         ...
 
 
 class DivergencePort(Protocol):
-    """Reports to the controller which replicas keep logs that their leaders contradict
+    """Reports replicas to the controller whose logs their leaders contradict
     (`failed_replicas.FailedReplicas`)."""
 
     def report_divergence(self, key: PartitionKey, divergence: Divergence) -> None:
-        """One does."""
+        """Report that a replica keeps records which its leader lacks."""
         ...
 
     def diverges_no_more(self, key: PartitionKey) -> None:
-        """It follows again, or leads."""
+        """Report that the replica follows again, or leads."""
         ...
 
 
 class LogStartPort(Protocol):
-    """Writes down where logs begin (`log_start_writer.LogStarts`)."""
+    """Stores where logs begin (`log_starts.LogStarts`)."""
 
     def moved(self, replica: HostedReplica) -> None:
-        """The log start has moved in memory: write it down soon."""
+        """Store the log start soon: it has moved in memory."""
         ...
 
 
 class StoppedReplicaPort(Protocol):
-    """Takes a stopped replica out of what the broker hosts (`control.Control`)."""
+    """Removes a stopped replica (`control.Control`)."""
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
-        """The replica has stopped; with `delete` its data goes into quarantine."""
+        """Take note that the replica has stopped. With `delete` its data goes into quarantine."""
         ...
 
 

@@ -39,10 +39,10 @@ CALL_TIMEOUT_S: Final = 10.0
 
 
 class FailureReportPort(Protocol):
-    """Who tells the controller (`failed_replicas.FailedReplicas`)."""
+    """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_difference(self, key: PartitionKey, where: Divergence | None) -> None:
-        """A replica differs from its leader there; None: not any more."""
+        """Report that a replica differs from its leader there; None: it does not any more."""
         ...
 
 
