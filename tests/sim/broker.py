@@ -43,7 +43,7 @@ from sim.messages import (
     WriteAnswer,
 )
 from sim.surroundings import Surroundings
-from sim.words import as_decided, as_read, as_stored
+from sim.words import as_decided, as_read, as_stored, is_for_an_earlier_life, is_of_another_epoch
 from sim.zookeeper import (
     STATE,
     Check,
@@ -407,7 +407,7 @@ class SimBroker:
             )
             if answer is None:
                 continue
-            fenced = answer.leader_epoch != state.leader_epoch and state.settings.mends.fence_by_epoch
+            fenced = is_of_another_epoch(answer.leader_epoch, state)
             if fenced or not state.is_leader:
                 session.drop(key)
                 refusal = Refusal.FENCED_LEADER_EPOCH if state.is_leader else Refusal.NOT_LEADER
@@ -494,9 +494,7 @@ class SimBroker:
                 raise AssertionError(envelope)
 
     def _obey(self, envelope: Envelope, command: Command) -> None:
-        if self.broker_epoch == -1 or (
-            command.broker_epoch < self.broker_epoch and self.settings.mends.fence_by_epoch
-        ):
+        if self.broker_epoch == -1 or is_for_an_earlier_life(command, self.broker_epoch):
             # Another life is meant, or this one has not registered yet: the controller tries again.
             self.world.answer(envelope, CallFailed())
             return
@@ -573,7 +571,7 @@ class SimBroker:
 
     def tick(self) -> None:
         """Time passed: deadlines, long polls that have waited enough, and what failed is tried again."""
-        if not self.settings.mends.shrink_on_timer or self._deadline_reached():
+        if self._deadline_reached():
             self.feed(ev.Ticked(self.world.now_ms))
         for session in list(self.parked):
             self._answer_parked(session)

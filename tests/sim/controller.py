@@ -12,7 +12,6 @@ from hightide_controller.core import invariants
 from hightide_controller.core.brokers.outbox import Delivery, Outbox
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.core.values.mends import Mends
 from hightide_controller.core.values.partition import LeaderAndIsr, RecoveredLog, TopicPartition
 from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
 from sim.messages import (
@@ -51,14 +50,12 @@ class SimController:
         world: Surroundings,
         controller_id: int,
         replicas: tuple[int, ...],
-        mends: Mends,
         min_insync_replicas: int,
     ) -> None:
         self.world = world
         self.controller_id = controller_id
         configs = {MIN_INSYNC_REPLICAS: str(min_insync_replicas)}
         self.topic = ev.Topic("tide", "0" * 32, (replicas,), configs)
-        self.mends = mends
         self.alive = False
         self.paused = False
 
@@ -66,7 +63,7 @@ class SimController:
         """A new process: nothing survives but ZooKeeper."""
         assert not self.alive
         self.alive = True
-        self.state = ClusterState(self.controller_id, mends=self.mends)
+        self.state = ClusterState(self.controller_id)
         self.outboxes: dict[int, Outbox] = {}
         self.busy: set[int] = set()
         self.retries: list[Callable[[], None]] = []
@@ -171,9 +168,7 @@ class SimController:
         self.feed(ev.Elected(epoch, view.controller_epoch_version, snapshot))
 
     def _store(self, effect: fx.StoreLeaderAndIsr) -> None:
-        operations: list[Operation] = []
-        if effect.controller_epoch_version is not None:
-            operations.append(Check(CONTROLLER_EPOCH, effect.controller_epoch_version))
+        operations: list[Operation] = [Check(CONTROLLER_EPOCH, effect.controller_epoch_version)]
         for change in effect.changes:
             decided = change.decided
             data = Stored(

@@ -6,11 +6,9 @@ fault happens (sim.swarm), so that a seed is all that is needed to see a run aga
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from random import Random
 
-from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers.healed import Healed
 from sim.messages import REQUESTS, ZOOKEEPER, CallFailed, Envelope, Write
@@ -25,20 +23,10 @@ PRODUCED_MAX = 60
 class RandomWalk:
     """One schedule."""
 
-    def __init__(
-        self,
-        seed: int,
-        broker_mends: BrokerMends | None = None,
-        controller_mends: ControllerMends | None = None,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        settings = cluster_drawn(self.rng)
-        if broker_mends is not None:
-            settings = replace(settings, broker_mends=broker_mends)
-        if controller_mends is not None:
-            settings = replace(settings, controller_mends=controller_mends)
-        self.world = World(settings)
+        self.world = World(cluster_drawn(self.rng))
         self.orders = Orders.drawn(self.rng)
         self.falls = Falls.drawn(self.rng)
         self._deaths: list[tuple[int, int]] = []

@@ -185,7 +185,7 @@ BROKER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "heeds_newer_isr": (a_leader_counts_on_a_member_that_left_for_its_lost_disk, "LostPower"),
     "spent_epochs": (a_leader_loses_its_tail_and_comes_back_unnoticed, "LogMatching"),
 }
-"""Switch of the broker core → the schedule that needs it, and the checker that says so."""
+"""Rule of the broker core → the schedule that needs it, and the checker that says so."""
 
 CONTROLLER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "fenced_writes": (a_deposed_controller_finishes_a_write, "Znodes"),
@@ -195,4 +195,4 @@ CONTROLLER_MENDS: Final[dict[str, tuple[Schedule, str]]] = {
     "eligible_leaders": (the_last_in_sync_loses_its_power_while_the_others_are_down, "LostPower"),
     "best_recovered_leads": (all_lose_their_power_and_the_one_with_least_starts_last, "LostPower"),
 }
-"""The same for the switches of the controller core."""
+"""The same for the rules of the controller core."""

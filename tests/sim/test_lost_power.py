@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hightide_broker.core.mends import Mends
 from sim.checkers import Violation
+from sim.known_wrong import without
 from sim.lost_power import (
     a_cut_comes_undone,
     a_cut_comes_undone_below_the_log_start,
@@ -13,7 +13,7 @@ from sim.lost_power import (
     the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
 )
 from sim.schedules import Schedule
-from sim.world import Settings, World
+from sim.world import World
 
 SCHEDULES = (
     a_follower_loses_its_power_while_it_is_being_taken_in,
@@ -23,30 +23,30 @@ SCHEDULES = (
 by_name = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.__name__)
 
 
-def started(fenced_joins: bool) -> World:
-    world = World(Settings(broker_mends=Mends(fenced_joins=fenced_joins)))
+def started() -> World:
+    world = World()
     world.start()
     return world
 
 
 @by_name
 def test_an_earlier_life_lets_nobody_join_the_isr(schedule: Schedule) -> None:
-    schedule(started(fenced_joins=True))
+    schedule(started())
 
 
 @by_name
 def test_without_the_fence_an_isr_member_lacks_what_was_acknowledged(schedule: Schedule) -> None:
-    with pytest.raises(Violation) as found:
-        schedule(started(fenced_joins=False))
+    with without("fenced_joins"), pytest.raises(Violation) as found:
+        schedule(started())
     assert found.value.invariant == "Acknowledged"
 
 
 def test_a_follower_whose_cut_came_undone_cuts_again() -> None:
-    a_cut_comes_undone(started(fenced_joins=True))
+    a_cut_comes_undone(started())
 
 
 def test_a_high_watermark_of_what_the_cut_took_would_set_it_against_its_leader() -> None:
-    world = started(fenced_joins=True)
+    world = started()
     world.brokers[1].disk.syncs_cuts = False
     with pytest.raises(Violation) as found:
         a_cut_comes_undone(world)
@@ -54,11 +54,11 @@ def test_a_high_watermark_of_what_the_cut_took_would_set_it_against_its_leader()
 
 
 def test_a_replica_whose_cut_came_undone_below_its_log_start_cuts_again() -> None:
-    a_cut_comes_undone_below_the_log_start(started(fenced_joins=True))
+    a_cut_comes_undone_below_the_log_start(started())
 
 
 def test_a_log_start_over_what_the_cut_took_would_set_it_against_its_leader() -> None:
-    world = started(fenced_joins=True)
+    world = started()
     world.brokers[1].disk.syncs_cuts = False
     with pytest.raises(Violation) as found:
         a_cut_comes_undone_below_the_log_start(world)
@@ -66,7 +66,7 @@ def test_a_log_start_over_what_the_cut_took_would_set_it_against_its_leader() ->
 
 
 def test_a_member_that_lost_its_power_leaves_before_it_registers() -> None:
-    world = started(fenced_joins=True)
+    world = started()
     world.produce(1)
     world.settle()
     world.crash(1, lost_records=1)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
-from hightide_broker.core.mends import V3_TO_THE_LETTER as V3_BROKER
-from hightide_broker.core.mends import Mends as BrokerMends
-from hightide_controller.core.values.mends import V3_TO_THE_LETTER as V3_CONTROLLER
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.checkers import Violation
+from sim.known_wrong import BROKER_RULES, CONTROLLER_RULES, V3_TO_THE_LETTER, without
 from sim.messages import ZOOKEEPER
 from sim.random_walk import RandomWalk
 from sim.schedules import BROKER_MENDS, CONTROLLER_MENDS, Schedule
 from sim.world import CONTROLLERS, Settings, World
 
-CASES = [("broker", name, *case) for name, case in BROKER_MENDS.items()]
-CASES += [("controller", name, *case) for name, case in CONTROLLER_MENDS.items()]
+CASES = [(name, *case) for name, case in {**BROKER_MENDS, **CONTROLLER_MENDS}.items()]
+by_name = pytest.mark.parametrize(("name", "schedule", "checker"), CASES, ids=[case[0] for case in CASES])
 
 
-def settings_of(where: str, name: str, on: bool) -> Settings:
-    flush = name == "spent_epochs"
+def settings_of(name: str) -> Settings:
     minimum = 2 if name in ("commits_by_min_insync", "heeds_newer_isr", "eligible_leaders") else 1
-    if where == "broker":
-        return Settings(
-            min_insync_replicas=minimum, flush_on_disk=flush, broker_mends=BrokerMends(**{name: on})
-        )
-    return Settings(min_insync_replicas=minimum, controller_mends=ControllerMends(**{name: on}))
+    return Settings(min_insync_replicas=minimum, flush_on_disk=name == "spent_epochs")
 
 
-def started(settings: Settings) -> World:
+def started(settings: Settings | None = None) -> World:
     world = World(settings)
     world.start()
     assert (world.leader, world.isr) == (1, (1, 2, 3))
@@ -38,25 +28,22 @@ def started(settings: Settings) -> World:
 
 
 def test_every_mend_has_a_schedule_that_needs_it() -> None:
-    assert set(BROKER_MENDS) == {field.name for field in fields(BrokerMends)}
-    assert {*CONTROLLER_MENDS, "departures_end_epochs"} == {field.name for field in fields(ControllerMends)}
+    assert set(BROKER_MENDS) == set(BROKER_RULES)
+    assert {*CONTROLLER_MENDS, "departures_end_epochs"} == set(CONTROLLER_RULES)
 
 
-@pytest.mark.parametrize(("where", "name", "schedule", "checker"), CASES, ids=[case[1] for case in CASES])
-def test_without_the_mend_an_invariant_breaks(
-    where: str, name: str, schedule: Schedule, checker: str
-) -> None:
-    world = started(settings_of(where, name, on=False))
-    with pytest.raises(Violation) as found:
-        schedule(world)
+@by_name
+def test_without_the_mend_an_invariant_breaks(name: str, schedule: Schedule, checker: str) -> None:
+    with without(name):
+        world = started(settings_of(name))
+        with pytest.raises(Violation) as found:
+            schedule(world)
     assert found.value.invariant == checker
 
 
-@pytest.mark.parametrize(("where", "name", "schedule", "checker"), CASES, ids=[case[1] for case in CASES])
-def test_with_the_mend_the_same_schedule_is_well(
-    where: str, name: str, schedule: Schedule, checker: str
-) -> None:
-    schedule(started(settings_of(where, name, on=True)))
+@by_name
+def test_with_the_mend_the_same_schedule_is_well(name: str, schedule: Schedule, checker: str) -> None:
+    schedule(started(settings_of(name)))
 
 
 def both_followers_restart_and_the_leader_dies(world: World) -> int:
@@ -86,16 +73,17 @@ def both_followers_restart_and_the_leader_dies(world: World) -> int:
 
 
 def test_v3_to_the_letter_loses_a_committed_record() -> None:
-    world = started(Settings(broker_mends=V3_BROKER, controller_mends=V3_CONTROLLER))
-    world.checkers.clear()  # Nobody stops it: see where it ends.
-    value = both_followers_restart_and_the_leader_dies(world)
+    with without(*V3_TO_THE_LETTER):
+        world = started()
+        world.checkers.clear()  # Nobody stops it: see where it ends.
+        value = both_followers_restart_and_the_leader_dies(world)
     assert world.leader in (2, 3)
     kept = [record[1] for record in world.brokers[world.leader].disk.log]
     assert value not in kept, "an acknowledged record is in no leader's log any more"
 
 
 def test_mended_the_same_schedule_keeps_it_everywhere() -> None:
-    world = started(Settings())
+    world = started()
     value = both_followers_restart_and_the_leader_dies(world)
     for broker in world.brokers.values():
         assert value in [record[1] for record in broker.disk.log]
@@ -105,7 +93,8 @@ def test_v3_to_the_letter_breaks_within_a_few_random_schedules() -> None:
     broken = 0
     for seed in range(20):
         try:
-            RandomWalk(seed, V3_BROKER, V3_CONTROLLER).run()
+            with without(*V3_TO_THE_LETTER):
+                RandomWalk(seed).run()
         except Violation:
             broken += 1
     assert broken >= 5

@@ -5,8 +5,20 @@ from __future__ import annotations
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
 from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.core.replica import Replica
 from hightide_controller.core.effects import Decision
+from sim.messages import Command
 from sim.zookeeper import Stored
+
+
+def is_of_another_epoch(leader_epoch: int, state: Replica) -> bool:
+    """Whether what a follower asked for was meant for another leader epoch."""
+    return leader_epoch != state.leader_epoch
+
+
+def is_for_an_earlier_life(command: Command, broker_epoch: int) -> bool:
+    """Whether a command was meant for an earlier registration of the broker."""
+    return command.broker_epoch < broker_epoch
 
 
 def as_decided(

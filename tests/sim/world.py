@@ -9,12 +9,10 @@ world. After each order the checkers look at it.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from hightide_broker.core.isr_state import IsrState, PendingExpand
-from hightide_broker.core.mends import Mends as BrokerMends
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.controller import SimController
@@ -49,8 +47,6 @@ class Settings:
     min_insync_known: int | None = None
     """What the controllers take for it; None: the same."""
     flush_on_disk: bool = False
-    broker_mends: BrokerMends = field(default_factory=BrokerMends)
-    controller_mends: ControllerMends = field(default_factory=ControllerMends)
 
 
 class World(Network):
@@ -83,16 +79,13 @@ class World(Network):
             LAG_TIME_MAX_MS,
             self.settings.min_insync_replicas,
             self.settings.flush_on_disk,
-            self.settings.broker_mends,
         )
         replicas = self.settings.replicas
         self.brokers = {
             n: SimBroker(self, replace(base, broker_id=n), replicas) for n in BROKERS if n in replicas
         }
         known = self.settings.min_insync_known or self.settings.min_insync_replicas
-        self.controllers = {
-            n: SimController(self, n, replicas, self.settings.controller_mends, known) for n in CONTROLLERS
-        }
+        self.controllers = {n: SimController(self, n, replicas, known) for n in CONTROLLERS}
         self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
         self.next_value = 1
         self._seen: list[Replica] = []

@@ -70,6 +70,10 @@ class Znode:
     """The session that an ephemeral belongs to, 0 for a persistent one."""
 
 
+ANY_VERSION = -1
+"""What an operation names that shall not depend on the version."""
+
+
 @dataclass(frozen=True)
 class Check:
     path: str
@@ -189,7 +193,7 @@ class ZooKeeper:
         node = None if operation.path in gone else self.nodes.get(operation.path)
         match operation:
             case Check(_, version) | Put(_, _, version):
-                return node is not None and node.version == version
+                return node is not None and version in (ANY_VERSION, node.version)
             case Create(_, _, session):
                 return node is None and (session == 0 or session in self.live_sessions)
             case Delete():

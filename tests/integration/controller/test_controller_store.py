@@ -22,7 +22,12 @@ from hightide_controller.descriptions import described_topics, listed_reassignme
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
 from hightide_controller.zookeeper.write_operations import topic_znode
-from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, TopicIdZnode, TopicZnode
+from hightide_runtime.znodes.cluster_znodes import (
+    ControllerEpochZnode,
+    TopicConfigZnode,
+    TopicIdZnode,
+    TopicZnode,
+)
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 FLIGHTS = ev.Topic("flights", "0" * 31 + "1", ((1, 2),))
@@ -33,6 +38,7 @@ def with_store(hosts: str, test: Callable[[ZooKeeperSession, ControllerStore], A
         session = await ZooKeeperSession.connect(hosts, session_timeout_ms=20_000)
         try:
             await session.ensure_cluster_id()
+            await session.create(ControllerEpochZnode.path(), ControllerEpochZnode(1).encode())
             await test(session, ControllerStore(session))
         finally:
             await session.close()
@@ -120,7 +126,7 @@ def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> N
 
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         await put(session, FLIGHTS)
-        outcome = await store.store_writes(StoreWrites(7, None, (TopicWrite(largest, 0),)), "")
+        outcome = await store.store_writes(StoreWrites(7, 0, (TopicWrite(largest, 0),)), "")
         assert outcome == ev.StoreCommitted(7)
         (read,) = await store.read_topics(["flights"])
         assert read.assignment == assignment
@@ -155,7 +161,7 @@ def test_a_topic_that_is_adopted_while_it_is_read_is_not_taken_for_one_whose_id_
         async def children_after_the_adoption(path: str, *, watch: bool = False) -> list[str]:
             monkeypatch.undo()
             adoption = (TopicWrite(FLIGHTS, 0), MarkerCreated("flights", FLIGHTS.topic_id))
-            assert await store.store_writes(StoreWrites(7, None, adoption), "") == ev.StoreCommitted(7)
+            assert await store.store_writes(StoreWrites(7, 0, adoption), "") == ev.StoreCommitted(7)
             return await children(path, watch=watch)
 
         monkeypatch.setattr(session, "children", children_after_the_adoption)
@@ -197,7 +203,7 @@ def test_settings_that_change_while_a_topic_is_created_fence_nobody(zookeeper_ho
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         path = TopicConfigZnode.path("flights")
         await session.create(path, TopicConfigZnode({"flush": "fsync"}).encode())
-        creating = asyncio.create_task(store.store_topic(StoreTopic(1, None, FLIGHTS)))
+        creating = asyncio.create_task(store.store_topic(StoreTopic(1, 0, FLIGHTS)))
         # It has asked for what stands there, and not heard it yet.
         await asyncio.sleep(0)
         await session.set(path, TopicConfigZnode({"flush": "replicated"}).encode(), 0)
@@ -209,6 +215,7 @@ def test_settings_that_change_while_a_topic_is_created_fence_nobody(zookeeper_ho
 
 def test_without_the_controller_epoch_nothing_is_written_over_and_over(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await session.delete(ControllerEpochZnode.path())
         await put(session, FLIGHTS)
         outcome = await store.store_writes(StoreWrites(7, 0, (TopicWrite(FLIGHTS, 0),)), "")
         assert outcome == ev.Fenced()
@@ -225,7 +232,7 @@ def test_what_zookeeper_will_never_take_is_not_tried_in_a_hot_loop(zookeeper_hos
         await store.read_states([name])
         change = Change(name, None, LeaderAndIsr(1, 0, (1, 2), 1, 0))
         began_s = asyncio.get_running_loop().time()
-        outcome = store.submit(StoreLeaderAndIsr(7, None, (change,)), "")
+        outcome = store.submit(StoreLeaderAndIsr(7, 0, (change,)), "")
         assert await outcome == ev.StoreUnknown(7)
         # By the loop's timer, which may ring a moment early.
         assert asyncio.get_running_loop().time() - began_s > 0.9

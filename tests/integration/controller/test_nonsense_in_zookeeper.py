@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hightide_controller.core import effects as ef
@@ -21,6 +20,7 @@ from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
+from hightide_runtime.znodes.cluster_znodes import ControllerEpochZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 SEEDS = range(40)
@@ -106,9 +106,9 @@ class Controller:
     async def _carry_out(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
             case ef.StoreLeaderAndIsr():
-                return await self.store.submit(replace(effect, controller_epoch_version=None), "")
+                return await self.store.submit(effect, "")
             case StoreWrites():
-                return await self.store.store_writes(replace(effect, controller_epoch_version=None), "")
+                return await self.store.store_writes(effect, "")
             case ef.ReadStates():
                 return ev.StatesRead(await self.store.read_states(effect.names), effect.cause)
             case ef.ReadTopics():
@@ -140,6 +140,7 @@ def nonsense(dice: random.Random) -> Iterable[tuple[str, bytes]]:
 async def run_controller(session: ZooKeeperSession, seed: int) -> None:
     dice = random.Random(seed)
     await session.ensure_cluster_id()
+    await session.create(ControllerEpochZnode.path(), ControllerEpochZnode(1).encode())
     for path, data in nonsense(dice):
         await put(session, path, data)
     controller = Controller(session)

@@ -67,6 +67,11 @@ class _Stop:
     """What it was told to start again since."""
 
 
+def is_deposed(coordinator_epoch: int, seen_epoch: int) -> bool:
+    """Whether an order comes from a coordinator that is older than one that the consumer has seen (C5)."""
+    return coordinator_epoch < seen_epoch
+
+
 @dataclass(slots=True, eq=False)
 class SimConsumer:
     """One process; `number` tells it from others with the same name."""
@@ -224,7 +229,7 @@ class SimConsumer:
         self.ended_with = refusal
 
     def _ordered(self, order: ef.SendRegistered | ef.Ping | ef.SendStopFetcher | ef.SendStartFetcher) -> None:
-        if order.coordinator_epoch < self.coordinator_epoch and self.world.mends.epochs_fenced:
+        if is_deposed(order.coordinator_epoch, self.coordinator_epoch):
             self._disconnect()
             return
         self.coordinator_epoch = max(self.coordinator_epoch, order.coordinator_epoch)

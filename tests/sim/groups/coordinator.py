@@ -15,7 +15,6 @@ from hightide_coordinator.core import invariants
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.registration import Committed
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.connection import Connection
@@ -70,7 +69,6 @@ class SimCoordinator:
     world: Groups
     coordinator_id: int
     limits: GroupLimits
-    mends: Mends
     state: ShardState = field(init=False)
     life: int = 0
     is_alive: bool = False
@@ -83,7 +81,7 @@ class SimCoordinator:
     watched: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.state = new_state(self.limits, self.mends)
+        self.state = new_state(self.limits)
 
     @property
     def endpoint(self) -> ev.Endpoint:
@@ -101,7 +99,7 @@ class SimCoordinator:
         """A new process, with a new session."""
         self.life += 1
         self.is_alive, self.is_paused, self.has_session = True, False, True
-        self.state = new_state(self.limits, self.mends)
+        self.state = new_state(self.limits)
         self._forget()
 
     def die(self) -> None:

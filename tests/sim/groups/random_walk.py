@@ -11,7 +11,6 @@ from random import Random
 from typing import Final
 
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.coordinator import SimCoordinator
@@ -76,7 +75,7 @@ WISHES: Final = {
 class RandomWalk:
     """One schedule."""
 
-    def __init__(self, seed: int, mends: Mends = ALL_MENDS) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
         limits = replace(
@@ -85,7 +84,7 @@ class RandomWalk:
             commit_interval_ms=self.rng.choice((50, 300)),
             join_window_ms=self.rng.choice((10, 60, 200)),
         )
-        self.world = GroupOrders(self.rng, mends, limits)
+        self.world = GroupOrders(self.rng, limits)
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
         self.orders_max = self.rng.choice(ORDERS_MAX)

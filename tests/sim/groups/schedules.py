@@ -8,7 +8,6 @@ from random import Random
 from typing import Final, TypeAlias
 
 from hightide_coordinator.core import effects as ef
-from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from sim.groups.consumer import SimConsumer
 from sim.groups.healed import check_committed, check_owned
@@ -23,10 +22,10 @@ TOPIC: Final = "ebb"
 TIMEOUT_MS: Final = 600
 
 
-def begin(mends: Mends) -> GroupOrders:
+def begin() -> GroupOrders:
     """A coordinator is elected, and there is no topic yet. One missed order does not kill, and what Pings
     tell is written down before the next one."""
-    world = GroupOrders(Random(0), mends, replace(LIMITS, ping_retries_max=1, commit_interval_ms=50))
+    world = GroupOrders(Random(0), replace(LIMITS, ping_retries_max=1, commit_interval_ms=50))
     world.elect(1)
     world.settle()
     return world

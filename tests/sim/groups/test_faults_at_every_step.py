@@ -9,7 +9,6 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hightide_coordinator.core.values.mends import ALL_MENDS
 from hightide_coordinator.core.values.registration import Registration
 from sim.groups.orders import GroupOrders
 from sim.groups.schedules import TOPIC, heal
@@ -22,7 +21,7 @@ class StruckWorld(GroupOrders):
     """Counts what arrives, and lets the fault strike before the message with this number does."""
 
     def __init__(self, at: int, fault: Callable[[GroupOrders], None] | None) -> None:
-        super().__init__(Random(at), ALL_MENDS)
+        super().__init__(Random(at))
         self.at = at
         self.fault = fault
         self.delivered = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hightide_coordinator.core.values.mends import ALL_MENDS
 from hightide_coordinator.core.values.registration import Registration
 from sim.groups.consumer import SimConsumer
 from sim.groups.orders import GroupOrders
@@ -14,7 +13,7 @@ from sim.groups.schedules import TOPIC, begin, consumer, heal, topic, wait_until
 
 def stable_group(count: int = 3, instances: bool = False) -> GroupOrders:
     """Six partitions, shared by so many consumers, and nothing under way."""
-    world = begin(ALL_MENDS)
+    world = begin()
     topic(world, 6)
     for number in range(count):
         if instances:

@@ -6,12 +6,10 @@ tests/sim/groups/test_random_schedules.py --schedules 100000 --first-seed 500 -n
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from sim.checkers import Violation
 from sim.groups.random_walk import RandomWalk
+from sim.known_wrong import without
 from sim.seeds import SHARES, run_share
 
 SCHEDULES_IN_SMOKE = 300
@@ -23,17 +21,16 @@ def test_no_schedule_breaks_an_invariant(share: int, pytestconfig: pytest.Config
     run_share(RandomWalk, lambda walk: walk.world.told_story(), share, SCHEDULES_IN_SMOKE, pytestconfig)
 
 
-def run_all(seeds: range, mends: Mends) -> None:
+def run_all(seeds: range) -> None:
     """Run these schedules one after the other."""
     for seed in seeds:
-        RandomWalk(seed, mends).run()
+        RandomWalk(seed).run()
 
 
 @pytest.mark.parametrize("name", ["commits_fenced", "positions_fenced", "owners_before_start"])
 def test_without_a_mend_some_schedule_breaks_an_invariant(name: str) -> None:
-    mends = replace(ALL_MENDS, **{name: False})
-    with pytest.raises(Violation):
-        run_all(range(100), mends)
+    with without(name), pytest.raises(Violation):
+        run_all(range(100))
 
 
 def test_a_seed_replays_exactly() -> None:

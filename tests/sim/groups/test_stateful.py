@@ -7,11 +7,9 @@ of what ZooKeeper has written.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
-from hightide_coordinator.core.values.mends import ALL_MENDS
 from hightide_coordinator.core.values.registration import OffsetReset, Registration
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -21,6 +19,7 @@ from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.healed import check_committed, check_owned
 from sim.groups.orders import HEALING_MS, GroupOrders
 from sim.groups.world import COORDINATORS, SESSION_TIMEOUTS_MS
+from sim.known_wrong import without
 
 PICK = st.integers(0, 30)
 COORDINATOR = st.sampled_from(COORDINATORS)
@@ -31,11 +30,9 @@ CONSUMERS_MAX = 4
 class ConsumerGroup(RuleBasedStateMachine):
     """One group on one topic; after every rule all invariants have been looked at."""
 
-    mends = ALL_MENDS
-
     def __init__(self) -> None:
         super().__init__()
-        self.world = GroupOrders(Random(0), self.mends)
+        self.world = GroupOrders(Random(0))
 
     @initialize(partitions=st.integers(1, 4))
     def start(self, partitions: int) -> None:
@@ -155,15 +152,9 @@ def test_whatever_hypothesis_orders_the_invariants_hold() -> None:
     run_state_machine_as_test(ConsumerGroup, settings=SMOKE)
 
 
-class TextToTheLetter(ConsumerGroup):
-    """Fetchers are started before their owners are written down: §9 step 4.4 before 4.6."""
-
-    mends = replace(ALL_MENDS, owners_before_start=False)
-
-
 def test_hypothesis_breaks_the_text_to_the_letter() -> None:
     red = settings(
         SMOKE, max_examples=40, print_blob=False, report_multiple_bugs=False, phases=(Phase.generate,)
     )
-    with pytest.raises(Violation):
-        run_state_machine_as_test(TextToTheLetter, settings=red)
+    with without("owners_before_start"), pytest.raises(Violation):
+        run_state_machine_as_test(ConsumerGroup, settings=red)

@@ -15,7 +15,6 @@ from typing import Any, Final
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import Committed, OffsetReset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
@@ -61,18 +60,15 @@ class Request:
 class Groups:
     """The world."""
 
-    def __init__(
-        self, rng: Random | None = None, mends: Mends = ALL_MENDS, limits: GroupLimits = LIMITS
-    ) -> None:
+    def __init__(self, rng: Random | None = None, limits: GroupLimits = LIMITS) -> None:
         self.rng = rng or Random(0)
-        self.mends = mends
         self.now_ms = 1_000
         self.story: list[tuple[object, ...]] = []
         self.checkers = Checkers(self)
         self.topics = Topics()
         self.all_logs: dict[int, Log] = {}
-        self.zookeeper = SimZooKeeper(mends.epochs_fenced, self.checkers.written)
-        self.coordinators = {n: SimCoordinator(self, n, limits, mends) for n in COORDINATORS}
+        self.zookeeper = SimZooKeeper(self.checkers.written)
+        self.coordinators = {n: SimCoordinator(self, n, limits) for n in COORDINATORS}
         self.consumers: list[SimConsumer] = []
         self.connections: list[Connection] = []
         self.requests: dict[int, Request] = {}

@@ -68,11 +68,15 @@ def multis_of(coordinator_id: int, store: StoreGroup, size: int) -> list[Multi]:
     return multis
 
 
+def is_current(multi: Multi, coordinator_epoch: int) -> bool:
+    """Whether a multi was sent in the coordinator epoch that holds (C5)."""
+    return multi.coordinator_epoch == coordinator_epoch
+
+
 class SimZooKeeper:
     """What is durable. `on_write` is asked before each multi is applied: checkers look there."""
 
-    def __init__(self, is_fenced: bool, on_write: Callable[[Multi, GroupNode | None], None]) -> None:
-        self.is_fenced = is_fenced
+    def __init__(self, on_write: Callable[[Multi, GroupNode | None], None]) -> None:
         self.coordinator_epoch = 0
         self.active: int | None = None
         """The coordinator in /consumers/coordinator."""
@@ -89,7 +93,7 @@ class SimZooKeeper:
 
     def accepts(self, multi: Multi) -> bool:
         """Whether the multi's Check of the epoch holds."""
-        return multi.coordinator_epoch == self.coordinator_epoch or not self.is_fenced
+        return is_current(multi, self.coordinator_epoch)
 
     def apply(self, multi: Multi) -> bool:
         """Write; False: fenced."""

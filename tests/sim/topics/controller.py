@@ -17,7 +17,6 @@ from hightide_controller.brokers.knock import Knock
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.core.values.mends import Mends
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import Shell
@@ -104,7 +103,7 @@ class _Fleet(Fleet):
 
 
 class _Shell(Shell):
-    def __init__(self, world: Surroundings, controller_id: int, mends: Mends, session: Any) -> None:
+    def __init__(self, world: Surroundings, controller_id: int, session: Any) -> None:
         settings = ControllerSettings.model_construct(
             **{name: field.default for name, field in ControllerSettings.model_fields.items()}
             | {"controller_id": controller_id, "refresh_interval_ms": 500, "resignation_rest_ms": 500}
@@ -113,7 +112,7 @@ class _Shell(Shell):
         super().__init__(settings, identity, session, world.telemetry_of(controller_id), _Clock(world))
         self.fault: Exception | None = None
         """Of ours: what the shell died of."""
-        self.state = ClusterState(controller_id, mends=mends)
+        self.state = ClusterState(controller_id)
         self._fleet = _Fleet(self._fleet, lambda broker_id: SimChannel(world, controller_id, broker_id))
 
     def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
@@ -145,10 +144,9 @@ class _Shell(Shell):
 class SimControllerProcess:
     """One controller process; two of them stand by for each other."""
 
-    def __init__(self, world: Surroundings, controller_id: int, mends: Mends) -> None:
+    def __init__(self, world: Surroundings, controller_id: int) -> None:
         self.world = world
         self.controller_id = controller_id
-        self.mends = mends
         self.alive = False
         self.paused = False
         self.lives = 0
@@ -165,7 +163,7 @@ class SimControllerProcess:
         """Request id → the answer that a client got."""
 
         async def begin() -> None:
-            self.shell = _Shell(self.world, self.controller_id, self.mends, self.sim_session)
+            self.shell = _Shell(self.world, self.controller_id, self.sim_session)
             self.shell.start()
 
         self.loop.create_task(begin())

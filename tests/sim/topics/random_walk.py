@@ -13,7 +13,6 @@ from typing import Any, Final
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.values import requests as rq
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
@@ -26,7 +25,7 @@ from sim.messages import ZOOKEEPER, CallFailed, Envelope
 from sim.topics.broker import LAG_TIME_MAX_MS
 from sim.topics.damage import DAMAGES, KEEP_FRONT
 from sim.topics.messages import COMMANDS, Rpc
-from sim.topics.world import BROKERS, CONTROLLERS, PRODUCERS, Cluster, Settings
+from sim.topics.world import BROKERS, CONTROLLERS, PRODUCERS, Cluster
 
 ORDERS_MAX: Final = 200
 PARTITIONS_MAX: Final = 3
@@ -92,14 +91,10 @@ WISHES: Final = {
 class RandomWalk:
     """One schedule."""
 
-    def __init__(
-        self,
-        seed: int,
-        controller_mends: ControllerMends | None = None,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.world = Cluster(Settings(controller_mends=controller_mends or ControllerMends()))
+        self.world = Cluster()
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
         self.odds = {**OFTEN, **drawn}
         self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "2000"}

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 
 import pytest
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from sim.checkers import Violation
+from sim.known_wrong import without
 from sim.topics.schedules import DEPARTURES, HOST_MENDS, Schedule, begin
 from sim.topics.weakened import WITHOUT
-from sim.topics.world import Cluster, Settings
+from sim.topics.world import Cluster
 
-CASES = [("host", name, *case) for name, case in HOST_MENDS.items()]
-CASES += [("controller", "departures_end_epochs", *case) for case in DEPARTURES]
+CASES = [(name, *case) for name, case in HOST_MENDS.items()]
+CASES += [("departures_end_epochs", *case) for case in DEPARTURES]
 by_name = pytest.mark.parametrize(
-    ("where", "name", "schedule", "checker"), CASES, ids=[case[2].__name__ for case in CASES]
+    ("name", "schedule", "checker"), CASES, ids=[case[1].__name__ for case in CASES]
 )
 
 
-def settings_of(where: str, name: str, on: bool) -> Settings:
-    if where == "host":
-        return Settings()
-    return Settings(controller_mends=ControllerMends(**{name: on}))
+def weakened(name: str) -> AbstractContextManager[None]:
+    return WITHOUT[name]() if name in WITHOUT else without(name)
 
 
 @pytest.fixture
@@ -33,8 +31,8 @@ def clusters() -> Iterator[list[Cluster]]:
         cluster.close()
 
 
-def started(clusters: list[Cluster], settings: Settings) -> Cluster:
-    cluster = Cluster(settings)
+def started(clusters: list[Cluster]) -> Cluster:
+    cluster = Cluster()
     clusters.append(cluster)
     begin(cluster)
     return cluster
@@ -46,11 +44,10 @@ def test_every_rule_of_the_shell_has_a_schedule_that_needs_it() -> None:
 
 @by_name
 def test_without_the_mend_an_invariant_breaks(
-    clusters: list[Cluster], where: str, name: str, schedule: Schedule, checker: str
+    clusters: list[Cluster], name: str, schedule: Schedule, checker: str
 ) -> None:
-    weakened = WITHOUT[name]() if where == "host" else nullcontext()
-    with weakened:
-        cluster = started(clusters, settings_of(where, name, on=False))
+    with weakened(name):
+        cluster = started(clusters)
         with pytest.raises(Violation) as found:
             schedule(cluster)
     assert found.value.invariant == checker
@@ -58,6 +55,6 @@ def test_without_the_mend_an_invariant_breaks(
 
 @by_name
 def test_with_the_mend_the_same_schedule_is_well(
-    clusters: list[Cluster], where: str, name: str, schedule: Schedule, checker: str
+    clusters: list[Cluster], name: str, schedule: Schedule, checker: str
 ) -> None:
-    schedule(started(clusters, settings_of(where, name, on=True)))
+    schedule(started(clusters))

@@ -7,14 +7,13 @@ each order the checkers look at it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from typing import Any
 
 from hightide.v1.broker_service_pb2 import ACKS_ALL, ACKS_LEADER
 from hightide_broker.replica.held_replicas import HostedReplica
-from hightide_controller.core.values.mends import Mends as ControllerMends
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes import cluster_znodes
@@ -59,7 +58,6 @@ HEALED_WITHIN_MS = 120_000
 class Settings:
     """What kind of cluster it is."""
 
-    controller_mends: ControllerMends = field(default_factory=ControllerMends)
     min_insync_replicas: int = 1
 
 
@@ -80,9 +78,7 @@ class Cluster(Network):
         self.sent: dict[int, int] = {}
         """The values that idempotent producers sent, and which of them."""
         self.hosts = {n: SimHost(self, n, self.settings.min_insync_replicas) for n in BROKERS}
-        self.controllers = {
-            n: SimControllerProcess(self, n, self.settings.controller_mends) for n in CONTROLLERS
-        }
+        self.controllers = {n: SimControllerProcess(self, n) for n in CONTROLLERS}
         addresses = tuple(f"broker{n}:{PORT}" for n in BROKERS)
         self.producers = {n: SimProducer(self, n, addresses) for n in PRODUCERS}
         self.nodes: dict[int, SimHost | SimControllerProcess | SimProducer] = {

@@ -17,9 +17,9 @@ from hightide_broker.core.events import (
     LogStartMoved,
     Span,
 )
-from hightide_broker.core.mends import Mends
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings, Role
+from sim.known_wrong import without
 from unit.broker_core.replica_pair import ReplicaPair
 
 
@@ -180,9 +180,10 @@ def test_batches_that_came_twice_are_skipped_and_a_gap_starts_the_fetch_anew(pai
     assert pair[2].happens(BatchesReceived(1, 1, (Span(2, 1, 0),), 0, 0)) == (StartFetching(1, 1, 2),)
 
 
+@without("spent_epochs")
 def test_a_follower_beyond_its_leaders_end_finds_where_they_part() -> None:
     # No leader leads on with a shorter log (spent epochs); a follower does not rely on it.
-    pair = ReplicaPair(ReplicaSettings(broker_id=0, mends=Mends(spent_epochs=False)))
+    pair = ReplicaPair(ReplicaSettings(broker_id=0))
     pair.decide(1, 1)
     pair[1].produces("a", "b")
     pair.fetch(2)

@@ -12,12 +12,13 @@ from hightide_controller.core.invariants import check
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
-from hightide_controller.core.values.mends import ALL_MENDS, Mends
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from unit.controller.zookeeper_of_dictionaries import ZooKeeper
 
 TOPIC_ID = "0" * 31 + "1"
 FLIGHTS = TopicPartition("flights", 0)
+ANY_VERSION = -1
+"""ZooKeeper takes it for whatever version a znode has."""
 
 
 def broker(broker_id: int, life: int = 1) -> ev.Broker:
@@ -62,10 +63,9 @@ class World:
         *brokers: int,
         topics: tuple[ev.Topic, ...] = (),
         states: dict[TopicPartition, LeaderAndIsr] | None = None,
-        mends: Mends = ALL_MENDS,
     ) -> World:
         """An active controller over these brokers, after everything it began with has been done."""
-        world = cls(ClusterState(controller_id=1, mends=mends), dict(states or {}))
+        world = cls(ClusterState(controller_id=1), dict(states or {}))
         for each in topics:
             world.zk.put(each)
         world.be_elected(*(broker(broker_id) for broker_id in brokers))
@@ -141,7 +141,7 @@ class World:
         """ZooKeeper does one thing and answers."""
         match effect:
             case ef.StoreLeaderAndIsr() | ef.StoreWrites():
-                if effect.controller_epoch_version not in (None, self.epoch_version):
+                if effect.controller_epoch_version not in (ANY_VERSION, self.epoch_version):
                     self.send(ev.Fenced())
                 elif self.try_apply(effect):
                     self.send(ev.StoreCommitted(effect.store_id))

@@ -7,8 +7,8 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.core.values.mends import ALL_MENDS, V3_TO_THE_LETTER
 from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
+from sim.known_wrong import CONTROLLER_RULES, without
 from unit.controller.controller_world import FLIGHTS, World, broker, led, topic
 
 
@@ -61,7 +61,8 @@ def test_a_takeover_does_not_initialise_again_what_exists() -> None:
 
 def test_v3_to_the_letter_overwrites_the_isr_of_an_offline_partition() -> None:
     states = {FLIGHTS: led(NO_LEADER, 3, epoch=6, version=9)}
-    world = World.elected(1, 2, topics=(topic((1, 2, 3)),), states=states, mends=V3_TO_THE_LETTER)
+    with without(*CONTROLLER_RULES):
+        world = World.elected(1, 2, topics=(topic((1, 2, 3)),), states=states)
     assert world.zookeeper[FLIGHTS].isr == (1, 2)
 
 
@@ -93,10 +94,11 @@ def test_a_stale_controllers_write_is_refused() -> None:
 
 
 def test_without_the_fence_a_stale_controller_still_writes() -> None:
-    world = World.elected(1, 2, topics=(topic((1, 2)),), mends=V3_TO_THE_LETTER)
+    world = World.elected(1, 2, topics=(topic((1, 2)),))
     world.epoch_version += 1
-    world.registered(broker(2))
-    world.settle()
+    with without("fenced_writes"):
+        world.registered(broker(2))
+        world.settle()
     assert world.zookeeper[FLIGHTS].leader == 2
 
 
@@ -128,7 +130,7 @@ def test_a_standby_refuses_requests_and_ignores_old_answers() -> None:
 
 
 def test_an_election_that_comes_after_the_session_was_lost_counts_for_nothing() -> None:
-    state, _ = step(ClusterState(controller_id=1, mends=ALL_MENDS), ev.ControllerSeen(None))
+    state, _ = step(ClusterState(controller_id=1), ev.ControllerSeen(None))
     state, _ = step(state, ev.SessionLost())
     state, effects = step(state, ev.Elected(1, 1, ev.Snapshot((), (), {})))
     assert effects == ()

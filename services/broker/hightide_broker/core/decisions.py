@@ -53,22 +53,12 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
 def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
     """The fencing ladder for decisions: an older controller or leader epoch is fenced, then the sense is
     checked."""
-    known = replica.decision
     me = replica.settings.broker_id
     if replica.role is Role.FAILED:
         return Refusal.STORAGE_FAILED
-    if replica.settings.mends.fence_by_epoch:
-        if event.controller_epoch < known.controller_epoch:
-            return Refusal.STALE_CONTROLLER_EPOCH
-        if event.leader_epoch < known.leader_epoch:
-            return Refusal.FENCED_LEADER_EPOCH
-        if event.leader_epoch == known.leader_epoch:
-            if event.partition_epoch < known.partition_epoch:
-                return Refusal.FENCED_LEADER_EPOCH
-            if replica.role in (Role.STOPPED, Role.SUPERSEDED):
-                return Refusal.FENCED_LEADER_EPOCH
-            if event.leader not in (known.leader, NO_LEADER) and replica.role is not Role.IDLE:
-                return Refusal.INVALID_DECISION  # One epoch has one leader.
+    fenced = fence_decision(replica, event)
+    if fenced is not None:
+        return fenced
     if me not in event.replicas:
         return Refusal.NOT_ASSIGNED
     if event.leader == me and (me not in event.isr or event.leader_epoch < replica.epochs.latest_epoch):
@@ -76,10 +66,28 @@ def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | N
     return None
 
 
+def fence_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
+    """Why a decision is older than the one that is known, or contradicts it; None where it is neither
+    (docs/protocol.md, "Fencing by epochs")."""
+    known = replica.decision
+    if event.controller_epoch < known.controller_epoch:
+        return Refusal.STALE_CONTROLLER_EPOCH
+    if event.leader_epoch < known.leader_epoch:
+        return Refusal.FENCED_LEADER_EPOCH
+    if event.leader_epoch == known.leader_epoch:
+        if event.partition_epoch < known.partition_epoch:
+            return Refusal.FENCED_LEADER_EPOCH
+        if replica.role in (Role.STOPPED, Role.SUPERSEDED):
+            return Refusal.FENCED_LEADER_EPOCH
+        if event.leader not in (known.leader, NO_LEADER) and replica.role is not Role.IDLE:
+            return Refusal.INVALID_DECISION  # One epoch has one leader.
+    return None
+
+
 def is_spent(replica: Replica, leader_epoch: int) -> bool:
     """Whether an earlier life may have led in that epoch, so that this one does not
     (docs/protocol.md, "A restarted broker is not trusted")."""
-    return leader_epoch <= replica.spent_epoch and replica.settings.mends.spent_epochs
+    return leader_epoch <= replica.spent_epoch
 
 
 def decline(replica: Replica, decision: Decision) -> Step:
@@ -136,14 +144,11 @@ def stop_requested(replica: Replica, event: StopRequested) -> Step:
     in the same one. The partition epoch does, since it grows with every change of AR.
     """
     known = replica.decision
-    if replica.settings.mends.fence_by_epoch:
-        if event.controller_epoch < known.controller_epoch:
-            return replica, (Refuse(Refusal.STALE_CONTROLLER_EPOCH),)
-        assigned_since = event.partition_epoch is not None and event.partition_epoch < known.partition_epoch
-        if event.leader_epoch < known.leader_epoch or assigned_since:
-            return replica, (Refuse(Refusal.FENCED_LEADER_EPOCH),)
-    if replica.role is Role.FAILED:
-        return replica, (Refuse(Refusal.STORAGE_FAILED),)
+    refusal = fence_stop(replica, event)
+    if refusal is None and replica.role is Role.FAILED:
+        refusal = Refusal.STORAGE_FAILED
+    if refusal is not None:
+        return replica, (Refuse(refusal),)
     effects: list[Effect] = []
     if replica.is_leader:
         effects.append(AbandonWaiters(Refusal.NOT_LEADER))
@@ -158,3 +163,14 @@ def stop_requested(replica: Replica, event: StopRequested) -> Step:
         known.partition_epoch,
     )
     return enter(replica, Role.STOPPED, stopped), (*effects, ReplicaStopped(event.delete))
+
+
+def fence_stop(replica: Replica, event: StopRequested) -> Refusal | None:
+    """Why a StopReplica is older than the decision that is known; None where it is not."""
+    known = replica.decision
+    if event.controller_epoch < known.controller_epoch:
+        return Refusal.STALE_CONTROLLER_EPOCH
+    assigned_since = event.partition_epoch is not None and event.partition_epoch < known.partition_epoch
+    if event.leader_epoch < known.leader_epoch or assigned_since:
+        return Refusal.FENCED_LEADER_EPOCH
+    return None

@@ -49,8 +49,6 @@ def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     """
     assert decision.leader != replica.settings.broker_id
     effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
-    if not replica.settings.mends.truncate_by_epoch:
-        return _truncate_to_high_watermark(replica, decision, effects)
     if not replica.epochs.entries:
         assert replica.log_end_offset == replica.log_start_offset, "every record has an epoch"
         following, fetching = fetch_on(enter(replica, Role.FETCHING, decision))
@@ -59,23 +57,11 @@ def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     return following, (*effects, *asking)
 
 
-def _truncate_to_high_watermark(replica: Replica, decision: Decision, effects: Effects) -> Step:
-    """V3 to the letter: cut at the high watermark, unless the broker follows this leader already. Tests
-    only."""
-    already = replica.role is Role.FETCHING and replica.leader == decision.leader
-    following = enter(replica, Role.FETCHING, decision)
-    if not already and following.high_watermark < following.log_end_offset:
-        following, cut = _truncate(following, following.high_watermark)
-        effects += cut
-    following, fetching = fetch_on(following)
-    return following, (*effects, *fetching)
-
-
 def is_echo(replica: Replica, leader: int, leader_epoch: int) -> bool:
     """Whether an answer belongs to a leader or an epoch that this replica does not follow (any more)."""
     if not replica.is_follower or leader != replica.leader:
         return True
-    return leader_epoch != replica.leader_epoch and replica.settings.mends.fence_by_epoch
+    return leader_epoch != replica.leader_epoch
 
 
 def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
@@ -207,8 +193,6 @@ def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
 
 def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
     """Whether the spans follow on one another and their epochs do not fall."""
-    if not replica.settings.mends.truncate_by_epoch:
-        return True  # V3 knows no epochs in a log.
     epoch = replica.epochs.latest_epoch
     end_offset = spans[0].base_offset
     for span in spans:
@@ -232,7 +216,7 @@ def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
     is_beyond = not replica.epochs.entries and replica.decision.unclean_epoch > 0
     if replica.log_end_offset < event.log_start_offset or is_beyond:
         return begin_anew(replica, event.log_start_offset)
-    if not replica.settings.mends.truncate_by_epoch or not replica.epochs.entries:
+    if not replica.epochs.entries:
         return fetch_on(replica)
     return _ask(replica.with_role(Role.TRUNCATING))
 

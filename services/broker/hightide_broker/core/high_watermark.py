@@ -10,6 +10,7 @@ takes its leader's, as far as its own log goes.
 from __future__ import annotations
 
 from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Effects
+from hightide_broker.core.isr_state import IsrState
 from hightide_broker.core.replica import Leading, Replica
 
 Step = tuple[Replica, Effects]
@@ -24,27 +25,38 @@ def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
     committed while the ISR that is stored for certain is below min.insync.replicas, nor while another one may
     be stored than this leader knows: who is in no ISR any more may have all, but is not trusted to.
     """
-    mends = replica.settings.mends
     state = leading.isr
     before = replica.high_watermark
-    if mends.commits_by_min_insync and len(state.isr) < replica.in_sync_minimum:
+    if not may_commit(replica, state):
         return replica if leading is replica.leading else replica.with_leading(leading, before), ()
-    counted = state.electable if mends.maximal_isr else state.wanted
+    counted = counted_ends(state)
     smallest_end = replica.reliable_end_offset
     for progress in leading.progress:
         if progress.partition_epoch > state.partition_epoch:
             return replica if leading is replica.leading else replica.with_leading(leading, before), ()
         if progress.log_end_offset < smallest_end and progress.replica_id in counted:
             smallest_end = progress.log_end_offset
-    if mends.high_watermark_never_falls and smallest_end <= before:
-        return replica if leading is replica.leading else replica.with_leading(leading, before), ()
-    after = max(smallest_end, replica.log_start_offset)
+    after = raised_to(replica, smallest_end)
     if after == before:
-        return replica.with_leading(leading, before), ()
+        return replica if leading is replica.leading else replica.with_leading(leading, before), ()
     return replica.with_leading(leading, after), (AdvanceHighWatermark(after), AnswerProduces(after))
 
 
 def followers_high_watermark(replica: Replica, leaders: int, log_end_offset: int) -> int:
     """The high watermark of a follower whose log ends there now, by the one that its leader told."""
-    told = min(leaders, log_end_offset)
-    return max(told, replica.high_watermark) if replica.settings.mends.high_watermark_never_falls else told
+    return raised_to(replica, min(leaders, log_end_offset))
+
+
+def may_commit(replica: Replica, state: IsrState) -> bool:
+    """Whether the ISR that is stored for certain is large enough to commit anything (KIP-966)."""
+    return len(state.isr) >= replica.in_sync_minimum
+
+
+def counted_ends(state: IsrState) -> tuple[int, ...]:
+    """Whose log ends count: of all who may be elected next (KIP-497)."""
+    return state.electable
+
+
+def raised_to(replica: Replica, offset: int) -> int:
+    """The high watermark where it may rise to `offset`: it never falls."""
+    return max(offset, replica.high_watermark)

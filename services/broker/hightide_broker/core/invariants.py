@@ -35,9 +35,13 @@ def check_lineage(replica: Replica) -> None:
         assert entries[0].start_offset <= replica.log_start_offset, entries
     if entries:
         assert entries[-1].start_offset <= replica.log_end_offset, entries
-        undecided = replica.role in (Role.IDLE, Role.FAILED)
-        if not undecided and replica.settings.mends.fence_by_epoch:
-            assert entries[-1].epoch <= replica.leader_epoch, "nobody writes in an epoch that is not decided"
+        check_decided(replica, entries[-1].epoch)
+
+
+def check_decided(replica: Replica, latest_epoch: int) -> None:
+    """Nobody writes in an epoch that is not decided."""
+    if replica.role not in (Role.IDLE, Role.FAILED):
+        assert latest_epoch <= replica.leader_epoch, "nobody writes in an epoch that is not decided"
 
 
 def check_role(replica: Replica) -> None:

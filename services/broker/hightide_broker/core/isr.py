@@ -29,7 +29,6 @@ from hightide_broker.core.events import (
 )
 from hightide_broker.core.high_watermark import leader_inc_high_watermark
 from hightide_broker.core.isr_state import Committed, PendingExpand, PendingShrink, expand, settle, shrink
-from hightide_broker.core.mends import SMALL_LAG_RECORDS
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import (
     FollowerProgress,
@@ -48,9 +47,6 @@ def may_join(replica: Replica, leading: Leading, progress: FollowerProgress) -> 
     The second because a new leader's HW may lag behind what its predecessor committed; what lies below the
     start of the epoch is all that can have been committed before.
     """
-    if not replica.settings.mends.join_at_epoch_start:
-        ends = [p.log_end_offset for p in leading.progress if p.replica_id in leading.isr.isr]
-        return progress.log_end_offset > min([replica.log_end_offset, *ends]) - SMALL_LAG_RECORDS
     return progress.log_end_offset >= max(replica.high_watermark, leading.epoch_start_offset)
 
 
@@ -121,25 +117,30 @@ def leader_settle_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
 def store(replica: Replica, pending: PendingExpand | PendingShrink) -> StoreIsr:
     """The conditional write of an ISR, under the epochs of the decision that made this replica leader."""
     decision = replica.decision
-    joining: tuple[tuple[int, int], ...] = ()
-    if isinstance(pending, PendingExpand) and replica.settings.mends.fenced_joins:
-        joining = tuple(zip(pending.joining, pending.incarnations, strict=True))
     return StoreIsr(
         pending.wanted,
         pending.partition_epoch,
         decision.leader_epoch,
         decision.controller_epoch,
-        joining,
+        lives_that_join(pending),
         pending.wanted_eligible,
         pending.wanted_recovered,
         unclean_epoch=decision.unclean_epoch,
     )
 
 
+def lives_that_join(pending: PendingExpand | PendingShrink) -> tuple[tuple[int, int], ...]:
+    """(broker id, incarnation) of each that joins: it joins in the life that fetched, or not at all (KIP-841,
+    KIP-903)."""
+    if not isinstance(pending, PendingExpand):
+        return ()
+    return tuple(zip(pending.joining, pending.incarnations, strict=True))
+
+
 def tick(replica: Replica, now_ms: int) -> Step:
     """Time passed: drop members that lag for too long. Any role; only a leader has something to do."""
     leading = replica.leading
-    if leading is None or not replica.settings.mends.shrink_on_timer:
+    if leading is None:
         return replica, ()
     leading, effects = leader_shrink_isr(replica, leading, now_ms)
     if not effects:
@@ -276,6 +277,6 @@ def refuse_waiting(replica: Replica) -> Effects:
     """Tell the producers that wait for acks=all that the ISR has become too small, rather than let them wait
     until they give up: what they sent is committed when it has grown again, and they may send it again."""
     assert replica.leading is not None
-    if replica.has_enough_in_sync or not replica.settings.mends.commits_by_min_insync:
+    if replica.has_enough_in_sync:
         return ()
     return (AnswerProduces(replica.log_end_offset, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND),)

@@ -29,7 +29,6 @@ from hightide_broker.core.high_watermark import leader_inc_high_watermark
 from hightide_broker.core.isr import (
     leader_expand_isr,
     leader_settle_isr,
-    leader_shrink_isr,
     may_join,
     read_if_behind,
     refuse_waiting,
@@ -174,9 +173,7 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         caught_up_ms = max(before.caught_up_ms, before.fetched_ms)
     else:
         caught_up_ms = before.caught_up_ms
-    told_epoch = before.partition_epoch
-    if event.partition_epoch > told_epoch and replica.settings.mends.heeds_newer_isr:
-        told_epoch = event.partition_epoch
+    told_epoch = newest_told_epoch(before, event)
     after = FollowerProgress(
         event.replica_id,
         event.fetch_offset,
@@ -199,11 +196,14 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
         leading, effects = leader_expand_isr(replica, leading)
     if told_epoch > max(before.partition_epoch, leading.isr.partition_epoch):
         effects += read_if_behind(leading)
-    if not replica.settings.mends.shrink_on_timer:
-        leading, shrunk = leader_shrink_isr(replica, leading, event.now_ms)
-        effects += shrunk
     fetched, advanced = leader_inc_high_watermark(replica, leading)
     return fetched, (*effects, *advanced)
+
+
+def newest_told_epoch(before: FollowerProgress, event: FollowerFetched) -> int:
+    """The newest partition epoch that the follower has told of. Where it is newer than this leader's, another
+    ISR is stored."""
+    return max(before.partition_epoch, event.partition_epoch)
 
 
 def epoch_end(replica: Replica, event: EpochEndAsked) -> Step:
@@ -220,24 +220,24 @@ def refuse_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
 
     Newer first: whoever speaks in a newer epoch knows more than this replica, whatever its role.
     """
-    if replica.settings.mends.fence_by_epoch:
-        mine = replica.decision.leader_epoch
-        if leader_epoch > mine:
-            return Refusal.UNKNOWN_LEADER_EPOCH
-        if leader_epoch < mine:
-            return Refusal.FENCED_LEADER_EPOCH
-    return refuse_role(replica)
+    return fence_epoch(replica, leader_epoch) or refuse_role(replica)
 
 
 def refuse_client(replica: Replica, leader_epoch: int) -> Refusal | None:
     """The fencing ladder for clients, who may leave the epoch out (-1). Any role."""
-    if leader_epoch != -1 and replica.settings.mends.fence_by_epoch:
-        mine = replica.decision.leader_epoch
-        if leader_epoch > mine:
-            return Refusal.UNKNOWN_LEADER_EPOCH
-        if leader_epoch < mine:
-            return Refusal.FENCED_LEADER_EPOCH
-    return refuse_role(replica)
+    fenced = None if leader_epoch == -1 else fence_epoch(replica, leader_epoch)
+    return fenced or refuse_role(replica)
+
+
+def fence_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
+    """Why what was sent in that leader epoch is not answered; None where it is this replica's epoch. Any
+    role."""
+    mine = replica.decision.leader_epoch
+    if leader_epoch > mine:
+        return Refusal.UNKNOWN_LEADER_EPOCH
+    if leader_epoch < mine:
+        return Refusal.FENCED_LEADER_EPOCH
+    return None
 
 
 def refuse_role(replica: Replica) -> Refusal | None:

@@ -7,13 +7,12 @@ on the hot path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from hightide_broker.core.isr_state import IsrState, RecoveredLog
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
-from hightide_broker.core.mends import Mends
 
 NO_LEADER: Final = -1
 """The leader of an offline partition, and of one that this broker has heard nothing of."""
@@ -78,7 +77,6 @@ class ReplicaSettings:
     min_insync_replicas: int = 1
     flush_on_disk: bool = False
     """flush=fsync: a replica's word counts only for what it has on disk."""
-    mends: Mends = field(default_factory=Mends)
 
 
 @dataclass(frozen=True, slots=True)

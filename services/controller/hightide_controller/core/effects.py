@@ -105,10 +105,10 @@ class StepDown:
 
 @dataclass(frozen=True, slots=True)
 class StoreLeaderAndIsr:
-    """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and changes."""
+    """One multi: check /controller_epoch at the version given, and changes."""
 
     store_id: int
-    controller_epoch_version: int | None
+    controller_epoch_version: int
     changes: tuple[Change, ...]
     cause: str = ""
 
@@ -129,7 +129,7 @@ class StoreTopic:
     """
 
     request_id: int
-    controller_epoch_version: int | None
+    controller_epoch_version: int
     topic: Topic
     cause: str = ""
 

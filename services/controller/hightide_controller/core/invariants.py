@@ -17,7 +17,7 @@ from hightide_controller.core.state.request_purposes import (
     ElectsLeaders,
     MovesPartitions,
 )
-from hightide_controller.core.values.partition import NO_LEADER, PartitionState, TopicPartition
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, PartitionState, TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedMoves
 
 __all__ = ["check"]
@@ -54,8 +54,11 @@ def _check_partitions(state: ClusterState) -> None:
         assert (partition.state is PartitionState.OFFLINE) == offline, name
         if not offline:
             assert known.leader in known.isr, f"LeaderInIsr: {name} {known}"
-        if state.mends.last_isr_remembered:
-            assert known.isr, f"{name} has an empty ISR"
+        _check_remembered(name, known)
+
+
+def _check_remembered(name: TopicPartition, known: LeaderAndIsr) -> None:
+    assert known.isr, f"{name} has an empty ISR"
 
 
 def _check_indexes(state: ClusterState) -> None:

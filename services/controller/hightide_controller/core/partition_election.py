@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from hightide_controller.core.values.mends import Mends
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, RecoveredLog
 
 __all__ = [
@@ -60,7 +59,6 @@ def decide(
     partition: Partition,
     candidates: Candidates,
     controller_epoch: int,
-    mends: Mends,
     unclean: bool,
     first_leader_epoch: int = 0,
 ) -> LeaderAndIsr | None:
@@ -70,18 +68,14 @@ def decide(
     """
     known = partition.leader_and_isr
     if known is None:
-        return _initialise(partition, candidates, controller_epoch, first_leader_epoch, partition_epoch=0)
-    if known.leader == NO_LEADER and not mends.new_is_not_offline:
-        return _initialise(
-            partition, candidates, controller_epoch, known.leader_epoch + 1, known.partition_epoch + 1
-        )
+        return _initialise(partition, candidates, controller_epoch, first_leader_epoch)
     trusted = trusted_isr(known)
     isr = isr_that_stays(partition.replicas, trusted, candidates)
     leader = known.leader
     if candidates.leaving_may_follow and leader in isr and leader not in candidates.bounced:
         isr = isr_that_stays(partition.replicas, trusted, replace(candidates, leaving=frozenset()))
     if not isr:
-        return _without_isr(partition, known, candidates, controller_epoch, mends, unclean)
+        return _without_isr(partition, known, candidates, controller_epoch, unclean)
     if leader not in isr or leader in candidates.silent:
         leader = _elected(partition.replicas, isr, leader, candidates.silent)
     reborn = leader in candidates.bounced and leader == known.leader
@@ -95,7 +89,7 @@ def decide(
         isr,
         controller_epoch,
         known.partition_epoch + 1,
-        eligible_with(partition, known, isr, candidates) if mends.eligible_leaders else (),
+        eligible_with(partition, known, isr, candidates),
         recovered_with(partition, known, isr, candidates),
         known.unclean_epoch,
     )
@@ -106,7 +100,6 @@ def _initialise(
     candidates: Candidates,
     controller_epoch: int,
     leader_epoch: int,
-    partition_epoch: int,
 ) -> LeaderAndIsr | None:
     """V3 B.1, for a partition that never had a leader: its live replicas are its ISR, the first one leads."""
     live = tuple(broker_id for broker_id in partition.replicas if broker_id in candidates.live)
@@ -114,7 +107,7 @@ def _initialise(
     if not isr:
         return None
     leader = next((broker_id for broker_id in isr if broker_id not in candidates.silent), isr[0])
-    return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, partition_epoch)
+    return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, partition_epoch=0)
 
 
 def trusted_isr(known: LeaderAndIsr) -> tuple[int, ...]:
@@ -231,7 +224,6 @@ def _without_isr(
     known: LeaderAndIsr,
     candidates: Candidates,
     controller_epoch: int,
-    mends: Mends,
     unclean: bool,
 ) -> LeaderAndIsr | None:
     """No trusted ISR member is alive: an eligible one leads, or who has most where all may have lost the ends
@@ -239,7 +231,7 @@ def _without_isr(
     unclean election."""
     decided = replace(known, controller_epoch=controller_epoch, partition_epoch=known.partition_epoch + 1)
     epoch = known.leader_epoch + 1
-    eligible = live_eligible(partition, known, candidates) if mends.eligible_leaders else ()
+    eligible = live_eligible(partition, known, candidates)
     if eligible:
         leader = _elected(partition.replicas, eligible, NO_LEADER, candidates.silent)
         rest = eligible_with(partition, known, (leader,), candidates)
@@ -252,16 +244,13 @@ def _without_isr(
             recovered=recovered_with(partition, known, (leader,), candidates),
         )
     chosen = best_recovered(partition, known, candidates)
-    if not mends.best_recovered_leads:
-        chosen = next((each for each in known.isr if each in candidates.live), None)
-    if chosen is None and (unclean or not mends.clean_elections):
+    if chosen is None and unclean:
         chosen = unclean_leader(partition, known, candidates)
     if chosen is not None:
         return elected_uncleanly(partition, known, chosen, candidates, controller_epoch)
     if known.leader == NO_LEADER:
         return None
-    isr = known.isr if mends.last_isr_remembered else ()
-    return replace(decided, leader=NO_LEADER, leader_epoch=epoch, isr=isr)
+    return replace(decided, leader=NO_LEADER, leader_epoch=epoch)
 
 
 def elected_uncleanly(

@@ -108,8 +108,7 @@ def _store(state: ClusterState, work: TopicWork, plan: TopicPlan, writes: tuple[
     state.stores[store_id] = TopicStoreInFlight(plan.name, writes, partitions, cause, tuple(plan.request_ids))
     work.store_id = store_id
     work.doubtful_version = None
-    version = state.controller_epoch_version if state.mends.fenced_writes else None
-    return StoreWrites(store_id, version, writes, cause)
+    return StoreWrites(store_id, state.controller_epoch_version, writes, cause)
 
 
 def _read(work: TopicWork, topic_name: str) -> ReadTopics:

@@ -176,7 +176,7 @@ class ThrottleWrite:
 
 @dataclass(frozen=True, slots=True)
 class StoreWrites:
-    """One multi: check /controller_epoch at the version given (None: unchecked; tests only), and `writes`.
+    """One multi: check /controller_epoch at the version given, and `writes`.
 
     Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced;
     every znode that is not as expected (BadVersion, NodeExists, NoNode, NotEmpty) means StoreRefused. What is
@@ -185,7 +185,7 @@ class StoreWrites:
     """
 
     store_id: int
-    controller_epoch_version: int | None
+    controller_epoch_version: int
     writes: tuple[Write, ...]
     cause: str = ""
 

@@ -551,8 +551,8 @@ def _names(marker: Znode | None, topic: Topic) -> bool:
         return False
 
 
-def _fence(version: int | None) -> list[Operation]:
-    return [] if version is None else [Check(ControllerEpochZnode.path(), version)]
+def _fence(version: int) -> list[Operation]:
+    return [Check(ControllerEpochZnode.path(), version)]
 
 
 def _event_of(store_id: int, error: BaseException | None) -> Event:

@@ -6,6 +6,7 @@ from hightide_coordinator.core.placement.placement import heir_of
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import OrderKind
 from hightide_coordinator.core.state.shard_state import Role, ShardState
+from hightide_coordinator.core.values.registration import Committed
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -90,11 +91,14 @@ def _check_partitions(state: ShardState, group: Group) -> None:
     for name, committed in group.offsets.items():
         assert name.topic in state.topics, f"{name} has an offset and does not exist"
         assert committed.topic_id == state.topics[name.topic].topic_id, f"{name}: a namesake's offset"
-        told = group.positions.get(name)
-        under_way = None if group.store is None else group.store.offsets.get(name)
-        is_judged = told is not None and not group.is_reading and state.mends.positions_fenced
-        if told is not None and is_judged:
-            assert told.offset > (under_way or committed).offset, f"{name} would go back"
+        _check_forward(group, name, committed)
+
+
+def _check_forward(group: Group, name: TopicPartition, committed: Committed) -> None:
+    told = group.positions.get(name)
+    under_way = None if group.store is None else group.store.offsets.get(name)
+    if told is not None and not group.is_reading:
+        assert told.offset > (under_way or committed).offset, f"{name} would go back"
 
 
 def _check_steps(state: ShardState, group: Group) -> None:
@@ -140,8 +144,12 @@ def _check_progress(state: ShardState, group: Group) -> None:
         assert not group.gives, f"{group.name} is not stable: {list(group.gives)[:3]}"
     if group.state is GroupState.FAILED:
         assert group.retry_ms or group.is_changed, f"{group.name} has failed for good"
-    if group.state is GroupState.REBALANCING and state.mends.changes_rerun:
-        assert is_awaited or _is_going_on(group), f"{group.name} waits for nothing: {list(group.steps)[:3]}"
+    if group.state is GroupState.REBALANCING:
+        _check_going_on(group, is_awaited)
+
+
+def _check_going_on(group: Group, is_awaited: bool) -> None:
+    assert is_awaited or _is_going_on(group), f"{group.name} waits for nothing: {list(group.steps)[:3]}"
 
 
 def _is_going_on(group: Group) -> bool:

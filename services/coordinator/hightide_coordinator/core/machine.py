@@ -39,7 +39,6 @@ from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.takeover import on_coordinator_seen, on_deposed, on_elected, resign
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 
 __all__ = ["new_state", "next_deadline_ms", "step"]
 
@@ -60,9 +59,9 @@ _FROM_CONSUMERS: Final = (
 _STORE_OUTCOMES: Final = (ev.StoreCommitted, ev.StoreRefused, ev.StoreUnknown, ev.StoreFenced)
 
 
-def new_state(limits: GroupLimits, mends: Mends = ALL_MENDS) -> ShardState:
+def new_state(limits: GroupLimits) -> ShardState:
     """What a coordinator knows of a shard when its process starts: nothing; it is a standby until Elected."""
-    return ShardState(limits=limits, mends=mends)
+    return ShardState(limits=limits)
 
 
 def next_deadline_ms(state: ShardState) -> int | None:

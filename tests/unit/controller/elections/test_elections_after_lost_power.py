@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from hightide_controller.core.partition_election import Candidates, decide
-from hightide_controller.core.values.mends import ALL_MENDS
 from hightide_controller.core.values.partition import (
     NO_LEADER,
     LeaderAndIsr,
@@ -29,7 +28,7 @@ def decided(
     state = PartitionState.OFFLINE if known.leader == NO_LEADER else PartitionState.ONLINE
     partition = Partition(FLIGHTS, replicas, state, known)
     candidates = Candidates(frozenset(live), failed=failed, min_insync_replicas=minimum)
-    return decide(partition, candidates, 8, ALL_MENDS, unclean)
+    return decide(partition, candidates, 8, unclean)
 
 
 def lost(known: LeaderAndIsr, *ends: tuple[int, int, int]) -> LeaderAndIsr:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hightide_controller.core import partition_election
 from hightide_controller.core.partition_election import Candidates, decide
-from hightide_controller.core.values.mends import ALL_MENDS, V3_TO_THE_LETTER
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, PartitionState
+from sim.known_wrong import CONTROLLER_RULES, without
 from unit.controller.controller_world import FLIGHTS, led
 
 LIVE = frozenset({1, 2, 3})
@@ -50,7 +51,7 @@ CASES = {
 def test_the_decision(name: str) -> None:
     known, live, leaving, bounced, expected = CASES[name]
     candidates = Candidates(frozenset(live), frozenset(leaving), frozenset(bounced))
-    decided = decide(partition(known), candidates, controller_epoch=8, mends=ALL_MENDS, unclean=False)
+    decided = decide(partition(known), candidates, controller_epoch=8, unclean=False)
     if expected is None:
         assert decided is None
         return
@@ -63,8 +64,8 @@ def test_the_decision(name: str) -> None:
 def test_an_unclean_leader_is_elected_only_where_the_topic_asks_for_it() -> None:
     gone = partition(led(1, 1, 9))
     candidates = Candidates(frozenset({2, 3}))
-    clean = decide(gone, candidates, 1, ALL_MENDS, unclean=False)
-    unclean = decide(gone, candidates, 1, ALL_MENDS, unclean=True)
+    clean = decide(gone, candidates, 1, unclean=False)
+    unclean = decide(gone, candidates, 1, unclean=True)
     assert clean is not None
     assert clean.leader == NO_LEADER
     assert unclean is not None
@@ -72,27 +73,32 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_asks_for_it() -> None
 
 
 def test_v3_to_the_letter_lets_any_live_replica_lead() -> None:
-    decided = decide(partition(led(1, 1)), Candidates(frozenset({3})), 1, V3_TO_THE_LETTER, unclean=False)
+    with without(*CONTROLLER_RULES):
+        decided = partition_election.decide(
+            partition(led(1, 1)), Candidates(frozenset({3})), 1, unclean=False
+        )
     assert decided is not None
     assert (decided.leader, decided.isr) == (3, (3,))
 
 
 def test_v3_to_the_letter_starts_an_offline_partition_as_if_it_were_new() -> None:
-    decided = decide(partition(led(NO_LEADER, 1)), Candidates(LIVE), 1, V3_TO_THE_LETTER, unclean=False)
+    offline = partition(led(NO_LEADER, 1))
+    with without(*CONTROLLER_RULES):
+        decided = partition_election.decide(offline, Candidates(LIVE), 1, unclean=False)
     assert decided is not None
     assert decided.isr == (1, 2, 3)
 
 
 def test_deciding_twice_changes_nothing_more() -> None:
     candidates = Candidates(frozenset({2, 3}))
-    first = decide(partition(led(1, 1, 2, 3)), candidates, 1, ALL_MENDS, unclean=False)
+    first = decide(partition(led(1, 1, 2, 3)), candidates, 1, unclean=False)
     assert first is not None
-    assert decide(partition(first), candidates, 1, ALL_MENDS, unclean=False) is None
+    assert decide(partition(first), candidates, 1, unclean=False) is None
 
 
 def test_nobody_stays_in_the_isr_who_is_not_assigned_any_more() -> None:
     # A hand has written the topic znode (KAFKA-9672).
     moved = partition(led(3, 3, 1), replicas=(1, 2))
-    decided = decide(moved, Candidates(LIVE), controller_epoch=8, mends=ALL_MENDS, unclean=False)
+    decided = decide(moved, Candidates(LIVE), controller_epoch=8, unclean=False)
     assert decided is not None
     assert (decided.leader, decided.leader_epoch, decided.isr) == (1, 1, (1,))

@@ -14,7 +14,6 @@ from hightide_controller.core.moves.move_steps import (
     union,
 )
 from hightide_controller.core.partition_election import Candidates
-from hightide_controller.core.values.mends import ALL_MENDS
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, PartitionState
 from unit.controller.controller_world import FLIGHTS, led
 
@@ -23,7 +22,7 @@ UNDER_WAY = ev.ReassignmentZnode((3, 4), (1, 2), 0)
 
 def around(*live: int) -> Surroundings:
     alive = frozenset(live)
-    return Surroundings(Candidates(alive), alive, frozenset({1, 2, 3, 4, 5}), 7, ALL_MENDS)
+    return Surroundings(Candidates(alive), alive, frozenset({1, 2, 3, 4, 5}), 7)
 
 
 def partition(*replicas: int, known: LeaderAndIsr | None) -> Partition:

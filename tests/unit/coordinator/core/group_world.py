@@ -15,7 +15,6 @@ from hightide_coordinator.core.state.descriptions import GroupDescription, descr
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
     Committed,
@@ -126,10 +125,9 @@ class World:
         self,
         *topics: Topic,
         limits: GroupLimits | None = None,
-        mends: Mends = ALL_MENDS,
         groups: Mapping[str, StoredGroup] | None = None,
     ) -> None:
-        self.state = new_state(limits or GroupLimits(), mends)
+        self.state = new_state(limits or GroupLimits())
         self.now_ms = 1_000_000
         self.epoch = 1
         self.owners: dict[str, dict[TopicPartition, Owner]] = {}
@@ -165,7 +163,7 @@ class World:
         """Another coordinator takes over what is durable; nobody is connected to it yet."""
         next_world = World.__new__(World)
         next_world.__dict__.update(self.__dict__)
-        next_world.state = new_state(self.state.limits, self.state.mends)
+        next_world.state = new_state(self.state.limits)
         next_world.epoch = self.epoch + 1
         next_world.consumers = {}
         next_world._inbox = deque()

@@ -6,9 +6,9 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import next_deadline_ms
 from hightide_coordinator.core.state.group import GroupState
-from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from sim.known_wrong import without
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 ID = b"i" * 16
@@ -209,16 +209,17 @@ def test_a_replacement_that_was_cut_off_halfway_is_finished() -> None:
     assert {owner.member_id for owner in world.owners["g"].values()} == {"m2"}
 
 
-def registered_with_a_newer_epoch(mends: Mends) -> Refusal | None:
-    return World(mends=mends).join(seen_coordinator_epoch=2).refusal()
+def registered_with_a_newer_epoch() -> Refusal | None:
+    return World().join(seen_coordinator_epoch=2).refusal()
 
 
 def test_a_consumer_that_has_seen_a_newer_coordinator_is_sent_to_it() -> None:
-    assert registered_with_a_newer_epoch(Mends()) is Refusal.STALE_COORDINATOR_EPOCH
+    assert registered_with_a_newer_epoch() is Refusal.STALE_COORDINATOR_EPOCH
 
 
 def test_without_c5_a_deposed_coordinator_takes_consumers_away() -> None:
-    assert registered_with_a_newer_epoch(Mends(epochs_fenced=False)) is None
+    with without("epochs_fenced"):
+        assert registered_with_a_newer_epoch() is None
 
 
 def test_a_deposed_coordinator_forgets_everything() -> None:

@@ -160,7 +160,6 @@ def _decided(state: ClusterState, name: TopicPartition, candidates: Candidates) 
         partition,
         candidates,
         state.controller_epoch,
-        state.mends,
         unclean=allows_unclean(topic.configs),
         first_leader_epoch=state.first_leader_epoch_of(name),
     )
@@ -204,8 +203,7 @@ def _multi(
     for change in changes:
         assert change.name not in state.storing
         state.storing.add(change.name)
-    version = state.controller_epoch_version if state.mends.fenced_writes else None
-    return StoreLeaderAndIsr(store_id, version, changes, cause)
+    return StoreLeaderAndIsr(store_id, state.controller_epoch_version, changes, cause)
 
 
 def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:

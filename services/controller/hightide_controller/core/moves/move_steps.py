@@ -20,7 +20,6 @@ from hightide_controller.core.effects import Refusal
 from hightide_controller.core.events import ReassignmentZnode
 from hightide_controller.core.partition_election import Candidates, decide
 from hightide_controller.core.state.topic_rules import Fault
-from hightide_controller.core.values.mends import Mends
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
 
 __all__ = [
@@ -45,7 +44,6 @@ class Surroundings:
     """Brokers that may be given new replicas."""
     registered: frozenset[int]
     controller_epoch: int
-    mends: Mends
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +184,20 @@ def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundi
     eligible = tuple(broker_id for broker_id in known.eligible if broker_id in replicas)
     kept = replace(known, isr=isr, eligible=eligible)
     shaped = replace(partition, replicas=replicas, leader_and_isr=kept)
-    decided = decide(shaped, around.candidates, around.controller_epoch, around.mends, unclean=False)
+    decided = decide(shaped, around.candidates, around.controller_epoch, unclean=False)
     if decided is None:
         epoch = known.partition_epoch + 1
         decided = replace(kept, controller_epoch=around.controller_epoch, partition_epoch=epoch)
-    departs = not set(partition.replicas) <= set(replicas)
-    if departs and decided.leader_epoch == known.leader_epoch and around.mends.departures_end_epochs:
+    if _departs(partition, replicas) and decided.leader_epoch == known.leader_epoch:
         decided = replace(decided, leader_epoch=known.leader_epoch + 1)
     if decided.leader == NO_LEADER and known.leader != NO_LEADER:
         return None
     return decided
+
+
+def _departs(partition: Partition, replicas: tuple[int, ...]) -> bool:
+    """Whether a replica leaves AR, so that a new leader epoch begins."""
+    return not set(partition.replicas) <= set(replicas)
 
 
 def _nobody_left(partition: Partition, replicas: tuple[int, ...]) -> str:

@@ -47,7 +47,6 @@ def surroundings_of(state: ClusterState) -> Surroundings:
         frozenset(broker_id for broker_id in candidates.live if broker_id not in candidates.leaving),
         frozenset(state.brokers),
         state.controller_epoch,
-        state.mends,
     )
 
 

@@ -86,8 +86,7 @@ def decide_throttle(state: ClusterState) -> list[Effect]:
     store_id = state.next_store_id
     state.next_store_id += 1
     state.stores[store_id] = ThrottleStoreInFlight(write)
-    version = state.controller_epoch_version if state.mends.fenced_writes else None
-    return [StoreWrites(store_id, version, (write,), cause)]
+    return [StoreWrites(store_id, state.controller_epoch_version, (write,), cause)]
 
 
 def on_throttle_answered(

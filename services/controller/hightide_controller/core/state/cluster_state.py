@@ -16,7 +16,6 @@ from hightide_controller.core.partition_election import waited_for
 from hightide_controller.core.state.move_watches import MoveWatches
 from hightide_controller.core.state.request_purposes import Purpose
 from hightide_controller.core.state.topic_work import TopicWork
-from hightide_controller.core.values.mends import ALL_MENDS, Mends
 from hightide_controller.core.values.partition import (
     NO_LEADER,
     VALID_PREDECESSORS,
@@ -147,7 +146,6 @@ class ClusterState:
     controller_id: int
     seed: int = 0
     """Where the next topic's assignment starts; moves on with each topic."""
-    mends: Mends = ALL_MENDS
     role: Role = Role.STANDBY
     is_resting: bool = False
     """It has stepped down because an operator asked for it, and lets others be elected first."""

@@ -83,8 +83,7 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     state.seed += len(assignment)
     names = {TopicPartition(event.name, number) for number in range(len(assignment))}
     state.waiters[event.request_id] = Waiter(event.request_id, event.cause, CreatesTopic(topic), names)
-    version = state.controller_epoch_version if state.mends.fenced_writes else None
-    return [StoreTopic(event.request_id, version, topic, event.cause)]
+    return [StoreTopic(event.request_id, state.controller_epoch_version, topic, event.cause)]
 
 
 def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:

@@ -40,26 +40,40 @@ def refusal_of(
     if request.is_reset and group.members:
         message = f"a consumer joined group {group.name} before {where} was reset; stop it, then reset again"
         return Refusal.GROUP_NOT_EMPTY, message
-    is_fenced = state.mends.commits_fenced and not request.is_reset
-    if is_fenced and request.member_id:
-        refused = _owner_refusal(group, request.member_id, commit)
-        if refused is not None:
-            return refused
-    elif is_fenced and group.members:
+    return (
+        _stranger_refusal(group, request, commit)
+        or _beyond_the_end(request, commit, topic.topic_id, previous_offset)
+        or _back_refusal(group, request, commit, previous_offset)
+    )
+
+
+def _stranger_refusal(group: Group, request: CommitWaiting, commit: Commit) -> tuple[Refusal, str] | None:
+    """Only the owner commits, or anybody where the group has no members (C2)."""
+    if request.is_reset:
+        return None
+    if request.member_id:
+        return _owner_refusal(group, request.member_id, commit)
+    if group.members:
+        where = f"{commit.name.topic}/{commit.name.partition}"
         message = (
             f"group {group.name} has members: only they commit {where}; give the member id, or stop them"
         )
         return Refusal.UNKNOWN_MEMBER, message
-    refused = _beyond_the_end(request, commit, topic.topic_id, previous_offset)
-    if refused is not None:
-        return refused
-    if is_fenced and commit.offset < previous_offset and not commit.is_reset:
-        message = (
-            f"offset {commit.offset} of {where} is lower than {previous_offset}, which group {group.name} "
-            f"has committed; say that it is a reset if the consumer sought back on purpose"
-        )
-        return Refusal.COMMIT_GOES_BACK, message
     return None
+
+
+def _back_refusal(
+    group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
+) -> tuple[Refusal, str] | None:
+    """What is committed only goes forward, except where it is said that it goes back (C2)."""
+    if request.is_reset or commit.is_reset or commit.offset >= previous_offset:
+        return None
+    message = (
+        f"offset {commit.offset} of {commit.name.topic}/{commit.name.partition} is lower than "
+        f"{previous_offset}, which group {group.name} has committed; say that it is a reset if the consumer "
+        "sought back on purpose"
+    )
+    return Refusal.COMMIT_GOES_BACK, message
 
 
 def _beyond_the_end(

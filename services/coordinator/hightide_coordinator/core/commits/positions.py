@@ -38,19 +38,14 @@ def take_positions(
     """
     if member.registration is None or not member.registration.auto_commit:
         return
-    is_fenced = state.mends.positions_fenced
     for position in positions:
         name = position.name
         topic = state.topics.get(name.topic)
         if topic is None:
             continue
-        if is_fenced and not _is_owners(group, member, position):
-            continue
         latest = latest_offset(group, name)
-        if is_fenced and position.offset <= latest:
+        if not _is_believed(group, member, position, latest, sequence):
             continue
-        if is_fenced and sequence is not None and sequence <= member.sought.get(name, 0):
-            continue  # Forward, but of before a seek back; the answer to a later Ping tells what holds.
         if not is_checked and is_leap(position.offset, latest):
             check_position(state, group, member, position, sequence)
             continue
@@ -70,6 +65,15 @@ def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
     member = group.members.get(checking.member_id)
     if member is not None:
         take_positions(state, group, member, (checking.position,), checking.sequence, is_checked=True)
+
+
+def _is_believed(
+    group: Group, member: Member, position: ConsumerPosition, latest: int, sequence: int | None
+) -> bool:
+    if not _is_owners(group, member, position) or position.offset <= latest:
+        return False
+    # Else it is forward, but of before a seek back; the answer to a later Ping tells what holds.
+    return sequence is None or sequence > member.sought.get(position.name, 0)
 
 
 def _is_owners(group: Group, member: Member, position: ConsumerPosition) -> bool:

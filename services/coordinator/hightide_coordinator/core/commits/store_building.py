@@ -15,7 +15,7 @@ from hightide_coordinator.core.effects import (
     RefuseRequest,
     StoreGroup,
 )
-from hightide_coordinator.core.placement.placement import heir_of, place, set_owner
+from hightide_coordinator.core.placement.placement import heir_of, place
 from hightide_coordinator.core.state.group import CommitWaiting, Group, GroupState, StoreInFlight
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
@@ -129,17 +129,10 @@ def _is_given_again(group: Group, name: TopicPartition) -> bool:
 
 
 def _place_given(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """What is in the store waits for it, unless C4 is off: §9 starts before it writes."""
+    """What is in the store waits for it (C4)."""
     group.gives_not_before_ms = state.now_ms + state.limits.join_window_ms
-    for name, owner in store.owners.items():
-        if not state.mends.owners_before_start and owner is not None:
-            group.store = None
-            set_owner(group, name, owner)
-            group.offsets.setdefault(name, Committed(0, -1, state.topics[name.topic].topic_id))
-            place(group, name)
-            group.store = store
-        else:
-            place(group, name)
+    for name in store.owners:
+        place(group, name)
 
 
 def _void(group: Group, store: StoreInFlight) -> None:

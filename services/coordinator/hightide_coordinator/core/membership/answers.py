@@ -61,4 +61,4 @@ def _is_other_kind(member: Member, event: PingAnswered | FetchersStopped | Fetch
 def _is_open(state: ShardState, member: Member, event: FetchersStopped) -> bool:
     """A late answer changes nothing."""
     order = member.order
-    return order is not None and (order.sequence == event.sequence or not state.mends.answers_matched)
+    return order is not None and order.sequence == event.sequence

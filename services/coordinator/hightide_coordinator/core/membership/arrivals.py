@@ -63,7 +63,7 @@ def _register(state: ShardState, event: ConsumerRegistered) -> QuestionRefused |
 
 def _newer_coordinator(state: ShardState, registration: Registration) -> QuestionRefused | None:
     """C5: a consumer obeys no coordinator that is older than one it has seen."""
-    if registration.seen_coordinator_epoch <= state.coordinator_epoch or not state.mends.epochs_fenced:
+    if registration.seen_coordinator_epoch <= state.coordinator_epoch:
         return None
     message = (
         f"the consumer has seen coordinator epoch {registration.seen_coordinator_epoch}, this coordinator's "

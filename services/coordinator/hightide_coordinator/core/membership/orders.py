@@ -94,7 +94,7 @@ def on_answered(
     order = member.order
     if order is None or order.kind is not kind:
         return
-    if order.sequence != event.sequence and state.mends.answers_matched:
+    if order.sequence != event.sequence:
         return
     drop_order(group, member)
     member.expired_orders = 0

@@ -77,8 +77,6 @@ def _begin(state: ShardState, group: Group) -> None:
     group.session_timeout_ms = max(member.session_timeout_ms for member in group.members.values())
     before = group.target
     group.target = compute_target(state, group)
-    if not state.mends.only_moved_stop:
-        group.renewed.update(name for name in group.readers if name in group.target)
     for name in before:
         if name not in group.target:
             place(group, name)

@@ -21,11 +21,7 @@ def note_change(
     the join window (§6 to §8; C7). During a rebalance too (C6)."""
     state.look_at(group)
     limits = state.limits
-    if group.state is GroupState.REBALANCING and not state.mends.changes_rerun:
-        return
     window_ms = limits.join_window_ms // (LEAVE_WINDOW_DIVISOR if is_urgent else 1)
-    if not state.mends.only_moved_stop:
-        window_ms = 0
     until_ms = state.now_ms + window_ms
     if not group.is_changed:
         group.is_changed = True

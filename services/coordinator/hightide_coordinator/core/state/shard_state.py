@@ -13,7 +13,6 @@ from hightide_coordinator.core.state.group import CommitChecking, Group, Positio
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.patterns import TopicPattern
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import ALL_MENDS, Mends
 from hightide_coordinator.core.values.timer_wheel import TimerWheel
 from hightide_coordinator.core.values.topic_partition import Topic
 
@@ -43,7 +42,6 @@ class ShardState:
     """One shard. Read freely; only `core` writes."""
 
     limits: GroupLimits = field(default_factory=GroupLimits)
-    mends: Mends = ALL_MENDS
     now_ms: int = 0
     """The time of the event that is being looked at."""
     role: Role = Role.STANDBY

@@ -8,7 +8,6 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.descriptions import QuestionRefused, committed_offsets
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
     Committed,
@@ -16,6 +15,7 @@ from hightide_coordinator.core.values.registration import (
     OffsetReset,
     OwnedPartition,
 )
+from sim.known_wrong import without
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
 
@@ -51,8 +51,8 @@ def test_positions_of_a_consumer_without_auto_commit_count_for_nothing() -> None
     assert world.committed(0) == 0
 
 
-def positions_that_go_back(mends: Mends) -> int | None:
-    world = World(topic(partitions=1), mends=mends)
+def positions_that_go_back() -> int | None:
+    world = World(topic(partitions=1))
     consumer = world.join("a", session_timeout_ms=30_000)
     world.run(100)
     consumer.is_mute = True
@@ -65,11 +65,12 @@ def positions_that_go_back(mends: Mends) -> int | None:
 
 
 def test_positions_only_go_forward() -> None:
-    assert positions_that_go_back(Mends()) == 9
+    assert positions_that_go_back() == 9
 
 
 def test_without_c3_a_late_ping_takes_the_committed_offset_back() -> None:
-    assert positions_that_go_back(Mends(positions_fenced=False)) == 5
+    with without("positions_fenced"):
+        assert positions_that_go_back() == 5
 
 
 @pytest.mark.parametrize("generation", [0, 2])
@@ -277,8 +278,8 @@ def test_one_request_mixes_outcomes() -> None:
     ]
 
 
-def commit_by_the_dead(mends: Mends) -> ef.ItemOutcome:
-    world = World(topic(partitions=1), mends=mends)
+def commit_by_the_dead() -> ef.ItemOutcome:
+    world = World(topic(partitions=1))
     first = world.join("a", session_timeout_ms=3_000)
     world.run(100)
     first.is_mute = True
@@ -289,11 +290,12 @@ def commit_by_the_dead(mends: Mends) -> ef.ItemOutcome:
 
 
 def test_a_member_that_was_declared_dead_commits_nothing() -> None:
-    assert commit_by_the_dead(Mends()).refusal is Refusal.UNKNOWN_MEMBER
+    assert commit_by_the_dead().refusal is Refusal.UNKNOWN_MEMBER
 
 
 def test_without_c2_a_zombie_commits_for_the_next_owner() -> None:
-    assert commit_by_the_dead(Mends(commits_fenced=False)).refusal is None
+    with without("commits_fenced"):
+        assert commit_by_the_dead().refusal is None
 
 
 def test_a_member_commits_nothing_for_what_another_one_owns_in_the_same_generation() -> None:

@@ -7,8 +7,8 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.mends import Mends
 from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from sim.known_wrong import without
 from unit.coordinator.core.group_world import World, topic, tp
 
 
@@ -21,8 +21,8 @@ def test_a_lone_consumer_is_given_everything() -> None:
     assert world.describe().generation == 1
 
 
-def joined_by_a_third(mends: Mends | None = None) -> tuple[World, list[int], int]:
-    world = World(topic(partitions=12), mends=mends or Mends())
+def joined_by_a_third() -> tuple[World, list[int], int]:
+    world = World(topic(partitions=12))
     first, second = world.join("a"), world.join("b")
     world.run(100)
     third = world.join("c")
@@ -41,7 +41,8 @@ def test_a_member_that_joins_disturbs_only_the_partitions_that_move() -> None:
 
 
 def test_without_c7_a_member_that_joins_stops_everyone() -> None:
-    _, shares, stopped = joined_by_a_third(Mends(only_moved_stop=False))
+    with without("only_moved_stop"):
+        _, shares, stopped = joined_by_a_third()
     assert shares == [4, 4, 4]
     assert stopped > 12
 
@@ -105,10 +106,11 @@ def test_owners_and_start_offsets_are_durable_before_anybody_starts() -> None:
 
 
 def test_without_c4_members_start_what_no_store_confirms() -> None:
-    world = World(mends=Mends(owners_before_start=False))
+    world = World()
     world.stores_answer = False
-    consumer = world.join()
-    world.run(1_000)
+    with without("owners_before_start"):
+        consumer = world.join()
+        world.run(1_000)
     assert consumer.partitions == {0, 1, 2, 3}
     assert world.owners == {}
 
@@ -177,8 +179,8 @@ def test_an_answer_about_a_group_that_is_forgotten_meanwhile_changes_nothing() -
     assert second.partitions == {0, 1, 2, 3}
 
 
-def changed_during_a_rebalance(mends: Mends | None = None) -> World:
-    world = World(topic(partitions=4), mends=mends or Mends())
+def changed_during_a_rebalance() -> World:
+    world = World(topic(partitions=4))
     world.stores_answer = False
     world.join("a")
     world.run(200)
@@ -196,7 +198,8 @@ def test_a_change_during_a_rebalance_is_followed_by_another() -> None:
 
 
 def test_without_c6_a_change_during_a_rebalance_is_lost() -> None:
-    world = changed_during_a_rebalance(Mends(changes_rerun=False))
+    with without("changes_rerun"):
+        world = changed_during_a_rebalance()
     assert {world.owner_of(number) for number in range(4)} == {"a"}
 
 
@@ -232,7 +235,7 @@ def test_a_late_answer_to_an_expired_order_changes_nothing() -> None:
 
 def test_without_c1_a_late_answer_completes_the_next_attempt() -> None:
     limits = GroupLimits(ping_retries_max=1)
-    world = World(topic(partitions=2), limits=limits, mends=Mends(answers_matched=False))
+    world = World(topic(partitions=2), limits=limits)
     first = world.join("a")
     world.run(100)
     second = world.join("b")
@@ -242,7 +245,8 @@ def test_without_c1_a_late_answer_completes_the_next_attempt() -> None:
     for _ in range(2):
         world.run(3_700)
         first.answer_ping()
-    first.answer(expired)
+    with without("answers_matched"):
+        first.answer(expired)
     assert second.orders, "though nobody answered the order that is open"
 
 
