@@ -1,7 +1,9 @@
-"""What stands below /admin in ZooKeeper: taken over as it is, and acted on when its topic is decided about.
+"""Handling what is below /admin in ZooKeeper: it is taken over as it is, and acted on when its topic is
+decided.
 
-What can be read but makes no sense (a partition that is not there, brokers that nobody knows) is found out
-there too, each time anew, so that it begins to hold when it begins to make sense.
+A request may be readable and still be invalid: its partition does not exist, or its brokers are unknown. That
+is found out when the topic is decided, each time anew, so that the request takes effect once it becomes
+valid.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ Znode = TypeVar("Znode")
 
 
 def on_admin_changed(state: ClusterState, event: AdminChanged) -> list[Effect]:
-    """An operator, or this controller, wrote below /admin."""
+    """Handle a change below /admin by an operator, or by this controller."""
     return take_admin(state, event.admin, event.cause)
 
 
 def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
-    """Remember what is given; the topics that it is about are due."""
+    """Remember what is given, and mark its topics as due."""
     effects: list[Effect] = []
     for subject, message in admin.complaints.items():
         of_topic = _complaints_of_topic(state, subject)
@@ -34,7 +36,7 @@ def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
             of_topic.pop(subject, None)
             effects += complain(state, subject, message)
         elif subject not in of_topic:
-            # That it can be read again does not mean that it makes sense, which its topic's work tells.
+            # It can be read again. Whether it is valid is decided in the work of its topic.
             withdraw(state, subject)
     effects += take_throttle(state, admin.throttle, cause)
     topic_names: dict[str, None] = {}
@@ -62,7 +64,7 @@ def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
 
 
 def clear_admin(state: ClusterState, topic_name: str) -> None:
-    """Forget what is known to stand about a topic: all of it has been read again."""
+    """Forget what is known below /admin about a topic: all of it has been read again."""
     work = state.work_of(topic_name)
     work.due_moves.update(dict.fromkeys(work.moves))
     work.moves.clear()
@@ -72,7 +74,7 @@ def clear_admin(state: ClusterState, topic_name: str) -> None:
 
 
 def _complaints_of_topic(state: ClusterState, subject: str) -> dict[str, str]:
-    """What the work of the topic complains of that a path like /admin/partitions_add/[topic]/5 names."""
+    """The complaints of a topic's work about a path such as /admin/partitions_add/[topic]/5."""
     names = subject.split("/")
     work = state.work.get(names[3]) if len(names) > 3 else None
     return {} if work is None else work.complaints

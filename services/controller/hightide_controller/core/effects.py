@@ -50,7 +50,7 @@ __all__ = [
 
 
 class Refusal(Enum):
-    """Why a request is refused; convert.py maps each to its ErrorCode."""
+    """The reason why a request is refused; convert.py maps each to its ErrorCode."""
 
     NOT_CONTROLLER = auto()
     STALE_CONTROLLER_EPOCH = auto()
@@ -79,8 +79,8 @@ class Refusal(Enum):
 class Campaign:
     """Run the election: one multi that creates /controller and sets /controller_epoch.
 
-    `stale_controller_epoch`: the znode of a controller of this epoch, whose process is dead, is deleted
-    in the same multi; None where no znode stands. Answered by Elected or CampaignLost.
+    `stale_controller_epoch`: the znode of a controller with this epoch, whose process is dead, is deleted in
+    the same multi; None if there is no znode. Answered by Elected or CampaignLost.
     """
 
     stale_controller_epoch: int | None = None
@@ -96,8 +96,8 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Take this process's own /controller away, however long ZooKeeper takes to do it: answered by
-    SteppedDown, and some time after that, in which others may be elected, by Rested."""
+    """Delete this process's own /controller, however long ZooKeeper takes. Answered by SteppedDown, and by
+    Rested some time later, so that others may be elected in between."""
 
     request_id: int
     controller_epoch: int
@@ -136,7 +136,7 @@ class StoreTopic:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one broker is told about one partition (V3 C, with epochs)."""
+    """The decision about one partition for one broker (V3 C, with epochs)."""
 
     topic: str
     topic_id: str
@@ -155,16 +155,16 @@ class Decision:
 
 
 ANY_LEADER_EPOCH: Final = 2**31 - 1
-"""In a Stop: whatever leader epoch the replica is in."""
+"""In a Stop: any leader epoch of the replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One replica to stop (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too.
+    """An order to stop one replica (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too.
 
-    `partition_epoch` is the one with which it was not assigned any more, None where the topic or the
-    partition is gone for good. A replica that was moved away and back is in the same leader epoch, so a late
-    StopReplica is told from the LeaderAndISR that came after it by this alone.
+    `partition_epoch` is the one with which the replica was not assigned any more; None if the topic or the
+    partition is gone for good. A replica that was moved away and back is in the same leader epoch. Only the
+    partition epoch tells a late StopReplica from the LeaderAndISR that came after it.
     """
 
     topic: str
@@ -177,11 +177,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Tell one broker, in one RPC, to stop replicas.
+    """Order one broker, in one RPC, to stop replicas.
 
-    Only ever follows from the StoreCommitted (or the read) that proves that they are not assigned any more.
-    Repeated until that life of the broker answers or ends; a broker that is down finds out by itself when
-    it starts. A LeaderAndISR about the same partition that was put later replaces it.
+    It only follows from the StoreCommitted (or the read) that proves that they are not assigned any more. It
+    is repeated until that life of the broker answers or ends. A broker that is down finds out when it starts.
+    A later LeaderAndISR about the same partition replaces it.
     """
 
     broker_id: int
@@ -193,10 +193,10 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaderAndIsr:
-    """Tell one broker, in one RPC, to lead or to follow.
+    """Order one broker, in one RPC, to lead or to follow.
 
-    Repeated until that life of the broker answers or ends; a later decision about the same partition
-    replaces one that was not delivered yet. `sequence` grows with each send effect of a controller;
+    It is repeated until that life of the broker answers or ends. A later decision about the same partition
+    replaces one that was not delivered yet. `sequence` grows with each send effect of a controller.
     BrokerAcknowledged names the highest one up to which a broker has everything.
     """
 
@@ -209,10 +209,10 @@ class SendLeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class SendUpdateMetadata:
-    """Tell each of these brokers what changed; `full`: everything, `names` is then empty.
+    """Send each of these brokers what changed; `full`: everything, and `names` is then empty.
 
-    What is sent is the state at the time of sending, so repeated effects melt into one. A name of a topic
-    that is known, whose partition is not, is a removed partition, and told as one (UNKNOWN_PARTITION).
+    The state at the time of sending is sent, so repeated effects become one. If the topic of a name is known
+    and its partition is not, the partition was removed, and is sent as such (UNKNOWN_PARTITION).
     """
 
     brokers: tuple[tuple[int, int], ...]
@@ -234,10 +234,10 @@ class ReadTopics:
 
 @dataclass(frozen=True, slots=True)
 class WatchStates:
-    """Watch the leaderAndISR of exactly these partitions, those under reassignment (V3 F), and no others.
+    """Watch the leaderAndISR of exactly these partitions, which are being reassigned (V3 F).
 
-    When one of them changes, the shell reads it and brings StatesRead. A bounded number; the partitions
-    beyond it are read again by the tick like all that are under-replicated.
+    When one changes, the shell reads it and feeds StatesRead. Their number is bounded. The tick reads the
+    others again, like all under-replicated partitions.
     """
 
     names: frozenset[TopicPartition]
@@ -245,9 +245,9 @@ class WatchStates:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTopic:
-    """A request about one topic is carried out: the topic as it is now, or, deleted, as it was.
+    """Answer a request about one topic: the topic as it is now, or, if deleted, as it was.
 
-    `absent_brokers`: of a deletion, brokers that are down and hold replicas.
+    `absent_brokers`: for a deletion, the brokers that are down and hold replicas.
     """
 
     request_id: int
@@ -257,7 +257,7 @@ class AnswerTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What became of one partition of a request about many; no refusal: it was done."""
+    """The outcome of one partition of a request about many. Without a refusal it was done."""
 
     name: TopicPartition
     refusal: Refusal | None = None
@@ -266,7 +266,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPartitions:
-    """A request about many partitions is carried out, each on its own; in the order of the request."""
+    """Answer a request about many partitions, each on its own, in the order of the request."""
 
     request_id: int
     outcomes: tuple[PartitionOutcome, ...]
@@ -274,7 +274,7 @@ class AnswerPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ElectionOutcome:
-    """What became of one election by hand."""
+    """The outcome of one requested election."""
 
     outcome: PartitionOutcome
     leader: int
@@ -285,7 +285,7 @@ class ElectionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerElections:
-    """The elections by hand are stored and told."""
+    """Answer a request for elections: they are stored and sent."""
 
     request_id: int
     elections: tuple[ElectionOutcome, ...]
@@ -293,14 +293,15 @@ class AnswerElections:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDone:
-    """A request that has nothing to tell is carried out."""
+    """Answer a request without a result: it is carried out."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCreateTopic:
-    """The topic is there and its partitions have leaders; with validate_only, it could be created so."""
+    """Answer a creation: the topic exists and its partitions have leaders. With validate_only: it could be
+    created so."""
 
     request_id: int
     topic: Topic
@@ -308,7 +309,7 @@ class AnswerCreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AnswerControlledShutdown:
-    """Leadership was moved as far as it can be."""
+    """Answer a broker's shutdown: leadership was moved as far as possible."""
 
     request_id: int
     remaining_leader_count: int
@@ -316,7 +317,7 @@ class AnswerControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class AnswerResigned:
-    """The controller has stepped down, and its znode is gone."""
+    """Answer a resignation: the controller has resigned, and its znode is gone."""
 
     request_id: int
     controller_id: int
@@ -325,9 +326,9 @@ class AnswerResigned:
 
 @dataclass(frozen=True, slots=True)
 class RefuseRequest:
-    """The request changed nothing (TIMED_OUT: it may still happen).
+    """Refuse a request: it changed nothing (TIMED_OUT: it may still happen).
 
-    `may_have_begun`: this controller has resigned while it was at it, and the next one may go on with it.
+    `may_have_begun`: this controller resigned while it worked on the request, and the next one may finish it.
     """
 
     request_id: int
@@ -338,7 +339,7 @@ class RefuseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that an operator should read: goes to the log, as a warning."""
+    """Log a warning for operators."""
 
     message: str
 

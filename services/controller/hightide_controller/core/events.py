@@ -1,7 +1,7 @@
-"""What happens to a controller. Events enter the core through `machine.step` and nowhere else.
+"""The events of a controller. They enter the core through `machine.step` only.
 
-`cause` names what an event began with (a failover, a takeover, a request); the effects that follow
-from it carry it on, so that one trace holds all of them.
+`cause` names the origin of an event (a failover, a takeover, a request). The effects that follow from the
+event carry it on, so that one trace holds all of them.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Broker:
     host: str = "127.0.0.1"
     port: int = 9092
     external_host: str = ""
-    """Where clients from outside reach it; empty: nowhere."""
+    """The address for clients from outside; empty: none."""
     external_port: int = 0
     incarnation: int = -1
-    """Which life of the broker's process this is; -1: not told."""
+    """The number of this life of the broker's process; -1: not given."""
     registered_before: int = 0
     """How often that life was registered before."""
 
@@ -87,8 +87,8 @@ class Broker:
 class Topic:
     """A topic znode with its settings; `assignment` holds AR of each partition, by partition number.
 
-    `topic_id` is 32 hexadecimal digits. Where a hand wrote the znode as V3 describes it, without an id, the
-    store has made one up (`is_bare`), which holds when it is written.
+    `topic_id` is 32 hexadecimal digits. If an operator wrote the znode as V3 describes it, without an id, the
+    store has made up one (`is_bare`). It takes effect when it is written.
     """
 
     name: str
@@ -98,30 +98,31 @@ class Topic:
     version: int = 0
     """The zkVersion of the topic znode."""
     config_version: int | None = None
-    """The zkVersion of /config/topics/[topic]; None where there is none."""
+    """The zkVersion of /config/topics/[topic]; None if it does not exist."""
     first_leader_epochs: dict[int, int] = field(default_factory=dict)
-    """Partition → the leader epoch that it begins with, where its number was used and removed before."""
+    """Partition → the leader epoch with which it begins, if its number was used and removed before."""
     has_marker: bool = True
     """Whether /brokers/topic_ids/[topic id] exists and names this topic."""
     is_bare: bool = False
-    """Whether the znode holds no id: `topic_id` was made up by who read it."""
+    """Whether the znode holds no id, so that `topic_id` was made up by its reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentZnode:
-    """What /admin/partitions_reassigned/[topic]/[partition] holds; no `original`: the move has not begun."""
+    """The content of /admin/partitions_reassigned/[topic]/[partition]; without `original` the move has not
+    begun."""
 
     target: tuple[int, ...]
     original: tuple[int, ...]
     version: int
     traceparent: str = field(default="", compare=False)
-    """The trace of the move; neither this nor the czxid of the znode decides anything."""
+    """The trace of the move. Neither this nor the czxid of the znode influences any decision."""
     czxid: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class AdditionZnode:
-    """What /admin/partitions_add/[topic]/[partition] holds."""
+    """The content of /admin/partitions_add/[topic]/[partition]."""
 
     replicas: tuple[int, ...]
     version: int
@@ -129,14 +130,14 @@ class AdditionZnode:
 
 @dataclass(frozen=True, slots=True)
 class RemovalZnode:
-    """What stands at /admin/partitions_remove/[topic]/[partition]: that it shall go."""
+    """A znode /admin/partitions_remove/[topic]/[partition]: the partition is to be removed."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionZnode:
-    """What stands at /admin/delete_topics/[topic]; an empty `topic_id`: not begun."""
+    """The content of /admin/delete_topics/[topic]; an empty `topic_id`: not begun."""
 
     topic_id: str
     version: int
@@ -144,7 +145,7 @@ class DeletionZnode:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleZnode:
-    """What /config/reassignment holds; `version` None: it does not exist."""
+    """The content of /config/reassignment; `version` None: it does not exist."""
 
     throttle_bytes_per_s: int
     version: int | None
@@ -152,10 +153,10 @@ class ThrottleZnode:
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """What stands below /admin, or of a part of it; None: it is gone.
+    """The znodes below /admin, or some of them; None: the znode is gone.
 
-    At a takeover it is all there is; in AdminChanged it is what changed. `complaints`: path → why it
-    makes no sense; None: it does now, or is gone.
+    At a takeover it has all of them; in AdminChanged those that changed. `complaints`: path → the reason why
+    it is invalid; None: it is valid now, or gone.
     """
 
     reassignments: dict[TopicPartition, ReassignmentZnode | None] = field(default_factory=dict)
@@ -163,7 +164,7 @@ class Admin:
     removals: dict[TopicPartition, RemovalZnode | None] = field(default_factory=dict)
     deletions: dict[str, DeletionZnode | None] = field(default_factory=dict)
     throttle: ThrottleZnode | None = None
-    """Also None where it was not read."""
+    """Also None if it was not read."""
     complaints: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -179,7 +180,7 @@ class AdminChanged:
 class ConfigsChanged:
     """Settings of topics changed, at /config/topics/[topic]: settings and zkVersion; None: gone.
 
-    What cannot be decoded is left out, and complained about in an AdminChanged.
+    Settings that cannot be decoded are left out, and complained about in an AdminChanged.
     """
 
     configs: dict[str, tuple[dict[str, str], int] | None]
@@ -190,11 +191,11 @@ class ConfigsChanged:
 class TopicsRead:
     """The answer to ReadTopics: all that ZooKeeper holds about these topics. None: there is no such topic.
 
-    `unreadable` are those that cannot be understood; they are complained about in `admin`. `states` holds
-    the partitions of these topics, None where there is no leaderAndISR, absent where it cannot be understood;
-    `admin` is all that stands below /admin about these topics: what is absent there is not there.
-    `leftovers`: znodes below the topic that belong to no partition of AR, or have no leaderAndISR below
-    them, with the partition epoch of the leaderAndISR; None: the parent stands alone.
+    `unreadable` are topics that cannot be decoded; `admin` has the complaints about them. `states` holds the
+    partitions of these topics: None if there is no leaderAndISR, absent if it cannot be decoded. `admin` is
+    all that is below /admin about these topics: what is absent in it does not exist. `leftovers` are znodes
+    below the topic that belong to no partition of AR, or have no leaderAndISR below them, with the partition
+    epoch of the leaderAndISR; None: there is only the parent.
     """
 
     topics: dict[str, Topic | None]
@@ -207,7 +208,8 @@ class TopicsRead:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasFailed:
-    """These replicas of a broker cannot be used in this life of it: their log directory failed (KIP-112)."""
+    """A report that these replicas of a broker cannot be used in this life of it: their log directory failed
+    (KIP-112)."""
 
     broker_id: int
     broker_epoch: int
@@ -218,8 +220,8 @@ class ReplicasFailed:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A follower was to cut its log at `offset`, and knows all below `high_watermark` to be committed: the
-    leader in that epoch has lost records."""
+    """A follower should have truncated its log at `offset`, and knows that everything below `high_watermark`
+    is committed: the leader in that epoch has lost records."""
 
     offset: int
     high_watermark: int
@@ -229,9 +231,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDamaged:
-    """Replicas of a broker in this life of it whose batches at rest are not what was written, that keep
-    committed records which their leader lacks, or that wait for a disk that does not answer, and such that
-    were mended, follow again or wait no more."""
+    """A report about replicas of a broker in this life of it: those with damaged batches at rest, those that
+    keep committed records which their leader lacks, those that wait for a disk that does not answer, and
+    those of which one of these is over."""
 
     broker_id: int
     broker_epoch: int
@@ -240,18 +242,18 @@ class ReplicasDamaged:
     whole: tuple[tuple[str, int], ...] = ()
     """(topic id, partition)."""
     diverged: tuple[tuple[str, int, Divergence], ...] = ()
-    """(topic id, partition, what it does not cut)."""
+    """(topic id, partition, the truncation that it does not make)."""
     hanging: tuple[tuple[str, int], ...] = ()
     """(topic id, partition)."""
     differing: tuple[tuple[str, int, Divergence], ...] = ()
-    """(topic id, partition, where it has other batches than its leader; offset -1: nowhere any more). It is
-    complained about, and nothing else."""
+    """(topic id, partition, where it differs from its leader; offset -1: nowhere any more). The controller
+    only complains about it."""
     cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceDue:
-    """It is time to look whether leadership has moved too far away from the preferred replicas."""
+    """It is time to check whether leadership has moved too far away from the preferred replicas."""
 
     cause: str = ""
 
@@ -260,8 +262,8 @@ class BalanceDue:
 class Snapshot:
     """Everything that a new controller reads from ZooKeeper (V3 D.3); a NEW partition has no state.
 
-    What cannot be understood is left out, and complained about in `admin.complaints`; a topic whose settings
-    alone cannot be is in, without them.
+    What cannot be decoded is left out, and complained about in `admin.complaints`. A topic of which only the
+    settings cannot be decoded is in it, without them.
     """
 
     brokers: tuple[Broker, ...]
@@ -269,15 +271,15 @@ class Snapshot:
     states: dict[TopicPartition, LeaderAndIsr]
     admin: Admin = field(default_factory=Admin)
     orphan_markers: dict[str, str] = field(default_factory=dict)
-    """Topic id → name, of markers that stand though their topic is gone: a hand took its znode away."""
+    """Topic id → name, of markers whose topic is gone because an operator deleted its znode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSeen:
-    """The /controller watch spoke: this controller is the active one now, None where there is none.
+    """The /controller watch fired: this controller is the active one now, None if there is none.
 
-    `process_died`: its process is known to be dead though its znode still stands, so that campaigning
-    begins without waiting for ZooKeeper to expire its session.
+    `process_died`: its process is known to be dead although its znode still exists, so campaigning begins
+    without waiting for ZooKeeper to expire its session.
     """
 
     controller_id: int | None
@@ -298,7 +300,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class CampaignLost:
-    """Another controller was elected; who, is told by the ControllerSeen that follows."""
+    """Another controller was elected. The ControllerSeen that follows names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +315,7 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class ResignationRequested:
-    """An operator asks the controller of this epoch to step down; 0: whichever it is."""
+    """An operator asks the controller of this epoch to step down; 0: any epoch."""
 
     request_id: int
     controller_epoch: int = 0
@@ -329,12 +331,12 @@ class SteppedDown:
 
 @dataclass(frozen=True, slots=True)
 class Rested:
-    """Whoever else wanted to be elected after this controller stepped down has had the time to be."""
+    """The time is over in which others could be elected after this controller stepped down."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """The children of /brokers/ids were read again: these, and only these, are registered."""
+    """The children of /brokers/ids were read again: exactly these are registered."""
 
     brokers: tuple[Broker, ...]
     cause: str = ""
@@ -342,7 +344,7 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcessDied:
-    """The detector saw the stream to a broker reset and the reconnect refused.
+    """The detector saw that the stream to a broker was reset and the reconnect refused.
 
     The broker counts as dead until its broker epoch changes, or the same life of it answers again.
     """
@@ -354,10 +356,11 @@ class BrokerProcessDied:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSilent:
-    """A broker has acknowledged nothing for the session's time, though there was something to acknowledge.
+    """A broker has not acknowledged anything for the duration of the session, although there was something to
+    acknowledge.
 
-    `leads`: what it was told to lead and has not acknowledged, with the leader epoch; told again when that
-    changes.
+    `leads`: partitions that it should lead and has not acknowledged, with the leader epoch. The event is fed
+    again when they change.
     """
 
     broker_id: int
@@ -368,7 +371,7 @@ class BrokerSilent:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswers:
-    """A broker that was silent has acknowledged all that it was told."""
+    """A broker that was silent has acknowledged everything."""
 
     broker_id: int
     broker_epoch: int
@@ -376,8 +379,8 @@ class BrokerAnswers:
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcessAlive:
-    """A broker that was declared dead has accepted what was addressed to the life with this epoch: its port
-    refused connections for a while, and it lived on."""
+    """A broker that was declared dead has accepted a message to the life with this epoch: its port refused
+    connections for a while, and the process lived on."""
 
     broker_id: int
     broker_epoch: int
@@ -388,9 +391,9 @@ class BrokerProcessAlive:
 class TopicsChanged:
     """The children of /brokers/topics changed: topics that are new to this controller, and names gone.
 
-    A topic that was deleted and created again between two reads is in `added`, with its new id. What is
-    about a topic that this controller knows already is a hint, and looked at by ReadTopics.
-    `is_everything`: all topics that can be understood are in `added`, those known too.
+    A topic that was deleted and created again between two reads is in `added`, with its new id. Content about
+    a topic that this controller knows already is only a hint, and is read again by ReadTopics.
+    `is_everything`: `added` has all topics that can be decoded, known ones too.
     """
 
     added: tuple[Topic, ...] = ()
@@ -408,14 +411,14 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class StoreRefused:
-    """A znode of the multi was not as expected (version, or existence): all of it is rolled back."""
+    """A znode of the multi was not as expected (version, or existence), so all of it was rolled back."""
 
     store_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUnknown:
-    """The connection broke before the answer: the multi may have committed or may not."""
+    """The connection broke before the answer: the multi may or may not have committed."""
 
     store_id: int
 
@@ -439,10 +442,10 @@ class BrokerAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipDeclined:
-    """A broker that a decision names as leader answers that the decision's leader epoch is behind it.
+    """A broker that a decision names as leader answers that the decision's leader epoch is behind its own.
 
-    So does a broker that led in that epoch in an earlier life and may have lost the end of its log since
-    (docs/protocol.md, "A restarted broker is not trusted"): after all of a cluster was killed, only that
+    A broker also answers so if it led in that epoch in an earlier life and may have lost the end of its log
+    since (docs/protocol.md, "A restarted broker is not trusted"). After a whole cluster was killed, only that
     broker can know.
     """
 
@@ -477,7 +480,7 @@ class TopicStored:
 
 @dataclass(frozen=True, slots=True)
 class TopicStoreRefused:
-    """The topic znode exists already (`exists`), or its fate is not known because the connection broke."""
+    """The topic znode exists already (`exists`), or the outcome is not known because the connection broke."""
 
     request_id: int
     exists: bool
@@ -485,7 +488,7 @@ class TopicStoreRefused:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownRequested:
-    """A broker is about to stop and wants its leaders moved first."""
+    """A broker is about to stop and asks the controller to move its leaderships first."""
 
     request_id: int
     broker_id: int
@@ -495,14 +498,14 @@ class ControlledShutdownRequested:
 
 @dataclass(frozen=True, slots=True)
 class WaitExpired:
-    """A request has waited as long as the shell lets it; it is answered with what there is."""
+    """A request has waited for its longest time; it is answered with the current state."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """About a second has passed: partitions whose ISR may have grown are read again, a bounded number."""
+    """About a second has passed: a bounded number of partitions whose ISR may have grown is read again."""
 
 
 Event = (

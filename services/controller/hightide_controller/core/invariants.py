@@ -1,4 +1,5 @@
-"""What must hold of a ClusterState between any two events. Tests check it after each; O(total)."""
+"""Invariants of a ClusterState that hold between any two events. Tests check them after each event;
+O(total)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ __all__ = ["check"]
 
 
 def check(state: ClusterState) -> None:
-    """Raise AssertionError naming what does not hold."""
+    """Raise AssertionError that names the violated invariant."""
     if state.role is not Role.ACTIVE:
         assert not state.partitions
         assert not state.brokers

@@ -1,9 +1,10 @@
-"""The one door into the controller's core: `step` takes an event and gives back the effects.
+"""The entry of the controller's core: `step` takes an event and returns the effects.
 
-1. `step` is the only way in which a ClusterState changes. 2. No clock, no I/O, no logging.
-3. Effects are in order (see effects.py). The state is changed in place, because copying 10,000 partitions for
-each event is what a controller cannot afford: there is no way back to the state before a step. (The broker's
-core returns the next state, and leaves the one before as it was.)
+1. A ClusterState changes only in `step`.
+2. There is no clock, no I/O and no logging.
+3. Effects are in order (see effects.py). The state is changed in place, because a controller cannot afford to
+   copy 10,000 partitions for each event: there is no way back to the state before a step. (The broker's core
+   returns the next state, and leaves the one before as it was.)
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ _AboutTopics = (
 def step(state: ClusterState, event: ev.Event) -> tuple[ClusterState, tuple[Effect, ...]]:
     """Decide what follows from one event. Called by the shell's only task, and by tests."""
     if not isinstance(event, _ROLE_EVENTS) and state.role is not Role.ACTIVE:
-        # Answers to what was begun before a resignation, and watches that fire before an election.
+        # Answers to work from before a resignation, and watches that fire before an election.
         if isinstance(event, _REQUESTS):
             message = "this controller is not the active one"
             return state, (RefuseRequest(event.request_id, Refusal.NOT_CONTROLLER, message),)

@@ -1,17 +1,21 @@
-"""Who leads: the decision about one partition, as a pure function of what is known (V3 A.3.2, B.1, mended).
+"""Electing the leader of one partition, as a pure function of what is known (V3 A.3.2, B.1, mended).
 
-`decide` compares what ZooKeeper holds with what should hold and says the difference; None means that all
-is as it should be. So it may be asked at any time, about any partition, any number of times: every event
-of the controller boils down to asking it again.
+`decide` compares what ZooKeeper holds with what it should hold, and returns the difference; None means that
+all is as it should be. So it may be called at any time, for any partition, any number of times. Every event
+of the controller ends in calls of it.
 
-The leader epoch grows whenever the leader changes (also to none, and also to a new life of the same
-broker), and only then: an ISR that merely shrinks keeps its leader and its epoch, so followers need not
-truncate or reconnect.
+The leader epoch grows whenever the leader changes (also to none, and also to a new life of the same broker),
+and only then. An ISR that merely shrinks keeps its leader and its epoch, so followers need not truncate or
+reconnect.
 
-Who may lead, in this order. A member of the ISR. One that is eligible (KIP-966): it left an ISR that fell
-below min.insync.replicas, which commits nothing, so it still has all that is committed. Where each of these
-has told that it may have lost the end of its log (`recovered`): the one that has most, by (leader epoch, log
-end). As long as one has not told, it is waited for. Then whom the topic, or an operator, prefers to nobody.
+The leader is chosen in this order:
+
+1. A member of the ISR.
+2. An eligible replica (KIP-966): it left an ISR that fell below min.insync.replicas and so commits nothing.
+   The replica therefore still has all committed records.
+3. If each of these has reported that it may have lost the end of its log (`recovered`), the one with the
+   longest log, by (leader epoch, log end). As long as one has not reported, the partition waits for it.
+4. The replica of an unclean election, if the topic or an operator allows one.
 """
 
 from __future__ import annotations
@@ -38,21 +42,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Which brokers can lead: `leaving` shut down, `bounced` died and came back since the last decision,
-    `damaged` have batches of the partition at rest that are not what was written."""
+    """The brokers that can lead: `leaving` shut down, `bounced` died and came back since the last decision,
+    `damaged` have damaged batches of the partition at rest."""
 
     live: frozenset[int]
     leaving: frozenset[int] = frozenset()
     bounced: frozenset[int] = frozenset()
     leaving_may_follow: bool = False
-    """Those that leave stay in an ISR whose leader stays: it let them in again, and would do so for ever."""
+    """Brokers that leave stay in an ISR whose leader stays: it let them in again, and would do so for
+    ever."""
     damaged: frozenset[int] = frozenset()
     silent: frozenset[int] = frozenset()
-    """They do not acknowledge what they are told: they lead where nobody else in sync can (silence.py)."""
+    """Brokers that do not acknowledge. They lead only if no other in-sync replica can (silence.py)."""
     failed: frozenset[int] = frozenset()
-    """Those that live and cannot use their replica: they leave the ISR, and are not eligible either."""
+    """Live brokers that cannot use their replica: they leave the ISR, and are not eligible either."""
     min_insync_replicas: int = 1
-    """Of the topic. An ISR that is smaller commits nothing, so whoever leaves it stays eligible."""
+    """The topic's setting. A smaller ISR commits nothing, so a replica that leaves it stays eligible."""
 
 
 def decide(
@@ -64,7 +69,7 @@ def decide(
 ) -> LeaderAndIsr | None:
     """What to write for this partition, or None. `unclean`: the topic allows an unclean election.
 
-    A NEW partition begins with `first_leader_epoch`: its number may have been in use before.
+    A NEW partition begins with `first_leader_epoch`, because its number may have been used before.
     """
     known = partition.leader_and_isr
     if known is None:
@@ -101,7 +106,8 @@ def _initialise(
     controller_epoch: int,
     leader_epoch: int,
 ) -> LeaderAndIsr | None:
-    """V3 B.1, for a partition that never had a leader: its live replicas are its ISR, the first one leads."""
+    """Initialise a partition that never had a leader (V3 B.1): its live replicas are the ISR, and the first
+    one leads."""
     live = tuple(broker_id for broker_id in partition.replicas if broker_id in candidates.live)
     isr = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving) or live
     if not isr:
@@ -111,7 +117,7 @@ def _initialise(
 
 
 def trusted_isr(known: LeaderAndIsr) -> tuple[int, ...]:
-    """The ISR without who is in it in name only, since it may have lost the end of its log."""
+    """The ISR without members that may have lost the end of their log."""
     if not known.recovered:
         return known.isr
     doubted = {log.broker_id for log in known.recovered}
@@ -121,10 +127,11 @@ def trusted_isr(known: LeaderAndIsr) -> tuple[int, ...]:
 def isr_that_stays(
     replicas: tuple[int, ...], isr: tuple[int, ...], candidates: Candidates
 ) -> tuple[int, ...]:
-    """The live part of the ISR, without those that leave, bounced or are damaged as long as anyone else is
-    left. One that is damaged has all but little, and will have that again: it is the last to leave.
+    """The live part of the ISR, without brokers that leave, bounced or are damaged, as long as another is
+    left. A damaged one has nearly all records, and will have all again: it is the last to leave.
 
-    Nobody stays who is not in AR any more, as after a hand has written the topic znode (KAFKA-9672).
+    A broker that is not in AR any more does not stay, for example after an operator has written the topic
+    znode (KAFKA-9672).
     """
     live = tuple(broker_id for broker_id in isr if broker_id in candidates.live and broker_id in replicas)
     staying = tuple(broker_id for broker_id in live if broker_id not in candidates.leaving)
@@ -137,8 +144,8 @@ def isr_that_stays(
 
 
 def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silent: frozenset[int]) -> int:
-    """The first replica in assignment order that is in the ISR and answers; where none does, the leader stays
-    if it can, else the first one."""
+    """The first replica in assignment order that is in the ISR and answers. If there is none, the leader
+    stays if it can, else the first one leads."""
     in_sync = [broker_id for broker_id in replicas if broker_id in isr] or list(isr)
     answering = [broker_id for broker_id in in_sync if broker_id not in silent]
     if not answering and leader in isr:
@@ -149,8 +156,8 @@ def _elected(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, silen
 def eligible_with(
     partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
 ) -> tuple[int, ...]:
-    """Who is eligible beside an ISR (KIP-966): nobody where it is large enough to commit, else whoever was so
-    or leaves the ISR, unless its log is in doubt or cannot be used."""
+    """The eligible replicas beside an ISR (KIP-966): none if the ISR is large enough to commit. Otherwise
+    those that were eligible before or leave the ISR, unless their log is in doubt or cannot be used."""
     replicas = partition.replicas
     if len(isr) >= min(candidates.min_insync_replicas, len(replicas)):
         return ()
@@ -160,8 +167,8 @@ def eligible_with(
 def recovered_with(
     partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
 ) -> tuple[RecoveredLog, ...]:
-    """What is remembered of logs that may have lost their ends: nothing beside an ISR that is large enough to
-    commit, else that of those out of it. It may be all that is left, where the few of this ISR lose
+    """The recorded log ends of replicas that may have lost some: none beside an ISR that is large enough to
+    commit, otherwise those of replicas out of it. They may be all that is left, if the few of this ISR lose
     theirs."""
     if not known.recovered or len(isr) >= min(candidates.min_insync_replicas, len(partition.replicas)):
         return ()
@@ -169,13 +176,13 @@ def recovered_with(
 
 
 def _trusted(partition: Partition, known: LeaderAndIsr) -> set[int]:
-    """Who has all that is committed, alive or not."""
+    """The replicas that have all committed records, alive or not."""
     doubted = (log.broker_id for log in known.recovered)
     return {*known.isr, *known.eligible}.intersection(partition.replicas).difference(doubted)
 
 
 def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> tuple[int, ...]:
-    """Those of the eligible that can lead now."""
+    """The eligible replicas that can lead now."""
     if not known.eligible:
         return ()
     trusted = _trusted(partition, known)
@@ -185,8 +192,8 @@ def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candida
 
 
 def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
-    """Whoever has most where all that had everything may have lost the ends of their logs; None where one is
-    waited for that has not told, or that has most and is not alive."""
+    """The replica with the longest log, if all replicas that had everything may have lost the ends of their
+    logs. None if one has not reported yet, or if the one with the longest log is not alive."""
     if _trusted(partition, known):
         return None
     best = _best_told(partition, known) & candidates.live
@@ -194,9 +201,9 @@ def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candid
 
 
 def waited_for(partition: Partition) -> tuple[int, ...]:
-    """Whom a partition without a leader waits for where logs may have lost their ends: any that had all that
-    is committed and has not told what it has, or where all have told, any of those with most. Nobody where
-    no log is in doubt."""
+    """The replicas for which a partition without a leader waits because logs may have lost their ends: any
+    that had all committed records and has not reported what it has; or if all have reported, those with the
+    longest log. Empty if no log is in doubt."""
     known = partition.leader_and_isr
     if known is None or known.leader != NO_LEADER or not known.recovered:
         return ()
@@ -204,14 +211,14 @@ def waited_for(partition: Partition) -> tuple[int, ...]:
 
 
 def _best_told(partition: Partition, known: LeaderAndIsr) -> set[int]:
-    """Those with most, by leader epoch and log end, of whoever has told."""
+    """The replicas with the longest log among those that have reported, by leader epoch and log end."""
     logs = [log for log in known.recovered if log.broker_id in partition.replicas]
     most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
     return {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
 
 
 def unclean_leader(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
-    """The live replica with which least is lost, as far as is known; None where none is alive."""
+    """The live replica whose election loses the least, as far as is known; None if none is alive."""
     ends = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in known.recovered}
     live = [each for each in partition.replicas if each in candidates.live]
     staying = [each for each in live if each not in candidates.leaving]
@@ -226,9 +233,9 @@ def _without_isr(
     controller_epoch: int,
     unclean: bool,
 ) -> LeaderAndIsr | None:
-    """No trusted ISR member is alive: an eligible one leads, or who has most where all may have lost the ends
-    of their logs; else the partition is offline with all of them remembered, unless the topic prefers an
-    unclean election."""
+    """Decide if no trusted ISR member is alive. An eligible one leads; or the one with the longest log, if
+    all may have lost the ends of their logs. Otherwise the partition is offline and remembers all of them,
+    unless the topic prefers an unclean election."""
     decided = replace(known, controller_epoch=controller_epoch, partition_epoch=known.partition_epoch + 1)
     epoch = known.leader_epoch + 1
     eligible = live_eligible(partition, known, candidates)
@@ -256,8 +263,8 @@ def _without_isr(
 def elected_uncleanly(
     partition: Partition, known: LeaderAndIsr, leader: int, candidates: Candidates, controller_epoch: int
 ) -> LeaderAndIsr:
-    """A leader that may lack records: its followers may cut what was committed, and are told so by the
-    epoch."""
+    """Elect a leader that may lack records. Its followers may truncate committed records, and learn the
+    reason from the epoch."""
     return LeaderAndIsr(
         leader,
         known.leader_epoch + 1,

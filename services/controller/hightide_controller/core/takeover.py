@@ -1,4 +1,4 @@
-"""How a controller becomes the active one, and stops being it (V3 D, with epochs)."""
+"""Becoming the active controller, and ceasing to be it (V3 D, with epochs)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effect]:
-    """Campaign when nobody is active, resign when somebody else is."""
+    """Campaign if no controller is active, resign if another one is."""
     mine = event.controller_id == state.controller_id and event.controller_epoch == state.controller_epoch
     effects: list[Effect] = []
     if state.role is Role.ACTIVE and not mine:
@@ -62,19 +62,20 @@ def on_controller_seen(state: ClusterState, event: ControllerSeen) -> list[Effec
 
 
 def on_campaign_lost(state: ClusterState) -> list[Effect]:
-    """Somebody else was quicker."""
+    """Another controller was faster."""
     if state.role is Role.CAMPAIGNING:
         state.become(Role.STANDBY)
     return []
 
 
 def on_elected(state: ClusterState, event: Elected) -> list[Effect]:
-    """D.3 to D.6: take everything in, tell every broker where things stand, then act on what is not well.
+    """V3 D.3 to D.6: take over the snapshot, send every broker the current state, then act on what is not
+    well.
 
-    A partition that a decision is being written for is told when that is stored, not before: a
-    LeaderAndISR that names a dead leader helps nobody. A partition is initialised only where no znode
-    exists; one whose leader is merely gone is offline and keeps its ISR
-    (docs/protocol.md, "Only an ISR member leads").
+    If a decision about a partition is being written, brokers get it when it is stored, and nothing before: a
+    LeaderAndISR that names a dead leader is of no use. A partition is initialised only if it has no znode.
+    One whose leader is merely gone is offline and keeps its ISR (docs/protocol.md, "Only an ISR member
+    leads").
     """
     if state.role is not Role.CAMPAIGNING:
         return []
@@ -111,8 +112,8 @@ def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect
 
 
 def on_resignation_requested(state: ClusterState, event: ResignationRequested) -> list[Effect]:
-    """Stop acting at once, give /controller up, and let others be elected first. What is under way is in
-    ZooKeeper, or has not begun: whoever is elected finishes it, as after any other failover."""
+    """Stop acting at once, give up /controller, and let others be elected first. Unfinished work is in
+    ZooKeeper, or has not begun. The next controller finishes it, as after any other failover."""
     epoch = state.controller_epoch
     if state.role is not Role.ACTIVE:
         message = "this controller is not the active one"
@@ -129,18 +130,18 @@ def on_resignation_requested(state: ClusterState, event: ResignationRequested) -
 
 
 def on_stepped_down(state: ClusterState, event: SteppedDown) -> list[Effect]:
-    """The place is free."""
+    """The znode is free."""
     return [AnswerResigned(event.request_id, state.controller_id, event.controller_epoch)]
 
 
 def on_rested(state: ClusterState) -> list[Effect]:
-    """Stand again, where nobody was elected meanwhile."""
+    """Campaign again, if no other controller was elected meanwhile."""
     vacancy, state.vacancy, state.is_resting = state.vacancy, None, False
     return [] if vacancy is None else on_controller_seen(state, vacancy)
 
 
 def resign(state: ClusterState, reason: str) -> list[Effect]:
-    """Forget everything: what is written under the old epoch is refused, so there is nothing to save."""
+    """Forget everything. Writes under the old epoch are refused, so there is nothing to save."""
     was_active = state.role is Role.ACTIVE
     effects: list[Effect] = []
     if was_active:

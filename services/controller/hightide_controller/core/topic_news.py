@@ -1,6 +1,7 @@
-"""What ZooKeeper holds about a topic by now, from a multi that committed or a read, and who must hear of it.
+"""Taking over what ZooKeeper now holds about a topic, from a committed multi or a read, and sending it to
+brokers.
 
-Both are taken over in the same way, so that a multi whose answer was lost ends like one that was answered.
+Both are handled in the same way, so that a multi whose answer was lost ends like one that was answered.
 """
 
 from __future__ import annotations
@@ -61,18 +62,18 @@ _States = dict[TopicPartition, LeaderAndIsr | None]
 
 @dataclass(slots=True)
 class _News:
-    """What became known about one topic, until it is told."""
+    """What became known about one topic, and is not sent yet."""
 
     cause: str
     decided: dict[TopicPartition, None] = field(default_factory=dict)
-    """Partitions of which brokers get a LeaderAndISR, where they have a leaderAndISR."""
+    """Partitions of which brokers get a LeaderAndISR, if they have a leaderAndISR."""
     altered: Alteration = field(default_factory=Alteration)
     effects: list[Effect] = field(default_factory=list)
-    """What does not go with the rest."""
+    """Effects that are not sent with the rest."""
 
 
 def on_topic_committed(state: ClusterState, store: TopicStoreInFlight) -> list[Effect]:
-    """All writes of the multi hold: remember it, tell brokers, and go on."""
+    """Handle a committed multi: remember its writes, send them to brokers, and go on."""
     work = state.work[store.topic_name]
     work.store_id = None
     work.refusals = 0
@@ -108,7 +109,7 @@ def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Wr
                 )
                 news.altered = state.alter_topic(written)
         case MarkerRaised():
-            pass  # Only leaders mind its version.
+            pass  # Only leaders use its version.
         case MarkerCreated():
             _take_marker(state, topic_name, work, news)
         case Change(name, _, decided):
@@ -129,7 +130,7 @@ def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Wr
 
 
 def _forget(state: ClusterState, topic_name: str, work: TopicWork, cause: str) -> list[Effect]:
-    """A topic is gone: what was asked of it, or begun, is not meant for another one of its name."""
+    """Forget a topic that is gone: requests and work about it are not meant for another topic of its name."""
     effects = tell_deleted(state, *state.forget_topic(topic_name), cause)
     message = f"topic {topic_name!r} was deleted"
     for requested in work.requested_changes:
@@ -147,7 +148,7 @@ def _take_marker(state: ClusterState, topic_name: str, work: TopicWork, news: _N
     if known is not None:
         state.topics[topic_name] = replace(known, has_marker=True)
     elif work.newcomer is not None:
-        # It is adopted: what is below it is read, and it is acted on like any other, if it is still there.
+        # It is adopted: what is below it is read, and acted on like any other, if it still exists.
         work.orphan_markers[work.newcomer.topic_id] = None
         work.newcomer = None
         work.read_cause = news.cause
@@ -189,11 +190,12 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
 
 
 def _told(state: ClusterState, topic_name: str, news: _News) -> list[Effect]:
-    """LeaderAndISR to who holds a replica, StopReplica to who does not any more, UpdateMetadata to all."""
+    """LeaderAndISR to brokers that hold a replica, StopReplica to those that do not any more, UpdateMetadata
+    to all."""
     names = dict.fromkeys((*news.altered.moved, *news.decided))
     present = _known(state, names)
     decided = [name for name in present if state.partitions[name].leader_and_isr is not None]
-    # First what was put together first: send effects go out in the order of their sequence.
+    # In the order of creation: send effects go out in the order of their sequence.
     effects = [*news.effects, *send_decisions(state, decided, news.cause)]
     effects += send_stops(state, _stops_of(state, topic_name, news.altered), news.cause)
     gone = [partition.name for partition in news.altered.removed]
@@ -212,7 +214,7 @@ def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict
             stop = Stop(topic.name, topic.topic_id, name.partition, *epochs)
             stops.setdefault(broker_id, []).append(stop)
     for partition in altered.removed:
-        # What it had last is one less than what it would begin with if it came back.
+        # Its last epoch is one less than the epoch with which it would begin if it came back.
         next_epoch = topic.first_leader_epochs.get(partition.name.partition, 1)
         stop = Stop(topic.name, topic.topic_id, partition.name.partition, max(0, next_epoch - 1), None)
         for broker_id in partition.replicas:
@@ -221,8 +223,8 @@ def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict
 
 
 def on_topics_read(state: ClusterState, event: TopicsRead) -> list[Effect]:
-    """The truth about some topics, whatever was thought of them before."""
-    # Of others an earlier term of this controller wanted to know; what it hears now may be long past.
+    """Take over what ZooKeeper holds about some topics, whatever was assumed before."""
+    # An earlier term of this controller asked for the others; the answer may be long out of date.
     asked = [name for name in (*event.topics, *event.unreadable) if _is_awaited(state, name)]
     if not asked:
         return []
@@ -248,7 +250,7 @@ def on_topics_read(state: ClusterState, event: TopicsRead) -> list[Effect]:
             }
             effects += _take_read(state, work, topic_name, event.topics[topic_name], sure, event.cause)
         else:
-            # Whatever there is to do needs to know it: looked at with the next tick, not all the time.
+            # The work needs to know it. It is read again with the next tick, not all the time.
             work.is_resting = True
         for name in unsure & state.rereading:
             # What cannot be understood is left alone.
@@ -267,7 +269,7 @@ def _take_read(
     work.orphan_markers |= work.perhaps_created
     work.perhaps_created.clear()
     if known is not None and (read is None or read.topic_id != known.topic_id):
-        # A hand took it away, or this controller did in a multi whose answer was lost.
+        # An operator deleted it, or this controller did in a multi whose answer was lost.
         effects += _forget(state, topic_name, work, cause)
         work.orphan_markers[known.topic_id] = None
         known = None
@@ -289,7 +291,7 @@ def _take_read(
         _look_twice(state, work, present, cause)
         effects += on_states_read(state, StatesRead(present, cause), is_topic_read=True)
     for name, found in states.items():
-        # A partition that was thought to be NEW is not, though nothing was written about it from here.
+        # A partition that counted as NEW is not, although this controller wrote nothing about it.
         if found is not None and _is_thought_new(state, name):
             state.record(name, found)
             news.decided[name] = None
@@ -304,7 +306,7 @@ def _take_read(
 
 
 def _look_twice(state: ClusterState, work: TopicWork, states: _States, cause: str) -> None:
-    """A hand took a leaderAndISR away, or the read is older than its creation: another read tells which."""
+    """Read again: an operator deleted a leaderAndISR, or the read is older than its creation."""
     for name, found in states.items():
         is_busy = name in state.storing or name in state.rereading
         if found is None and not is_busy and state.partitions[name].leader_and_isr is not None:

@@ -1,15 +1,15 @@
-"""The work about topics, one multi at a time for each: what is under /admin, and what requests ask for.
+"""The work about topics, one multi at a time for each: requests below /admin, and requests of clients.
 
-`decide_due` compares what ZooKeeper holds about a topic with what it should hold and says the next multi;
-nothing where all is as it should be. It is asked after everything that touches the topic, so that going on
-after a crash, a refused write or an unknown outcome is the same code as going on after a success:
+`decide_due` compares what ZooKeeper holds about a topic with what it should hold, and returns the next multi,
+or nothing if all is as it should be. It is called after every event about the topic. So continuing after a
+crash, a refused write or an unknown outcome is the same code as continuing after a success:
 
     event → TopicWork or ClusterState changed, topic due → decide_due → StoreWrites
-    StoreCommitted → topic_news.py takes it over and tells brokers, due again
+    StoreCommitted → topic_news.py takes it over and sends it to brokers, due again
     StoreRefused, StoreUnknown → ReadTopics → TopicsRead → topic_news.py likewise, due again
 
 A partition that stores.py writes or reads (`state.storing`, `state.rereading`) is left out until it is free,
-and the other way round. What comes while a multi is under way goes with the next one.
+and the other way round. Changes that come while a multi is under way go with the next one.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from hightide_controller.core.writes import (
 __all__ = ["decide_due", "on_topic_failed", "wake_resting"]
 
 _REFUSALS_MAX: Final = 5
-"""In a row; then the topic rests until the next tick, so that a znode that cannot be cannot keep all busy."""
+"""Refusals in a row. Then the topic rests until the next tick, so that a write that can never succeed does
+not keep the controller busy."""
 
 
 def decide_due(state: ClusterState) -> list[Effect]:
-    """The next step of the work of every topic that something happened to. Called at the end of each step."""
+    """The next step of the work of every topic that is due. Called at the end of each step."""
     due, state.due_topics = state.due_topics, {}
     effects: list[Effect] = []
     for topic_name, cause in due.items():
         work = state.work.get(topic_name)
-        # Whatever keeps it busy makes it due again.
+        # The work that keeps it busy makes it due again when it ends.
         if work is not None and not work.is_busy and not work.is_resting:
             if work.read_cause is None:
                 effects += _decide(state, work, topic_name, cause)
@@ -64,7 +65,7 @@ def _decide(state: ClusterState, work: TopicWork, topic_name: str, cause: str) -
     heed_intent(state, topic_name)
     heed_moves(state, topic_name)
     if work.orphan_markers:
-        # One alone, so that a refusal says that it is gone.
+        # Alone in its multi, so that a refusal means that it is gone.
         plan.add(MarkerRemoved(next(iter(work.orphan_markers))))
         return [_store(state, work, plan, plan.all_writes())]
     if topic is None:
@@ -76,10 +77,11 @@ def _decide(state: ClusterState, work: TopicWork, topic_name: str, cause: str) -
         for contribute in (plan_marker, plan_removals, plan_additions, plan_settings, plan_moves):
             contribute(state, plan)
         if work.doubtful_version == topic.version:
-            # A multi of unknown outcome can happen yet: only another version of the znode makes it void.
+            # A multi with an unknown outcome can still happen. Only another version of the znode makes it
+            # void.
             assert plan.topic is not None
             plan.alter(plan.topic)
-    # Whatever else: what is written now comes before it, or its topic is another one by now.
+    # In any other case, this write comes before it, or its topic is another one by now.
     work.doubtful_version = None
     effects = [*plan.effects, *complain_about_topic(state, topic_name, plan.complaints)]
     writes = plan.all_writes()
@@ -119,7 +121,8 @@ def _read(work: TopicWork, topic_name: str) -> ReadTopics:
 
 
 def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknown: bool) -> list[Effect]:
-    """Nothing of the multi holds, or nobody knows: all about the topic is read before anything is decided."""
+    """Handle a multi that failed or has an unknown outcome: everything about the topic is read before the
+    next decision."""
     work = state.work[store.topic_name]
     work.store_id = None
     for name in store.partitions:
@@ -132,7 +135,7 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
     if is_unknown:
         versions = [write.expected_version for write in store.writes if isinstance(write, TopicWrite)]
         work.doubtful_version = versions[0] if versions else None
-        # Where the topic turns out to be another one, or none, what was created for it must go.
+        # If the topic turns out to be another one, or none, what was created for it must be deleted.
         created = [write.topic_id for write in store.writes if isinstance(write, MarkerCreated)]
         work.orphan_markers.update(dict.fromkeys(created))
     else:
@@ -140,7 +143,7 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
         for topic_id in gone:
             work.orphan_markers.pop(topic_id, None)
         if len(gone) < len(store.writes):
-            # A marker alone is refused where it is gone by itself, or never was: that is no failure.
+            # A marker alone is refused if it is gone, or never existed. That is no failure.
             work.refusals += 1
     effects: list[Effect] = []
     if work.refusals >= _REFUSALS_MAX:
@@ -155,7 +158,7 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
 
 
 def wake_resting(state: ClusterState) -> None:
-    """A tick: topics whose writes were refused too often are tried again."""
+    """Handle a tick: topics whose writes were refused too often are tried again."""
     for topic_name, work in state.work.items():
         if work.is_resting:
             work.is_resting = False

@@ -1,8 +1,8 @@
-"""The writes that go together in one multi of a StoreWrites effect: all happen, or none.
+"""The writes that go together in one multi of a StoreWrites effect: all of them happen, or none.
 
-Versions are those that the controller read: a znode that somebody else changed meanwhile makes the whole
-multi fail with StoreRefused, and what it was about is read again. store.py translates each write into
-ZooKeeper operations, one by one, in order.
+Versions are those that the controller read. If another process has changed a znode meanwhile, the whole multi
+fails with StoreRefused, and its subject is read again. store.py translates each write into ZooKeeper
+operations, one by one, in order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class TopicWrite:
-    """Set the topic znode: id, AR and first leader epochs of `topic`. Its version is then one more."""
+    """Set the topic znode: id, AR and first leader epochs of `topic`. Its version grows by one."""
 
     topic: Topic
     expected_version: int
@@ -56,10 +56,10 @@ class TopicWrite:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """Delete the topic znode, its id marker where `topic.has_marker`, and its settings where it has any.
+    """Delete the topic znode, its id marker if `topic.has_marker`, and its settings if it has any.
 
     Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`; None: it has none.
-    The empty parents /admin/*/[topic] go too where they stand, which store.py sees to after the multi.
+    After the multi, store.py also deletes the empty parents /admin/*/[topic].
     """
 
     topic: Topic
@@ -76,7 +76,8 @@ class MarkerCreated:
 
 @dataclass(frozen=True, slots=True)
 class MarkerRaised:
-    """Give /brokers/topic_ids/[topic id] another version, since partitions of the topic go with this multi.
+    """Give /brokers/topic_ids/[topic id] another version, because partitions of the topic are removed in this
+    multi.
 
     A leader that does not know of it can then not write into a partition that gets the number later.
     """
@@ -87,14 +88,14 @@ class MarkerRaised:
 
 @dataclass(frozen=True, slots=True)
 class MarkerRemoved:
-    """Delete /brokers/topic_ids/[topic id] of a topic whose znode a hand took away."""
+    """Delete /brokers/topic_ids/[topic id] of a topic whose znode an operator deleted."""
 
     topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigWrite:
-    """Set /config/topics/[topic], or create it where `expected_version` is None."""
+    """Set /config/topics/[topic], or create it if `expected_version` is None."""
 
     topic_name: str
     configs: dict[str, str]
@@ -105,8 +106,8 @@ class ConfigWrite:
 class PartitionRemoved:
     """Delete a partition's leaderAndISR at this partition epoch (None: it has none), and its parent.
 
-    Where it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not; store.py
-    knows from its last read (and where it is wrong the multi is refused, and all is read again).
+    If it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not. store.py knows
+    from its last read. If that is wrong, the multi is refused, and all is read again.
     """
 
     name: TopicPartition
@@ -115,19 +116,19 @@ class PartitionRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentWrite:
-    """Write RAR and the original AR of a move; created where `expected_version` is None."""
+    """Write RAR and the original AR of a move; created if `expected_version` is None."""
 
     name: TopicPartition
     target: tuple[int, ...]
     original: tuple[int, ...]
     expected_version: int | None
     traceparent: str = ""
-    """The trace of the move, added on the way to ZooKeeper; empty where it is not traced."""
+    """The trace of the move, added on the way to ZooKeeper; empty if it is not traced."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentDone:
-    """Delete the znode of a move: it is done, or cancelled."""
+    """Delete the znode of a move, which is done or cancelled."""
 
     name: TopicPartition
     expected_version: int
@@ -151,7 +152,7 @@ class RemovalDone:
 
 @dataclass(frozen=True, slots=True)
 class DeletionAdopted:
-    """Write the topic's id into /admin/delete_topics/[topic]; created where `expected_version` is None."""
+    """Write the topic's id into /admin/delete_topics/[topic]; created if `expected_version` is None."""
 
     topic_name: str
     topic_id: str
@@ -168,7 +169,7 @@ class DeletionDone:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleWrite:
-    """Set /config/reassignment, or create it where `expected_version` is None."""
+    """Set /config/reassignment, or create it if `expected_version` is None."""
 
     throttle_bytes_per_s: int
     expected_version: int | None

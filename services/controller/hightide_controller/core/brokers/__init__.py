@@ -1,1 +1,1 @@
-"""Brokers come, go, die, are silent, and report replicas that failed or are damaged."""
+"""Brokers that start, stop, die or are silent, and their reports about failed and damaged replicas."""

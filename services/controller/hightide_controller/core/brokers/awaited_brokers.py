@@ -1,9 +1,10 @@
-"""Partitions that nobody may lead before a certain broker is back, since logs may have lost their ends.
+"""Partitions that cannot have a leader before a certain broker is back, because logs may have lost their
+ends.
 
-After a loss of power each broker tells what it still has, and whoever has most leads; as long as one that had
-everything has not told, it may be the one (`partition_election.waited_for`). Nobody sees that from a list of
-partitions that are offline: all the others may be up. So the controller complains, once for each broker that
-is waited for, until it is back or somebody else has been elected.
+After a power loss each broker reports what it still has, and the one with the longest log leads. As long as a
+broker that had everything has not reported, it may be that one (`partition_election.waited_for`). A list of
+offline partitions does not show this, because all other brokers may be up. So the controller complains about
+each broker that is waited for, until it is back or another one has been elected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["complain_of_waits"]
 
 
 def complain_of_waits(state: ClusterState) -> list[Effect]:
-    """Bring the complaints up to date. Called at the end of each step; costs what there is to complain of."""
+    """Update the complaints. Called at the end of each step; the cost grows with the number of complaints."""
     waits: dict[int, list[TopicPartition]] = {}
     for broker_ids, names in state.awaited.items():
         waiting = _waiting(state, broker_ids, names)

@@ -1,13 +1,14 @@
-"""Replicas with batches at rest that are not what was written: they serve the rest, and are being mended.
+"""Replicas with damaged batches at rest: they serve the rest, and are being repaired.
 
-Such a replica leaves the ISR where one that is whole is in it, and leads no more; where there is none it
-stays, since it may be the last copy of all the rest. It is mended in place, from its peers, and says so: then
-it may join again as any other. So does one that keeps committed records which its leader lacks: its log may
-be the last copy, and it is for an operator to say which of the two goes on. And so does one whose clients
-wait for a call to its disk that does not return: it may return yet, and has all that it had then.
+Such a replica leaves the ISR if it has a whole member, and stops leading. If there is none it stays, because
+it may be the last copy of everything else. It is repaired in place from other replicas, and reports that:
+then it may join again as any other. The same holds for a replica that keeps committed records which its
+leader lacks: its log may be the last copy, and an operator has to decide which of the two logs to keep. And
+it holds for a replica whose clients wait for a call to its disk that does not return: the call may still
+return, and the replica has all that it had then.
 
-Meanwhile the controller complains. It is kept in memory alone: brokers tell a new controller what is damaged,
-and tell again while it lasts.
+Meanwhile the controller complains. This is kept in memory only: brokers report damage to a new controller,
+and report again while it lasts.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _HANGS: Final = (
 
 
 def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
-    """A broker tells which of its replicas are damaged, and which are whole again; of an earlier life it is
-    an echo."""
+    """Handle a broker's report about damaged replicas, and those that are whole again. A report of an earlier
+    life is ignored."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch:
         return []
@@ -53,7 +54,7 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
         if event.broker_id not in state.damaged_replicas.get(name, ()):
             changed[name] = None
             if name not in state.in_sync_on.get(event.broker_id, ()):
-                unsure.append(name)  # Its leader may have let it in, and told nobody.
+                unsure.append(name)  # Its leader may have let it in without the controller.
             state.damaged_replicas[name] = state.damaged_replicas.get(name, frozenset()) | {event.broker_id}
         effects += complain(state, damage_subject(name, event.broker_id), message)
     effects += _differences(state, event)
@@ -69,7 +70,8 @@ def on_replicas_damaged(state: ClusterState, event: ReplicasDamaged) -> list[Eff
 
 
 def _differences(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
-    """Replicas that are whole, and have other batches than their leaders: nobody can say which is right."""
+    """Handle replicas that are whole and have other batches than their leaders: nobody can say which is
+    right."""
     effects: list[Effect] = []
     topics = _names_of(state, (topic_id for topic_id, _, _ in event.differing))
     for topic_id, number, where in event.differing:
@@ -85,7 +87,7 @@ def _differences(state: ClusterState, event: ReplicasDamaged) -> list[Effect]:
 
 
 def forget_damage(state: ClusterState, broker_id: int) -> None:
-    """That life of the broker is over; the next one tells anew what is damaged."""
+    """Forget the damage of a broker's life that is over; the next life reports anew."""
     for name in state.replicas_on.get(broker_id, ()):
         withdraw(state, difference_subject(name, broker_id))
     for name in [name for name, ids in state.damaged_replicas.items() if broker_id in ids]:

@@ -1,8 +1,8 @@
-"""Replicas whose data directory failed: their broker lives on without them (KIP-112).
+"""Replicas whose data directory failed, while their broker lives on without them (KIP-112).
 
-For such a partition the broker counts as not alive until it registers anew: it leaves the ISR where others
-are in it, leads no more, and gets no new replica of it; what else is on the broker is not touched. It is kept
-in memory alone: a new controller hears of it from the answers to its first LeaderAndISR.
+For such a partition the broker counts as not alive until it registers anew. It leaves the ISR if others are
+in it, stops leading, and gets no new replica of it. Other replicas of the broker are not affected. This is
+kept in memory only: a new controller learns of it from the answers to its first LeaderAndISR.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["forget_failures", "on_replicas_failed"]
 
 
 def on_replicas_failed(state: ClusterState, event: ReplicasFailed) -> list[Effect]:
-    """A broker tells of replicas that it cannot use; from an earlier life, or told before, it is an echo."""
+    """Handle a broker's report about replicas that it cannot use. A report of an earlier life, or a repeated
+    one, is ignored."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch:
         return []
@@ -40,7 +41,7 @@ def on_replicas_failed(state: ClusterState, event: ReplicasFailed) -> list[Effec
 
 
 def forget_failures(state: ClusterState, broker_id: int) -> None:
-    """That life of the broker is over; the next one tells anew what it cannot use."""
+    """Forget the failures of a broker's life that is over; the next life reports anew."""
     for name in state.failed_on.pop(broker_id, ()):
         failed = state.failed_replicas[name] - {broker_id}
         if failed:

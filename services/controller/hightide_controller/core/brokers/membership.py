@@ -1,4 +1,4 @@
-"""Brokers come, go, die and come back (V3 A, with broker epochs)."""
+"""Brokers that register, leave, die and come back (V3 A, with broker epochs)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ __all__ = [
 
 
 def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> list[Effect]:
-    """A.1 to A.4 without waiting for ZooKeeper: that life of the broker is over, though its znode stands."""
+    """V3 A.1 to A.4 without waiting for ZooKeeper: that life of the broker is over, although its znode
+    exists."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch or not state.is_live(event.broker_id):
         return []
@@ -37,8 +38,9 @@ def on_broker_process_died(state: ClusterState, event: BrokerProcessDied) -> lis
 
 
 def on_broker_process_alive(state: ClusterState, event: BrokerProcessAlive) -> list[Effect]:
-    """A life that was declared dead answers: it is treated as one that arrives. What it led is led in a later
-    epoch by now; what waited for it as the last in-sync replica is led by it again, in another one."""
+    """Handle a life that was declared dead and answers: it counts as one that arrives. Partitions that it led
+    have a leader in a later epoch by now. Partitions that waited for it as the last in-sync replica get it as
+    leader again, in another epoch."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch or state.is_live(event.broker_id):
         return []
@@ -81,10 +83,10 @@ def on_brokers_changed(state: ClusterState, event: BrokersChanged) -> list[Effec
 
 
 def on_leadership_declined(state: ClusterState, event: LeadershipDeclined) -> list[Effect]:
-    """The leader of a decision cannot lead in its epoch: decide anew, as if that broker had bounced.
+    """Handle a leader that cannot lead in its epoch: decide anew, as if that broker had bounced.
 
-    A takeover does not see a bounce that happened before it; the leader that bounced says so itself. What
-    is about another life, or an epoch that is not the newest known here, is an echo.
+    A takeover does not see a bounce that happened before it, so the leader that bounced reports it. A report
+    about another life, or about an epoch that is not the newest known here, is ignored.
     """
     broker = state.brokers.get(event.broker_id)
     partition = state.partitions.get(event.name)
@@ -97,10 +99,10 @@ def on_leadership_declined(state: ClusterState, event: LeadershipDeclined) -> li
 
 
 def _lost(state: ClusterState, broker_ids: list[int], cause: str) -> list[Effect]:
-    """Elect and shrink where the cache says so; where it may be stale, look first.
+    """Elect and shrink as the cache says; if the cache may be stale, read first.
 
-    A leader lets followers into the ISR without the controller. So for the other partitions that the
-    broker holds a replica of, ZooKeeper is asked: else their leader waits replica.lag.time.max.ms for it.
+    A leader lets followers into the ISR without the controller. So ZooKeeper is read for the other partitions
+    of which the broker holds a replica. Otherwise their leader would wait replica.lag.time.max.ms for it.
     """
     if not broker_ids:
         return []
@@ -116,19 +118,20 @@ def _lost(state: ClusterState, broker_ids: list[int], cause: str) -> list[Effect
 
 
 def _touched_by(state: ClusterState, broker_id: int) -> set[TopicPartition]:
-    """What a broker leads or is in sync for, and what is being decided about it right now."""
+    """The partitions that a broker leads or is in sync for, and those about which a decision is being
+    written."""
     held = state.replicas_on.get(broker_id, set())
     touched = state.led_by.get(broker_id, set()) | state.in_sync_on.get(broker_id, set())
     return touched | (held & state.storing) | (held & state.rereading)
 
 
 def _arrived(state: ClusterState, broker: Broker, cause: str) -> list[Effect]:
-    """A broker (re)registered: it gets everything, and partitions that waited for it get a leader."""
+    """Handle a broker that registered: it gets everything, and partitions that waited for it get a leader."""
     held = state.replicas_on.get(broker.broker_id, set())
     decided = sorted(name for name in held if state.partitions[name].leader_and_isr is not None)
     effects = send_decisions(state, decided, cause, only_to=broker.broker_id)
     effects += tell_everything(state, [broker], cause)
-    # What is being written just now may say that nobody is alive: it is decided again when that is stored.
+    # A write under way may say that no replica is alive; it is decided again when it is stored.
     return effects + reconsider(state, held & (state.unled | state.storing | state.rereading), cause)
 
 
@@ -141,7 +144,7 @@ def tell_everything(state: ClusterState, brokers: list[Broker], cause: str) -> l
 
 
 def _tell_brokers_list(state: ClusterState, cause: str) -> list[Effect]:
-    """Every UpdateMetadata carries all live brokers, so one that names no partition tells just them."""
+    """Send the list of live brokers. Every UpdateMetadata has it, so one without partitions is enough."""
     receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
     if not receivers:
         return []

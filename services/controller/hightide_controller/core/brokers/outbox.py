@@ -1,4 +1,5 @@
-"""What one broker has still to be told: the latest decision about each partition wins.
+"""The messages that one broker has not acknowledged yet; the latest decision about each partition replaces
+earlier ones.
 
 Pure; the shell holds one for each broker and has at most one RPC of it in flight.
 """
@@ -22,36 +23,38 @@ __all__ = ["DECISIONS_MAX", "STOPS_MAX", "Delivery", "Outbox"]
 
 
 DECISIONS_MAX: Final = 2_000
-"""Of one LeaderAndISR. A broker takes some 0.1 s for them, far less than a call may take."""
+"""Decisions of one LeaderAndISR. A broker takes some 0.1 s for them, far less than a call may take."""
 STOPS_MAX: Final = 200
-"""Of one StopReplica. Each waits for a disk, and whatever is decided meanwhile waits for all of them."""
+"""Stops of one StopReplica. Each waits for a disk, and later decisions wait for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What goes out next: LeaderAndISR, since clients wait for leaders, then StopReplica, UpdateMetadata."""
+    """The next messages: LeaderAndISR first, because clients wait for leaders, then StopReplica, then
+    UpdateMetadata."""
 
     decisions: dict[TopicPartition, Decision]
     stops: dict[tuple[str, int], Stop]
-    """By topic id and partition: a namesake may follow at once on what is stopped."""
+    """By topic id and partition: a topic of the same name may follow at once."""
     metadata: dict[TopicPartition, None]
-    """Partitions to tell about; what is told is read from the state when it is sent."""
+    """Partitions of the UpdateMetadata. Their content is read from the state when it is sent."""
     deleted_topic_ids: tuple[str, ...]
     has_metadata: bool
     full: bool
     sequence: int
-    """Up to where the broker knows everything when it has this; 0 where more waits that is older."""
+    """The sequence up to which the broker knows everything when it has this; 0 if something older still
+    waits."""
     cause: str
 
     @classmethod
     def bare_list(cls) -> Delivery:
-        """One that tells nothing but which brokers live, as every UpdateMetadata does."""
+        """A delivery with nothing but the list of live brokers, which every UpdateMetadata has."""
         return cls({}, {}, {}, (), has_metadata=True, full=False, sequence=0, cause="")
 
 
 @dataclass(slots=True)
 class Outbox:
-    """Bounded by the number of partitions, however long the broker does not answer."""
+    """Its size is bounded by the number of partitions, however long the broker does not answer."""
 
     decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
     stops: dict[tuple[str, int], Stop] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class Outbox:
     cause: str = ""
 
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
-        """Take an effect in; what it says replaces what waits about the same partitions."""
+        """Add an effect. It replaces what waits about the same partitions."""
         assert effect.sequence > self.sequence, "send effects come in order"
         self.sequence = effect.sequence
         self.cause = effect.cause or self.cause
@@ -92,19 +95,20 @@ class Outbox:
 
     @property
     def is_bare_list(self) -> bool:
-        """Whether nothing waits but the list of live brokers, which every UpdateMetadata has."""
+        """Whether only the list of live brokers waits, which every UpdateMetadata has."""
         has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
         return self.has_metadata and not has_names and not self.decisions and not self.stops
 
     def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> Delivery:
-        """What goes out in one attempt; it must be put back where the attempt fails.
+        """The content of one attempt; it must be put back if the attempt fails.
 
-        Where not all decisions fit, the oldest go and all else waits: what metadata says a broker knows of
-        its own partitions by the decisions, and told once at the end it costs once. Brokers hear of them all
-        in the same order, so that leader and followers of each know of each other at about the same time;
-        leaderships first would let clients that produce with acks=all wait for the last of them.
+        If not all decisions fit, the oldest go, and everything else waits. A broker knows from the decisions
+        what metadata says about its own partitions, so metadata is sent once at the end. All brokers get the
+        decisions in the same order, so that leader and followers of a partition learn of each other at about
+        the same time. If leaderships came first, clients that produce with acks=all would wait for the last
+        of them.
 
-        Where not all stops fit, the others wait, but nothing waits for them.
+        If not all stops fit, the rest of them waits, and nothing else waits for them.
         """
         if len(self.decisions) > decisions_max:
             return self._take_some(decisions_max)
@@ -133,7 +137,7 @@ class Outbox:
         return Delivery(taken, {}, {}, (), has_metadata=False, full=False, sequence=0, cause=self.cause)
 
     def put_back(self, delivery: Delivery) -> None:
-        """An attempt failed: what it carried waits again, except where something newer came meanwhile."""
+        """Put back what a failed attempt carried, except what something newer has replaced."""
         newer_stops, newer = self.stops, self.decisions
         stopped = {
             name

@@ -1,11 +1,14 @@
-"""Brokers that are registered and alive, and do not acknowledge what they are told (V3, discussion 6).
+"""Brokers that are registered and alive, and do not acknowledge messages (V3, discussion 6).
 
-Their port takes connections, and nobody works behind it, or what they are told cannot be done. The controller
-goes on telling them; nobody declares them dead. But a partition that such a broker was told to lead has no
-leader that acts: another in-sync replica leads it, and it is elected for nothing that another one can lead.
-It stays in the ISR: whether it follows is for its leader to say. So the last in-sync replica goes on to lead.
-What it has acknowledged it goes on to lead as well, and what it lost it does not take back by itself, so that
-one that is slow now and then does not make leaders go to and fro. Kept in memory alone.
+Their port takes connections, but no process works behind it, or the orders cannot be carried out. The
+controller keeps sending, and does not declare them dead. But a partition that such a broker was told to lead
+has no leader that acts. So another in-sync replica leads it, and the broker is elected only if no other
+replica can lead. It stays in the ISR, because its leader decides whether it follows. So the last in-sync
+replica remains the leader.
+
+The broker also keeps the leaderships that it has acknowledged. Those that it lost do not return
+automatically, so that a broker that is slow now and then does not make leaders change back and forth. This is
+kept in memory only.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ __all__ = ["forget_silence", "on_broker_answers", "on_broker_silent"]
 
 
 def on_broker_silent(state: ClusterState, event: BrokerSilent) -> list[Effect]:
-    """A live broker has owed acknowledgements for too long, or owes those of other partitions now."""
+    """Handle a live broker that has not acknowledged for too long, or that owes other partitions now."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch or not state.is_live(event.broker_id):
         return []
@@ -36,7 +39,7 @@ def on_broker_silent(state: ClusterState, event: BrokerSilent) -> list[Effect]:
 
 
 def on_broker_answers(state: ClusterState, event: BrokerAnswers) -> list[Effect]:
-    """It has acknowledged all that it was told."""
+    """Handle a broker that has acknowledged everything."""
     broker = state.brokers.get(event.broker_id)
     if broker is not None and broker.broker_epoch == event.broker_epoch:
         forget_silence(state, event.broker_id)
@@ -44,7 +47,7 @@ def on_broker_answers(state: ClusterState, event: BrokerAnswers) -> list[Effect]
 
 
 def forget_silence(state: ClusterState, broker_id: int) -> None:
-    """It answers, or that life of it is over."""
+    """Forget the silence of a broker: it answers, or that life of it is over."""
     if state.silent.pop(broker_id, None) is not None:
         withdraw(state, _subject(broker_id))
 

@@ -1,4 +1,4 @@
-"""Telling brokers to let go of replicas that are not assigned to them any more (V3's StopReplica)."""
+"""Ordering brokers to stop replicas that are not assigned to them any more (V3's StopReplica)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["send_stops"]
 
 
 def send_stops(state: ClusterState, stops: Mapping[int, Sequence[Stop]], cause: str) -> list[Effect]:
-    """One SendStopReplica for each live broker; the others find out by themselves when they start."""
+    """One SendStopReplica for each live broker; the others find out when they start."""
     effects: list[Effect] = []
     for broker_id in sorted(stops):
         if state.is_live(broker_id):

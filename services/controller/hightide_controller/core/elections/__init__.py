@@ -1,1 +1,1 @@
-"""Who leads: decisions about partitions, asked for or not, and how they are stored."""
+"""Elections of leaders, requested or not, and how the decisions are stored."""

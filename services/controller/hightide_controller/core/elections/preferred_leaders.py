@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and leadership given back to preferred replicas by itself.
+"""Requested elections, and leadership that is moved back to preferred replicas automatically.
 
 Both put elections into `ClusterState.elections`, and stores.py decides them (requested_election.py).
 """
@@ -26,7 +26,8 @@ __all__ = ["on_balance_due", "on_elect_leaders"]
 
 
 def on_elect_leaders(state: ClusterState, event: ElectLeadersRequested) -> list[Effect]:
-    """ElectLeaders: for each partition by itself; all that are led by another replica where none is named."""
+    """ElectLeaders: elect for each partition separately. If none is named, for all partitions that another
+    replica leads."""
     if not event.names and event.kind is ElectionKind.UNCLEAN:
         message = "an unclean election loses records: name the partitions, one by one"
         return [RefuseRequest(event.request_id, Refusal.INVALID_REQUEST, message)]
@@ -52,9 +53,9 @@ def on_elect_leaders(state: ClusterState, event: ElectLeadersRequested) -> list[
 
 
 def on_balance_due(state: ClusterState, event: BalanceDue) -> list[Effect]:
-    """Give leadership back to brokers that lead too few of the partitions that prefer them.
+    """Move leadership back to brokers that lead too few of the partitions that prefer them.
 
-    Not while a broker shuts down, which would only move leaders twice, and not of partitions that move.
+    Not while a broker shuts down, because that would move leaders twice, and not for partitions that move.
     """
     if state.shutting_down:
         return []
@@ -94,7 +95,7 @@ def _led_by_others(state: ClusterState) -> list[TopicPartition]:
 
 
 def _fault(state: ClusterState, name: TopicPartition, kind: ElectionKind) -> ElectionOutcome | None:
-    """Why no election of this partition can begin."""
+    """The reason why no election of this partition can begin."""
     topic = state.topics.get(name.topic)
     other = state.elections.get(name)
     if topic is None:
@@ -117,7 +118,8 @@ def _fault(state: ClusterState, name: TopicPartition, kind: ElectionKind) -> Ele
 
 
 def _may_be_in_sync_by_now(state: ClusterState, name: TopicPartition, kind: ElectionKind) -> bool:
-    """Leaders let followers into the ISR without the controller: look before the preferred one is refused."""
+    """Leaders let followers into the ISR without the controller, so ZooKeeper is read before the preferred
+    one is refused."""
     partition = state.partitions[name]
     known = partition.leader_and_isr
     if (
@@ -136,7 +138,7 @@ def _would_be(
     names: tuple[TopicPartition, ...],
     outcomes: dict[TopicPartition, ElectionOutcome],
 ) -> AnswerElections:
-    """What the request would come to by what is known now."""
+    """The outcome that the request would have, by what is known now."""
     candidates = candidates_of(state)
     elections: list[ElectionOutcome] = []
     for name in names:

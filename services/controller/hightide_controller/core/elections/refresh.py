@@ -1,4 +1,4 @@
-"""Keeping the cache warm where it can have gone stale: leaders let followers in without the controller."""
+"""Refreshing the cache where it may be stale, because leaders let followers in without the controller."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ __all__ = ["on_ticked"]
 
 
 def on_ticked(state: ClusterState) -> list[Effect]:
-    """Read again, at most READS_MAX a tick, partitions whose missing replicas are alive to have come back.
+    """Read again partitions whose missing replicas are alive and may have come back, at most READS_MAX a
+    tick.
 
-    Costs what is not well, not what exists; and it makes the next failover's optimistic writes succeed.
+    The cost grows with what is not well, not with what exists. It also makes the next failover's optimistic
+    writes succeed.
     """
     candidates = candidates_of(state)
     looked_at = list(islice(state.under_replicated, READS_MAX))
     names = [name for name in looked_at if _may_have_grown(state, name, candidates)]
     for name in looked_at:
-        # To the back of the queue, so that a partition that stays small does not hold up the others.
+        # To the end of the queue, so that a partition whose ISR stays small does not hold up the others.
         del state.under_replicated[name]
         state.under_replicated[name] = None
     return read_again(names, cause="")

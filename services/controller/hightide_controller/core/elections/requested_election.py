@@ -1,8 +1,8 @@
-"""An election that somebody asks for, as a pure function of what is known (KIP-183, KIP-460).
+"""A requested election, as a pure function of what is known (KIP-183, KIP-460).
 
-stores.py asks it instead of `partition_election.decide` as long as the election stands in
-`ClusterState.elections`: so it is decided on what ZooKeeper holds, again after a write
-that was refused, and told like any decision.
+stores.py calls it instead of `partition_election.decide` as long as the election is in
+`ClusterState.elections`. So it is decided on what ZooKeeper holds, decided again after a refused write, and
+sent like any decision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["elect", "settle", "settle_carried"]
 def elect(
     kind: ElectionKind, partition: Partition, candidates: Candidates, controller_epoch: int
 ) -> LeaderAndIsr | PartitionOutcome:
-    """What to write for the partition, or why there is nothing to write."""
+    """What to write for the partition, or the reason why there is nothing to write."""
     if kind is ElectionKind.PREFERRED:
         return _preferred(partition, candidates, controller_epoch)
     return _unclean(partition, candidates, controller_epoch)
@@ -95,7 +95,7 @@ def _unclean(
 
 
 def settle(state: ClusterState, name: TopicPartition, outcome: PartitionOutcome) -> None:
-    """An election by hand has come to its end: tell whoever asked for it."""
+    """Pass the outcome of a requested election on to its request."""
     election = state.elections.pop(name)
     partition = state.partitions.get(name)
     known = None if partition is None else partition.leader_and_isr
@@ -121,7 +121,7 @@ def settle(state: ClusterState, name: TopicPartition, outcome: PartitionOutcome)
 
 
 def settle_carried(state: ClusterState, names: list[TopicPartition]) -> None:
-    """These decisions are stored: elections that they carried are done."""
+    """Take note that these decisions are stored: the elections in them are done."""
     for name in names if state.elections else ():
         election = state.elections.get(name)
         if election is not None and election.before is not None:

@@ -1,11 +1,11 @@
-"""From a set of partitions to multis, and from what became of the multis to what brokers are told.
+"""From a set of partitions to multis, and from the outcomes of the multis to messages for brokers.
 
-Each partition has at most one write under way. What happens to it meanwhile is remembered in
-`state.again` and decided when the write is answered, on what ZooKeeper then holds.
+Each partition has at most one write under way. Events about it meanwhile are remembered in `state.again`, and
+decided when the write is answered, on what ZooKeeper then holds.
 
-One stale version rolls back its whole multi, and ZooKeeper names only the first culprit: so the multi
-that was refused, and nothing else, is read again in one multiRead and decided anew. Two rounds mend
-any number of stale versions in it.
+One stale version rolls back its whole multi, and ZooKeeper names only the first one. So the refused multi,
+and nothing else, is read again in one multiRead and decided anew. Two rounds correct any number of stale
+versions in it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def candidates_of(state: ClusterState, bounced: frozenset[int] = frozenset()) ->
 
 
 def candidates_for(state: ClusterState, name: TopicPartition, candidates: Candidates) -> Candidates:
-    """Without those who cannot use their replica of this partition (failed_replicas.py), with those whose
-    replica is damaged (damaged_replicas.py), and with what the topic asks of its ISR."""
+    """The candidates for this partition: without brokers that cannot use their replica of it
+    (failed_replicas.py), with those whose replica is damaged (damaged_replicas.py), and with the topic's
+    setting for its ISR."""
     return _of_partition(state, name, _of_topic(state, name.topic, candidates))
 
 
@@ -89,7 +90,7 @@ def _of_partition(state: ClusterState, name: TopicPartition, of_topic: Candidate
 
 
 def _silent_for(state: ClusterState, name: TopicPartition) -> frozenset[int]:
-    """Who does not answer; not a leader that has acknowledged that it leads this partition (silence.py)."""
+    """The brokers that do not answer, without a leader that has acknowledged this partition (silence.py)."""
     known = state.partitions[name].leader_and_isr
     leader, epoch = (NO_LEADER, 0) if known is None else (known.leader, known.leader_epoch)
     return frozenset(
@@ -107,10 +108,10 @@ def reconsider(
     *,
     is_news: bool = False,
 ) -> list[Effect]:
-    """Decide about each partition and store what changes; the busy ones are decided later.
+    """Decide about each partition and store what changes; busy partitions are decided later.
 
-    Elections come before mere shrinks, because clients wait for the former. Nobody is elected for a topic
-    that is being deleted. `is_news`: a leader has changed the ISR, and that is all that has happened.
+    Elections come before mere shrinks, because clients wait for them. There is no election for a topic that
+    is being deleted. `is_news`: a leader has changed the ISR, and nothing else has happened.
     """
     candidates = replace(candidates_of(state, bounced), leaving_may_follow=is_news)
     elections: list[Change] = []
@@ -207,7 +208,7 @@ def _multi(
 
 
 def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
-    """The decisions are the truth now: brokers hear of them at once, without waiting for other multis."""
+    """Handle committed decisions: brokers get them at once, without waiting for other multis."""
     names = []
     replaced = []
     for change in store.changes:
@@ -218,7 +219,7 @@ def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
             state.record(change.name, change.decided)
             names.append(change.name)
         else:
-            # It was about an earlier topic of this name, which a hand has taken away meanwhile.
+            # It was about an earlier topic of this name, which an operator has deleted meanwhile.
             replaced.append(change.name)
     settle_carried(state, names)
     effects = send_decisions(state, names, store.cause)
@@ -228,13 +229,14 @@ def on_committed(state: ClusterState, store: StoreInFlight) -> list[Effect]:
 
 
 def on_failed(state: ClusterState, store: StoreInFlight, *, is_unknown: bool) -> list[Effect]:
-    """Nothing of the multi holds, or nobody knows: read what ZooKeeper holds before anything is decided."""
+    """Handle a multi that failed or has an unknown outcome: read what ZooKeeper holds before the next
+    decision."""
     names = []
     for change in store.changes:
         state.storing.discard(change.name)
         if change.name in state.partitions:
             if not is_unknown and change.expected_partition_epoch is None:
-                # Perhaps there is no topic any more that a partition could be created below.
+                # Perhaps the topic does not exist any more, so that no partition can be created below it.
                 state.want_read(change.name.topic, store.cause)
             if is_unknown and change.expected_partition_epoch is not None:
                 state.doubtful[change.name] = change.expected_partition_epoch
@@ -258,14 +260,14 @@ def read_again(names: list[TopicPartition], cause: str) -> list[Effect]:
 
 
 def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: bool = False) -> list[Effect]:
-    """Take over what ZooKeeper holds, tell brokers of what is new to them, and decide again.
+    """Take over what ZooKeeper holds, send brokers what is new to them, and decide again.
 
-    A decision of this controller whose outcome was unknown shows here as a difference too, so it is
-    told like any other. A partition that is being written is left alone, and so is news that is older than
-    what is known, unless it was asked for because a write failed: then it is the truth.
+    A decision of this controller with an unknown outcome shows here as a difference too, so it is sent like
+    any other. A partition that is being written is left alone. A read that is older than what is known is
+    ignored, unless it was made because a write failed: then it is the truth.
 
-    `is_topic_read`: the topic itself was read with it. Otherwise, where a leaderAndISR is gone, its topic may
-    be gone too, or be another one by now: that is read before anything is created there.
+    `is_topic_read`: the topic itself was read with it. Otherwise, if a leaderAndISR is gone, its topic may be
+    gone or be another one, so the topic is read before anything is created there.
     """
     changed: list[TopicPartition] = []
     decidable: list[TopicPartition] = []
@@ -279,7 +281,7 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
         known = partition.leader_and_isr
         if name not in state.rereading and not _is_newer(read, known):
             if known is None and read is not None:
-                # Nonsense that kept it from being known was corrected; or it was an earlier topic's.
+                # Its invalid content was corrected, or it was an earlier topic's.
                 state.want_read(name.topic, event.cause)
             continue
         work = state.work.get(name.topic)
@@ -309,11 +311,11 @@ def on_states_read(state: ClusterState, event: StatesRead, *, is_topic_read: boo
 
 
 def _settle_doubts(state: ClusterState, names: list[TopicPartition], cause: str) -> list[Effect]:
-    """See to it that a write of unknown outcome has happened or never will.
+    """Make sure that a write with an unknown outcome has happened or never will.
 
-    Where the znode has still the version that the write builds on, it may be stored after the read, and
-    nobody would be told of it. Only a later version proves that it is void, so where there is nothing to
-    decide, what the znode holds is written once more.
+    If the znode still has the version on which the write builds, the write may be stored after the read, and
+    no broker would be told. Only a later version proves that it is void. So if there is nothing to decide,
+    the content of the znode is written once more.
     """
     changes: list[Change] = []
     for name in names:
@@ -335,7 +337,7 @@ def _is_newer(read: LeaderAndIsr | None, known: LeaderAndIsr | None) -> bool:
 
 
 def decide_again(state: ClusterState, names: Iterable[TopicPartition], cause: str) -> list[Effect]:
-    """Decide what waited for these partitions to become free."""
+    """Decide about partitions that had to wait until they were free."""
     waiting: dict[frozenset[int], list[TopicPartition]] = {}
     for name in names:
         bounced = state.again.pop(name, None)
@@ -348,7 +350,7 @@ def decide_again(state: ClusterState, names: Iterable[TopicPartition], cause: st
 
 
 def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
-    """What a broker is told about a partition that has a znode."""
+    """The decision that a broker gets about a partition with a znode."""
     partition = state.partitions[name]
     known = partition.leader_and_isr
     assert known is not None, name
@@ -384,13 +386,13 @@ def send_decisions(
         live &= {only_to}
     for name in names:
         if state.is_being_deleted(name.topic):
-            # Its znodes may be gone by now; all that its brokers hear is to stop.
+            # Its znodes may be gone by now; its brokers only get an order to stop.
             continue
         decision = decision_of(state, name)
         for broker_id in decision.replicas:
             if broker_id in live:
                 by_broker.setdefault(broker_id, []).append(decision)
-    # New leaders first: writes wait for them, while followers only follow.
+    # New leaders first: writes wait for them, and followers only follow.
     leaders = {decision.leader for decisions in by_broker.values() for decision in decisions}
     effects: list[Effect] = []
     for broker_id in sorted(by_broker, key=lambda candidate: (candidate not in leaders, candidate)):
@@ -405,14 +407,15 @@ def send_decisions(
 
 
 def send_metadata(state: ClusterState, names: Collection[TopicPartition], cause: str) -> list[Effect]:
-    """Tell every live broker about these partitions; nothing where there are none."""
+    """Send every live broker the metadata of these partitions; nothing if there are none."""
     receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())
     if not names or not receivers:
         return []
     sequence = state.take_sequence()
     for waiter in state.waiters.values():
         if not isinstance(waiter.purpose, ShutsDown) and not waiter.undecided.isdisjoint(names):
-            # Whoever creates or grows a topic asks any broker for it next, and its leaders first of all.
+            # A client that creates or grows a topic next asks any broker for it, most likely one of its
+            # leaders.
             for broker_id in waiter.unacknowledged:
                 waiter.unacknowledged[broker_id] = sequence
     return [SendUpdateMetadata(receivers, sequence, tuple(names), cause=cause)]

@@ -63,14 +63,15 @@ def overloaded(state: ClusterState, request_id: int) -> list[Effect]:
 
 
 def refuse(state: ClusterState, request_id: int, refusal: Refusal, message: str) -> list[Effect]:
-    """End a request that waits; nothing where its time has run out already."""
+    """Refuse a request that waits; nothing if its time is up already."""
     if state.waiters.pop(request_id, None) is None:
         return []
     return [RefuseRequest(request_id, refusal, message)]
 
 
 def satisfy(state: ClusterState, request_id: int) -> None:
-    """ZooKeeper holds what a request asks for; only brokers have to be heard yet."""
+    """Take note that ZooKeeper holds what a request asks for; only acknowledgements of brokers are
+    missing."""
     waiter = state.waiters.get(request_id)
     if waiter is not None:
         waiter.is_unwritten = False
@@ -79,7 +80,7 @@ def satisfy(state: ClusterState, request_id: int) -> None:
 def settle_move(
     waiter: Waiter | None, name: TopicPartition, refusal: Refusal | None = None, message: str = ""
 ) -> None:
-    """What became of one partition of a request that moves many, or takes moves back."""
+    """Set the outcome of one partition of a request that moves many, or cancels moves."""
     if waiter is not None and isinstance(waiter.purpose, MovesPartitions):
         purpose = waiter.purpose
         purpose.outcomes[name] = PartitionOutcome(name, refusal, message)
@@ -89,7 +90,7 @@ def settle_move(
 def turn_away(
     state: ClusterState, requested: RequestedChange, topic_name: str, refusal: Refusal, message: str
 ) -> list[Effect]:
-    """Nothing can come of a wish any more."""
+    """Refuse a wish that cannot be carried out any more."""
     if not isinstance(requested, RequestedMoves):
         return refuse(state, requested.request_id, refusal, message)
     for number in requested.targets:
@@ -99,9 +100,9 @@ def turn_away(
 
 
 def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
-    """The request is answered when the brokers that are told of it by these effects have acknowledged.
+    """Answer the request when the brokers that get these effects have acknowledged them.
 
-    Of those that only get metadata nobody is waited for.
+    Brokers that only get metadata are not waited for.
     """
     for effect in effects:
         if isinstance(effect, SendLeaderAndIsr | SendStopReplica):
@@ -117,7 +118,7 @@ def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
 def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequested) -> list[Effect]:
     """Move leadership away from a broker that is about to stop, and take it out of the ISRs.
 
-    It is not assigned or elected anything from here on, until it registers again.
+    It gets no replica or leadership until it registers again.
     """
     broker = state.brokers.get(event.broker_id)
     if broker is None:
@@ -140,7 +141,7 @@ def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequest
 
 
 def on_broker_acknowledged(state: ClusterState, event: BrokerAcknowledged) -> list[Effect]:
-    """A broker has everything up to a sequence; whoever waited for that waits no longer."""
+    """Take note that a broker has everything up to a sequence, and end the waits for that."""
     broker = state.brokers.get(event.broker_id)
     if broker is None or broker.broker_epoch != event.broker_epoch:
         return []
@@ -151,7 +152,7 @@ def on_broker_acknowledged(state: ClusterState, event: BrokerAcknowledged) -> li
 
 
 def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
-    """The shell's patience is at its end: answer with what there is."""
+    """Answer a request whose time is up with the current state."""
     waiter = state.waiters.get(event.request_id)
     if waiter is None:
         return []
@@ -163,7 +164,7 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
     if isinstance(purpose, ShutsDown | MovesPartitions | ElectsLeaders) or not (
         waiter.undecided or waiter.is_unwritten
     ):
-        # A broker that does not acknowledge is retried; the decisions themselves stand.
+        # Sending to a broker that does not acknowledge is repeated; the decisions themselves hold.
         return [_answer(state, waiter)]
     if isinstance(purpose, CreatesTopic):
         message = (
@@ -178,7 +179,8 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
 
 
 def answer_settled(state: ClusterState) -> list[Effect]:
-    """Answer every request that waits for nothing any more. Runs after each event; the waiters are few."""
+    """Answer every request that has nothing to wait for any more. Runs after each event; waiting requests are
+    few."""
     answered: list[Waiter] = []
     for waiter in state.waiters.values():
         if isinstance(waiter.purpose, ElectsLeaders) and waiter.is_unwritten:
@@ -207,7 +209,7 @@ def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
 
 
 def _drop_forgotten(state: ClusterState, waiter: Waiter, purpose: ElectsLeaders) -> None:
-    """Partitions that are gone are not elected for any more."""
+    """Drop partitions that are gone from the elections of a request."""
     for name in purpose.names:
         if name not in purpose.outcomes and name not in state.elections:
             message = f"{name.topic}-{name.partition} is gone"
@@ -217,7 +219,7 @@ def _drop_forgotten(state: ClusterState, waiter: Waiter, purpose: ElectsLeaders)
 
 
 def _give_up_elections(state: ClusterState, purpose: ElectsLeaders, request_id: int) -> None:
-    """Nobody wants to know any more; what has not been handed to ZooKeeper is not done either."""
+    """Give up the elections of a request that is over; those that are not written yet are not made."""
     for name in purpose.names:
         election = state.elections.get(name)
         if election is None or request_id not in election.request_ids:

@@ -1,1 +1,1 @@
-"""Partitions move to other brokers, and how fast."""
+"""Moving partitions to other brokers, and the speed limit of moves."""

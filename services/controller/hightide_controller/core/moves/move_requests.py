@@ -1,7 +1,7 @@
-"""ReassignPartitions and CancelReassignments: checked against what is known, then wishes for reassignment.py.
+"""ReassignPartitions and CancelReassignments: checked against what is known, then passed to reassignment.py.
 
-Each partition is accepted or refused for itself; the request is answered when all moves that were accepted
-have begun, which is when ZooKeeper holds them (KIP-455).
+Each partition is accepted or refused on its own. The request is answered when all accepted moves have begun,
+which is when ZooKeeper holds them (KIP-455).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Targets = dict[TopicPartition, tuple[int, ...] | None]
 
 
 def on_reassignments_requested(state: ClusterState, event: ReassignmentsRequested) -> list[Effect]:
-    """Begin moves, or give moves that are under way another goal."""
+    """Begin moves, or change the target of moves that are under way."""
     targets: _Targets = {move.name: move.target for move in event.moves}
     if len(targets) < len(event.moves):
         message = (
@@ -57,7 +57,7 @@ def on_reassignments_requested(state: ClusterState, event: ReassignmentsRequeste
 
 
 def on_cancel_requested(state: ClusterState, event: CancelReassignmentsRequested) -> list[Effect]:
-    """Take moves back, all there are where none is named."""
+    """Cancel moves; all of them if none is named."""
     names = event.names or sorted(
         TopicPartition(topic_name, number) for topic_name, work in state.work.items() for number in work.moves
     )
@@ -76,7 +76,7 @@ def on_cancel_requested(state: ClusterState, event: CancelReassignmentsRequested
 
 
 def release_held_moves(state: ClusterState) -> None:
-    """Brokers have acknowledged the speed limit that some moves come with: these begin now."""
+    """Begin moves that waited for a new speed limit: brokers have acknowledged it."""
     for waiter in state.waiters.values():
         purpose = waiter.purpose
         if not isinstance(purpose, MovesPartitions) or not purpose.held or waiter.is_unwritten:
@@ -123,7 +123,7 @@ def _wait(
 
 
 def _wish(state: ClusterState, waiter: Waiter, targets: _Targets) -> None:
-    """Hand the moves to their topics."""
+    """Pass the moves on to their topics."""
     by_topic: dict[str, dict[int, tuple[int, ...] | None]] = {}
     for name, target in targets.items():
         by_topic.setdefault(name.topic, {})[name.partition] = target

@@ -1,14 +1,15 @@
-"""What is next for one partition that shall move, as a pure function of what ZooKeeper holds (V3 F).
+"""The next step of one partition that moves, as a pure function of what ZooKeeper holds (V3 F).
 
     AR = original        the znode holds RAR alone: begin   AR := original ∪ RAR, original is written down
-    AR = original ∪ RAR  not all of RAR in the ISR: wait    leaders let the new replicas in by themselves
+    AR = original ∪ RAR  not all of RAR in the ISR: wait    leaders let the new replicas in
     AR = original ∪ RAR  RAR ⊆ ISR: complete                AR, ISR := RAR, leader in RAR, znode deleted
 
-It is asked again after whatever happens to the partition, so that a move goes on from wherever a crash, a
-refused write, another controller or a hand has left it. Completion asks of RAR alone to be in sync: a dead
-original replica holds up nothing. A leader changes only where it must, and the leader epoch with it; but that
-grows also when a replica leaves AR, so that what it goes on fetching is of an epoch that is over. Otherwise
-one that is moved back at once could join the ISR before it hears the StopReplica of its departure.
+It is computed again after every event about the partition, so a move continues from wherever a crash, a
+refused write, another controller or an operator has left it. Completion requires only RAR to be in sync, so a
+dead original replica holds up nothing. The leader changes only if it must, and the leader epoch with it. But
+the epoch also grows when a replica leaves AR, so that the replica's further fetches are from an old epoch.
+Otherwise a replica that is moved back at once could join the ISR before it gets the StopReplica of its
+departure.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a decision depends on besides the partition."""
+    """What a step depends on besides the partition."""
 
     candidates: Candidates
-    """Who can lead it."""
+    """The brokers that can lead it."""
     eligible: frozenset[int]
     """Brokers that may be given new replicas."""
     registered: frozenset[int]
@@ -51,30 +52,30 @@ class Step:
     """What to write next, in one multi."""
 
     replicas: tuple[int, ...]
-    """AR from then on."""
+    """The new AR."""
     decided: LeaderAndIsr | None
-    """Its leaderAndISR; None: it has none, or there is nothing to change."""
+    """The new leaderAndISR; None: it has none, or nothing changes."""
     original: tuple[int, ...] = ()
-    """What the znode of the move shall name as the original AR; empty: the znode goes."""
+    """The original AR for the znode of the move; empty: the znode is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveWaits:
-    """It is under way. Brokers that it waits for and that are not alive."""
+    """The move is under way. Names brokers that it waits for and that are not alive."""
 
     absent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MoveBlocked:
-    """It cannot be done, and nothing is lost by leaving all as it is."""
+    """The move cannot be made, and nothing is lost by leaving everything as it is."""
 
     refusal: Refusal
     message: str
 
 
 def union(original: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
-    """AR while a move is under way: the original replicas first, so that the preferred one stays so."""
+    """AR while a move is under way: the original replicas first, so that the preferred one stays."""
     return (*original, *(broker_id for broker_id in target if broker_id not in original))
 
 
@@ -83,7 +84,7 @@ def step_forward(
 ) -> Step | MoveWaits | MoveBlocked:
     """The next step of the move of a partition to `target`.
 
-    `znode`: what stands below /admin about it, perhaps about another target.
+    `znode`: the znode below /admin about it, which may have another target.
     """
     replicas = partition.replicas
     begun = znode is not None and bool(znode.original) and znode.target == target
@@ -115,7 +116,7 @@ def step_forward(
 def step_back(
     partition: Partition, znode: ReassignmentZnode | None, around: Surroundings
 ) -> Step | MoveBlocked:
-    """The one step that takes a move back."""
+    """The one step that cancels a move."""
     if znode is None:
         return MoveBlocked(Refusal.NO_REASSIGNMENT, f"{_dashed(partition)} is not being moved")
     if not znode.original or not set(znode.original) <= set(partition.replicas):
@@ -130,7 +131,7 @@ def step_back(
 
 
 def target_fault(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Fault | None:
-    """Why these brokers cannot be RAR of a partition; None where they can."""
+    """The reason why these brokers cannot be RAR of a partition; None if they can."""
     dashed = _dashed(partition)
     if not target:
         return Refusal.INVALID_ASSIGNMENT, f"{dashed} would be on no broker"
@@ -174,7 +175,7 @@ def _progress(partition: Partition, target: tuple[int, ...], around: Surrounding
 def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundings) -> LeaderAndIsr | None:
     """The leaderAndISR of the partition if these were its replicas.
 
-    None where nobody of the ISR is among them, or it would lose its leader by it.
+    None if no member of the ISR is among them, or if the partition would lose its leader by it.
     """
     known = partition.leader_and_isr
     assert known is not None, partition.name

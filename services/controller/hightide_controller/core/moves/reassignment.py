@@ -1,11 +1,11 @@
-"""Partitions move to other brokers: by request, or as /admin/partitions_reassigned says (V3 F, mended).
+"""Moving partitions to other brokers: by request, or as /admin/partitions_reassigned says (V3 F, mended).
 
-What is next for one partition says move_steps.py; here steps of one topic are put into one multi, as many as
-fit: the topic znode, the leaderAndISR of each partition, and the znodes of the moves (docs/protocol.md,
+move_steps.py computes the next step of one partition. This module puts as many steps of one topic as fit into
+one multi: the topic znode, the leaderAndISR of each partition, and the znodes of the moves (docs/protocol.md,
 "Moves go on from ZooKeeper alone"). Moves that can complete at the same time do so in one multi.
 
-A hand starts a move by writing RAR there, gives it another goal by writing another one, and takes it back by
-deleting the znode (or by writing the old replicas). What makes no sense is complained about and left alone.
+An operator starts a move by writing RAR there, changes its target by writing another one, and cancels it by
+deleting the znode (or by writing the old replicas). An invalid znode is complained about and left alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _topic_fault(state: ClusterState, topic_name: str) -> Fault | None:
 def move_fault(
     state: ClusterState, name: TopicPartition, target: tuple[int, ...], around: Surroundings
 ) -> Fault | None:
-    """Why a request cannot have this partition moved there; None where it can."""
+    """The reason why a request cannot move this partition there; None if it can."""
     if (unusable := _topic_fault(state, name.topic)) is not None:
         return unusable
     topic = state.topics[name.topic]
@@ -75,7 +75,7 @@ def move_fault(
     znode = None if work is None else work.moves.get(name.partition)
     path = ReassignmentPath.path(*name)
     if znode is None and path in state.complaints:
-        # It could not be created, and what else is to be written about the topic would wait for it.
+        # It could not be created, and other writes about the topic would wait for it.
         message = f"{path} holds what makes no sense: {state.complaints[path]}"
         return Refusal.INVALID_REQUEST, message
     step = step_forward(partition, znode, target, _around(state, name, around))
@@ -90,7 +90,7 @@ def move_fault(
 
 
 def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings) -> Fault | None:
-    """Why a request cannot have the move of this partition taken back; None where it can."""
+    """The reason why a request cannot cancel the move of this partition; None if it can."""
     if (unusable := _topic_fault(state, name.topic)) is not None:
         return unusable
     topic = state.topics[name.topic]
@@ -109,7 +109,7 @@ def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings
 
 
 def heed_moves(state: ClusterState, topic_name: str) -> None:
-    """What stands below /admin/partitions_reassigned about a topic may have changed: keep the books true."""
+    """Update the records of a topic's moves, after a possible change below /admin/partitions_reassigned."""
     work = state.work[topic_name]
     for number in work.due_moves:
         znode = work.moves.get(number)
@@ -121,7 +121,7 @@ def heed_moves(state: ClusterState, topic_name: str) -> None:
 
 
 def look_at_moves_again(state: ClusterState, cause: str) -> None:
-    """Brokers came or went: what moves wait for, or could not begin for, may be different now."""
+    """Check moves again after brokers came or went: they may wait for other brokers, or be able to begin."""
     for topic_name, work in state.work.items():
         if work.moves:
             work.due_moves.update(dict.fromkeys(work.moves))
@@ -129,7 +129,8 @@ def look_at_moves_again(state: ClusterState, cause: str) -> None:
 
 
 def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
-    """Put the next steps of moves into the topic's next multi: what requests wish, then what is due."""
+    """Put the next steps of moves into the topic's next multi: first requested moves, then those under
+    way."""
     work = state.work[plan.name]
     if (
         work.due_moves
@@ -150,7 +151,7 @@ def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
 
 
 class _Planner:
-    """For the time of one decision about one topic."""
+    """Plans the moves in one decision about one topic."""
 
     def __init__(self, state: ClusterState, plan: TopicPlan, work: TopicWork) -> None:
         assert plan.topic is not None
@@ -160,13 +161,13 @@ class _Planner:
         self._around = surroundings_of(state)
         self._count = len(plan.topic.assignment)
         self._assignment: list[tuple[int, ...]] = []
-        """AR of all partitions as it shall be; empty until something moves."""
+        """The new AR of all partitions; empty until something moves."""
         self._size_bytes = 0
         self._added_bytes = 0
         self._is_full = False
 
     def run(self) -> None:
-        """All that fits."""
+        """Plan all that fits."""
         for requested in list(self._work.requested_changes):
             if isinstance(requested, RequestedMoves):
                 self._carry_out(requested)
@@ -190,7 +191,7 @@ class _Planner:
             if number in requested.begun and self._is_fulfilled(number, target):
                 self._settle(requested, number)
             elif not is_awaited and number not in requested.begun:
-                # Its time ran out before it was begun.
+                # Its time was up before it was begun.
                 del requested.targets[number]
             elif not self._is_free(number):
                 continue
@@ -227,7 +228,7 @@ class _Planner:
         znode = self._work.moves.get(number)
         partition = self._partition(number)
         if partition is None:
-            # A hand asked for a move of what is not there, and it is taken back.
+            # An operator asked for a move of a partition that does not exist, and it is cancelled.
             assert znode is not None
             done = ReassignmentDone(TopicPartition(self._plan.name, number), znode.version)
             if self._plan.has_room(done, extra_bytes=self._added_bytes):
@@ -242,7 +243,7 @@ class _Planner:
             step = step_forward(partition, znode, target, around)
         assert not isinstance(step, MoveBlocked), step
         if isinstance(step, MoveWaits):
-            # It is under way to there already.
+            # It is under way to that target already.
             self._settle(requested, number)
         elif self._add(partition, step, target or ()):
             requested.begun.add(number)
@@ -250,7 +251,7 @@ class _Planner:
     # ---- by hand, and going on
 
     def _take_back(self, number: int, znode: ReassignmentZnode) -> None:
-        """A hand deleted the znode of a move that was under way."""
+        """Cancel a move under way whose znode an operator deleted."""
         partition = self._partition(number)
         replicas = () if partition is None else partition.replicas
         is_wide = replicas == union(znode.original, znode.target) and replicas not in (
@@ -258,7 +259,7 @@ class _Planner:
             znode.target,
         )
         if partition is None or not is_wide:
-            # That was its end, or a hand has written the topic znode too.
+            # The move is done, or an operator has written the topic znode too.
             del self._work.abandoned[number]
             return
         if self._is_full or not self._is_free(number):
@@ -303,7 +304,7 @@ class _Planner:
         del work.due_moves[number]
 
     def _hand_fault(self, number: int, znode: ReassignmentZnode) -> str:
-        """What a request would be refused for, of a move that has not begun."""
+        """The reason why a request for this move, which has not begun, would be refused."""
         assert self._plan.topic is not None
         if znode.original:
             return ""
@@ -311,7 +312,7 @@ class _Planner:
         return "" if fault is None else f"{self._plan.name}-{number}: {fault}"
 
     def _note(self, number: int, fault: str, absent: tuple[int, ...]) -> None:
-        """Remember what is to be complained about."""
+        """Remember a complaint."""
         work = self._work
         if fault:
             work.move_faults[number] = fault
@@ -330,7 +331,7 @@ class _Planner:
 
     def _partition(self, number: int) -> Partition | None:
         if number >= self._count:
-            # It goes with this multi, or is not there at all.
+            # It is deleted in this multi, or does not exist.
             return None
         return self._state.partitions.get(TopicPartition(self._plan.name, number))
 
@@ -340,7 +341,7 @@ class _Planner:
         return not busy and number not in self._plan.touched
 
     def _add(self, partition: Partition, step: Step, target: tuple[int, ...]) -> bool:
-        """Let a step go with the multi; False where there is no room any more."""
+        """Add a step to the multi; False if there is no room any more."""
         name = partition.name
         znode = self._work.moves.get(name.partition)
         writes: list[Write] = []
@@ -367,7 +368,7 @@ class _Planner:
         return True
 
     def _make_room(self, partition: Partition, step: Step, writes: list[Write]) -> bool:
-        """Reckon with the topic znode, whose size changes with AR; False where it would be too large."""
+        """Allow for the topic znode, whose size changes with AR; False if it would be too large."""
         if not self._assignment:
             assert self._plan.topic is not None
             self._plan.alter(self._plan.topic)
@@ -388,8 +389,8 @@ class _Planner:
 
 
 def _around(state: ClusterState, name: TopicPartition, around: Surroundings) -> Surroundings:
-    """As this partition has it: a broker that has lost its replica of it is not alive for it, and what its
-    topic asks of an ISR says who stays eligible beside one."""
+    """The surroundings for this partition: a broker that has lost its replica of it is not alive for it, and
+    its topic's setting says which replicas stay eligible."""
     candidates = candidates_for(state, name, around.candidates)
     if candidates is around.candidates:
         return around

@@ -1,6 +1,6 @@
-"""The speed limit of moves (KIP-73): /config/reassignment, told to brokers with their metadata.
+"""The speed limit of moves (KIP-73): /config/reassignment, which brokers get with their metadata.
 
-One write at a time. What requests want is kept until ZooKeeper holds it; the last one counts.
+One write at a time. The limit that requests ask for is kept until ZooKeeper holds it; the last one counts.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def on_throttle_requested(state: ClusterState, event: ReassignmentThrottleReques
 
 
 def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int) -> None:
-    """A request that waits wants the speed limit to be this; `waiter` is told when ZooKeeper holds it."""
+    """Ask for this speed limit on behalf of a waiting request, which is informed when ZooKeeper holds it."""
     assert throttle_bytes_per_s >= 0
     waiter.is_unwritten = True
     state.throttle_work.requested_changes[waiter.request_id] = throttle_bytes_per_s
 
 
 def take_throttle(state: ClusterState, znode: ThrottleZnode | None, cause: str) -> list[Effect]:
-    """What /config/reassignment holds, where it was read: brokers hear of it if it is new."""
+    """Take over the content of /config/reassignment, if it was read: brokers get it if it is new."""
     return [*_told(state, cause)] if znode is not None and _take_over(state, znode) else []
 
 
 def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
-    """Whether this is another limit than the one that brokers know."""
+    """Whether this differs from the limit that brokers know."""
     before_bytes_per_s = _bytes_per_s(state)
     known = None if state.throttle is None else state.throttle.version
     if znode.version is not None and known is not None and znode.version < known:
@@ -57,12 +57,12 @@ def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
 
 
 def decide_throttle(state: ClusterState) -> list[Effect]:
-    """The next write, or the news that there is none to do. Called at the end of each step."""
+    """The next write, or the result that none is needed. Called at the end of each step."""
     work = state.throttle_work
     for request_id in [
         request_id for request_id in work.requested_changes if request_id not in state.waiters
     ]:
-        # Its time ran out.
+        # Its time is up.
         del work.requested_changes[request_id]
     if not work.requested_changes or any(
         isinstance(store, ThrottleStoreInFlight) for store in state.stores.values()
@@ -92,7 +92,7 @@ def decide_throttle(state: ClusterState) -> list[Effect]:
 def on_throttle_answered(
     state: ClusterState, store: ThrottleStoreInFlight, *, is_stored: bool
 ) -> list[Effect]:
-    """What became of the write. Where it is not known, ZooKeeper's watch tells, or the next try."""
+    """Handle the outcome of the write. If it is unknown, ZooKeeper's watch or the next attempt settles it."""
     if not is_stored:
         state.throttle_work.is_waiting = True
         return []
@@ -100,7 +100,7 @@ def on_throttle_answered(
     written = ThrottleZnode(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
     is_new = _take_over(state, written)
     if list(state.throttle_work.requested_changes.values())[-1:] == [written.throttle_bytes_per_s]:
-        # `decide_throttle` tells it, for whoever waits for that.
+        # `decide_throttle` sends it, for the requests that wait for it.
         return []
     return [*_told(state, "")] if is_new else []
 

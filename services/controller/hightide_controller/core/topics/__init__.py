@@ -1,1 +1,1 @@
-"""Topics come, go, grow, shrink and change their settings."""
+"""Topics that are created, deleted, grown and shrunk, and their settings."""

@@ -1,7 +1,7 @@
-"""Topics that the controller may not act on yet, and names that no topic bears.
+"""Topics that the controller may not act on yet, and names without a topic.
 
-A topic znode that a hand wrote as V3 describes it has no id, and one from before markers has none of those:
-both are written down before any broker hears of the topic, so that an id never changes.
+A topic znode that an operator wrote as V3 describes it has no id, and a topic from before markers has no
+marker. Both are written before any broker learns of the topic, so that an id never changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["plan_absent", "plan_marker"]
 
 
 def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
-    """A name without a topic that is acted on: adopt a newcomer, clear up after one that went, complain."""
+    """Handle a name without an active topic: adopt a new topic, clean up after one that is gone, complain."""
     work = state.work[plan.name]
     if work.newcomer is not None:
         if work.newcomer.is_bare:
@@ -40,7 +40,7 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
     work.requested_changes.clear()
     work.deletion = None
     if work.intent is not None and work.intent.topic_id:
-        # It was begun, so what it was about is gone, unless there is a topic that cannot be understood.
+        # It was begun, so its topic is gone, unless there is a topic that cannot be decoded.
         if work.is_gone:
             plan.add(DeletionDone(plan.name, work.intent.version))
         elif work.read_cause is None:
@@ -60,7 +60,7 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
 
 
 def plan_marker(state: ClusterState, plan: TopicPlan) -> None:
-    """A hand took the marker of a topic away, without which its leaders cannot change their ISR."""
+    """Restore the marker of a topic that an operator deleted: without it, leaders cannot change their ISR."""
     assert plan.topic is not None
     if not plan.topic.has_marker:
         plan.add(MarkerCreated(plan.name, plan.topic.topic_id))
