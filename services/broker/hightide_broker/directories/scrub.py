@@ -21,6 +21,8 @@ from hightide_broker.storage import BatchPlace, DamagedLog, StorageError
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
+"""What is read at once. A smaller piece counts as so many bytes: each costs a thread's turn and perhaps a call
+to the leader, and ten thousand small logs are ten thousand pieces."""
 FIRST_PASS_S: Final = 60.0
 """The longest time before the first pass after a start."""
 
@@ -116,6 +118,11 @@ class Scrub:
             if size_bytes and self._comparison is not None:
                 end_offset = replica.log.log_end_offset if place is None else place.offset
                 await self._comparison.compare(replica, base_offset, end_offset, size_bytes)
+            await asyncio.sleep(pause_s(size_bytes, self._settings.bytes_per_s))
             if place is None:
                 return
-            await asyncio.sleep(size_bytes / self._settings.bytes_per_s)
+
+
+def pause_s(size_bytes: int, bytes_per_s: int) -> float:
+    """How long to wait behind a piece of so many bytes, so that a pass keeps to `bytes_per_s`."""
+    return max(size_bytes, PIECE_BYTES) / bytes_per_s
