@@ -21,8 +21,8 @@ from hightide_broker.storage import BatchPlace, DamagedLog, StorageError
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
-"""What is read at once. A smaller piece counts as so many bytes: each costs a thread's turn and perhaps a call
-to the leader, and ten thousand small logs are ten thousand pieces."""
+"""What is read at once. A smaller piece counts as so many bytes: each costs a turn of a thread and perhaps a
+call to the leader, and ten thousand small logs are ten thousand pieces."""
 FIRST_PASS_S: Final = 60.0
 """The longest time before the first pass after a start."""
 
