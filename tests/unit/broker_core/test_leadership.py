@@ -194,6 +194,16 @@ def test_what_came_before_the_decision_that_it_declined_comes_too_late(
     assert pair[1].state.is_leader
 
 
+def test_a_partition_that_goes_offline_in_the_epoch_that_it_declined_is_offline(pair: ReplicaPair) -> None:
+    # A broker that leaves the ISR leaves it without a leader, in the same epoch.
+    pair.decide(1, 3, to=(1,))
+    pair[1].restarts()
+    pair.decide(1, 3, to=(1,))
+    pair[1].happens(LeaderAndIsrDecided.dummy(-1, 3, (1,), partition_epoch=4))
+    assert pair[1].state.role is Role.OFFLINE
+    assert pair[1].produces("b") == (Refuse(Refusal.PARTITION_OFFLINE),)
+
+
 def test_a_follower_that_declines_to_lead_follows_on(pair: ReplicaPair) -> None:
     # Its log names an epoch that is not decided: ZooKeeper was restored from a backup.
     pair.decide(1, 3)

@@ -41,10 +41,10 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
     )
     if event.leader == replica.settings.broker_id and is_spent(replica, event.leader_epoch):
         return decline(replica, decision)
-    if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
-        return same_leader_again(replica, decision, event.now_ms)
     if event.leader == NO_LEADER:
         return become_offline(replica, decision)
+    if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
+        return same_leader_again(replica, decision, event.now_ms)
     if event.leader == replica.settings.broker_id:
         return become_leader(replica, decision, event.now_ms)
     return become_follower_and_truncate(replica, decision)
