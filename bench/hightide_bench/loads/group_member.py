@@ -17,13 +17,13 @@ import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 from hightide.batch.checksum import crc32c
+from hightide.calls.backoff import Backoff
 from hightide.calls.call import Method
 from hightide.transport.transport import channel_options
 from hightide.v1 import broker_service_pb2 as broker_pb
 from hightide.v1 import coordinator_service_pb2 as pb
 
-FIRST_PAUSE_S: Final = 0.02
-LONGEST_PAUSE_S: Final = 0.5
+RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.5)
 _REGISTRATION_TIMEOUT_S: Final = 30.0
 _METADATA_TIMEOUT_S: Final = 10.0
 #: They pass: the consumer looks for the coordinator and comes again.
@@ -172,7 +172,7 @@ class GroupMember:
     async def live(self, admission: asyncio.Semaphore) -> None:
         """Register, as often as it takes, until it has left. `admission`: how many register at a time for the
         first time."""
-        pause_s = FIRST_PAUSE_S
+        failures = 0
         address: str | None = None
         while not self._is_leaving:
             if address is None:
@@ -182,12 +182,12 @@ class GroupMember:
                 async with contextlib.nullcontext() if self._member_id else admission:
                     registered = await self._attempt(address, self._register)
                 if registered is True:
-                    pause_s = FIRST_PAUSE_S
+                    failures = 0
                     address = await self._member_until_the_end(address)
                     continue
                 address = registered or None
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            failures += 1
+            await asyncio.sleep(RETRY.pause_s(failures, random.random()))
         self._gone.set()
 
     async def leave(self) -> None:

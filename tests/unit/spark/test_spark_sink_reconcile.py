@@ -14,7 +14,7 @@ from hightide.batch.header import BatchHeader
 from hightide.v1 import errors_pb2
 from hightide_broker.storage.log.producer_states import DuplicateOf, Fresh, ProducerStates
 from hightide_spark.core.reconcile import (
-    PAUSE_MS_MAX,
+    LOOK_AGAIN,
     ROUNDS_WITHOUT_NEWS_MAX,
     ConflictPersistsError,
     ExactlyOnceError,
@@ -336,7 +336,7 @@ def test_rounds_without_news_come_at_growing_bounded_pauses_and_news_ends_them()
         core.refused(table([b"a"]))
     assert pauses[:4] == [0, 10, 20, 40]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == PAUSE_MS_MAX
+    assert pauses[-1] == LOOK_AGAIN.maximum_ms
     assert 5_000 < sum(pauses) < 30_000
     core.acknowledged(3, 1)
     assert core.pause_ms == 0

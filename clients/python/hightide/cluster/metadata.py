@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hightide.batch.checksum import crc32c
+from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.errors import BrokersUnavailableError, HightideError
@@ -23,15 +24,10 @@ METADATA_TIMEOUT_MS: Final = 1_000
 # Between attempts, from the first to the longest. A leader that moves in an orderly way is followed within
 # milliseconds, one that died is found well within a second of the election, and nobody is asked more than 25
 # times a second for long.
-FIRST_PAUSE_MS: Final = 5
 RETRY_PAUSE_MS: Final = 40
+RETRY: Final = Backoff(initial_ms=5, maximum_ms=RETRY_PAUSE_MS)
 # A topic or a partition that is there since a moment ago may not be known to the broker that is asked.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
-
-
-def retry_pause_ms(attempts: int) -> int:
-    """How long to wait after so many attempts."""
-    return min(RETRY_PAUSE_MS, FIRST_PAUSE_MS << max(0, min(attempts, 8) - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +183,7 @@ class MetadataSeeker:
 
     def want_again(self, topics: Iterable[str] = (), *, now_ms: float) -> None:
         """What was answered last was not enough: ask again, after a pause that grows."""
-        pause_ms = retry_pause_ms(self._answers_in_row)
+        pause_ms = RETRY.pause_ms(self._answers_in_row)
         self.want(topics, not_before_ms=max(now_ms, self._answered_at_ms + pause_ms))
 
     def forget(self, topic: str) -> None:

@@ -21,6 +21,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, Final
 
+from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, Method, StreamCall, StreamEnded
 from hightide.cluster.leader_waits import SAMPLE_MAX, GroupOrder
 from hightide.cluster.metadata import MetadataSeeker
@@ -54,9 +55,8 @@ log = logging.getLogger("hightide.consumer")
 
 # Between attempts to register, from the first to the longest; each is shortened by up to a half at random, so
 # that the consumers of a coordinator that died do not all come at once.
-FIRST_PAUSE_MS: Final = 20
-LONGEST_PAUSE_MS: Final = 500
-OVERLOADED_PAUSE_MS: Final = 1_000
+RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.5)
+OVERLOADED: Final = Backoff(initial_ms=1_000, maximum_ms=1_000, jitter=0.5)
 # A coordinator that could not be reached is not tried again for so long, though brokers still name it.
 REFUSAL_REST_MS: Final = 300
 # A membership that lasted so long was none of the attempts that failed.
@@ -533,14 +533,14 @@ class Membership:
             named = error.metadata.get("coordinator_address", "")
             if ":" in named and named != self.coordinator_address:
                 self._named = named
-        self._try_later(now_ms, OVERLOADED_PAUSE_MS if isinstance(error, OverloadedError) else 0)
+        self._try_later(now_ms, is_overloaded=isinstance(error, OverloadedError))
 
-    def _try_later(self, now_ms: float, least_ms: float = 0) -> None:
+    def _try_later(self, now_ms: float, *, is_overloaded: bool = False) -> None:
         """Keep a pause that grows, and ask the brokers anew who coordinates."""
-        longest_ms = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(self._attempts, 10))
         self._attempts += 1
-        pause_ms = max(least_ms, longest_ms) * (0.5 + self._random.random() / 2)
-        self._retry_at_ms = now_ms + pause_ms
+        backoff = OVERLOADED if is_overloaded else RETRY
+        self._retry_at_ms = now_ms + backoff.pause_ms(self._attempts, self._random.random())
         self._answers_needed = self._seeker.answer_count + 1
         self._wake_by(self._retry_at_ms)
-        self._seeker.want(not_before_ms=self._retry_at_ms if self._named is None and not least_ms else now_ms)
+        waits = self._named is None and not is_overloaded
+        self._seeker.want(not_before_ms=self._retry_at_ms if waits else now_ms)

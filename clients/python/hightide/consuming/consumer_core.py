@@ -18,12 +18,12 @@ from typing import Any, Final
 from hightide.calls.call import Call
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.cluster.metadata import (
+    RETRY,
     RETRY_PAUSE_MS,
     UNKNOWN_TOPIC_PATIENCE_MS,
     Cluster,
     Leader,
     MetadataSeeker,
-    retry_pause_ms,
 )
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt
 from hightide.cluster.silent_leaders import SilentLeaders
@@ -268,7 +268,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         return leader
 
     def _block(self, position: FetchPosition, now_ms: float) -> None:
-        position.blocked_until_ms = now_ms + retry_pause_ms(position.attempts)
+        position.blocked_until_ms = now_ms + RETRY.pause_ms(position.attempts)
         self._wake_by(position.blocked_until_ms)
 
     def _entry(self, position: FetchPosition, leader: Leader) -> FetchEntry:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide.calls.call import MessageCall, Method
-from hightide.cluster.metadata import METADATA_TIMEOUT_MS, Cluster, retry_pause_ms
+from hightide.cluster.metadata import METADATA_TIMEOUT_MS, RETRY, Cluster
 from hightide.cluster.operations import Operation, Operations, Pause
 from hightide.consuming.corrupt_batches import OnCorruptBatch, check_policy
 from hightide.consuming.fetch_call import FetchCall, Fetched, FetchEntry
@@ -128,7 +128,7 @@ class RangeCore(Operations):
                 self._begin_budget()
             self._attempts += 1
             self._bear(outcome)
-            yield Pause(retry_pause_ms(self._attempts))
+            yield Pause(RETRY.pause_ms(self._attempts))
             yield from self.metadata([self.wanted.partition.topic])
 
     def _begin_budget(self) -> None:

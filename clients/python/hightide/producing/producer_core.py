@@ -18,7 +18,7 @@ from typing import Any, Final
 from hightide.batch.header import SEQUENCES
 from hightide.calls.call import Call
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
-from hightide.cluster.metadata import Cluster, Leader, MetadataSeeker, retry_pause_ms
+from hightide.cluster.metadata import RETRY, Cluster, Leader, MetadataSeeker
 from hightide.cluster.silent_leaders import SilentLeaders
 from hightide.errors import (
     AddressUnreachableError,
@@ -234,7 +234,7 @@ class ProducerCore(Accumulator, TracedCore):
         return leader
 
     def _block(self, lane: Lane, attempts: int, now_ms: float) -> None:
-        lane.blocked_until_ms = now_ms + retry_pause_ms(attempts)
+        lane.blocked_until_ms = now_ms + RETRY.pause_ms(attempts)
         self._wake_by(lane.blocked_until_ms)
 
     def _calls_to(

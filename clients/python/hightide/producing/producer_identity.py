@@ -3,7 +3,7 @@
 from typing import Final
 
 from hightide.calls.call import MessageCall, Method
-from hightide.cluster.metadata import MetadataSeeker, retry_pause_ms
+from hightide.cluster.metadata import RETRY, MetadataSeeker
 from hightide.errors import HightideError
 from hightide.producing.lane import Identity
 from hightide.v1.broker_service_pb2 import InitProducerIdRequest, InitProducerIdResponse
@@ -53,7 +53,7 @@ class IdentitySeeker:
         if isinstance(outcome, HightideError):
             self._attempts += 1
             self.error = outcome
-            self._not_before_ms = now_ms + retry_pause_ms(self._attempts)
+            self._not_before_ms = now_ms + RETRY.pause_ms(self._attempts)
         else:
             self.error = None
             self.identity = Identity(outcome.producer_id, outcome.producer_epoch)

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from hightide.calls.backoff import Backoff
 
 from hightide_spark.errors import SparkConnectorError
 
@@ -29,8 +30,7 @@ SEQUENCE_MODULUS: Final = 1 << 31
 #: So often a partition may be looked at again without any news from it before that is an error. A leader that
 #: does not know yet that it is none tells old news, so with the pauses the rounds take some seconds.
 ROUNDS_WITHOUT_NEWS_MAX: Final = 16
-PAUSE_MS_MAX: Final = 1_000
-_FIRST_PAUSE_MS: Final = 10
+LOOK_AGAIN: Final = Backoff(initial_ms=10, maximum_ms=1_000)
 
 _DIGEST_BYTES: Final = 16
 _PLACES_TOLD_MAX: Final = 2
@@ -236,7 +236,7 @@ class PartitionAttempt:
         """How long to wait before the next `look`: nothing for the first, longer with each without news."""
         if not self._rounds_without_news:
             return 0
-        return min(PAUSE_MS_MAX, _FIRST_PAUSE_MS << (self._rounds_without_news - 1))
+        return LOOK_AGAIN.pause_ms(self._rounds_without_news)
 
     def look(self, known: Known | None) -> Read | GoOn:
         """What to do next, by what the log remembers now: read on (each batch goes to `saw`) and look

@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeVar, TypeVarTuple
 import grpc
 from hightide.batch.errors import MalformedMessage
 from hightide.batch.wire import parse_fetch_response
+from hightide.calls.backoff import Backoff
 from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import reason_of
@@ -40,8 +41,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-PAUSE_MIN_S: Final = 0.2
-PAUSE_MAX_S: Final = 10.0
+AGAIN: Final = Backoff(initial_ms=200, maximum_ms=10_000)
 TOLD_S: Final = 5.0
 """How long the repair waits until the controller knows; then it goes on without."""
 CALL_TIMEOUT_S: Final = 10.0
@@ -183,7 +183,7 @@ class Healing:
 
     async def _is_mended(self, key: PartitionKey, patient: _Patient) -> bool:
         """Repair the replica, however long that takes. False if it is not here any more."""
-        pause_s = PAUSE_MIN_S
+        failures = 0
         self._reports.report_damage(key, patient.offset)
         await self._reports.told(TOLD_S)
         while self._replicas.get(key) is patient.replica and _can_be_mended(patient.replica):
@@ -198,8 +198,8 @@ class Healing:
                     log.error("%s is not whole yet, tried again: %s", patient.replica, error)
             else:
                 return True
-            await asyncio.sleep(pause_s)
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+            failures += 1
+            await asyncio.sleep(AGAIN.pause_s(failures))
             # The controller may have forgotten the report: this broker may have registered anew.
             self._reports.report_damage(key, patient.offset)
         return False

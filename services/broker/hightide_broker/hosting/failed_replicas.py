@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import grpc
+from hightide.calls.backoff import Backoff
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.controller_service_pb2 import (
     REPLICA_CONDITION_DAMAGED,
@@ -41,8 +42,7 @@ from hightide_broker.replica.shell import Divergence
 
 log = logging.getLogger(__name__)
 
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 5.0
+AGAIN: Final = Backoff(initial_ms=50, maximum_ms=5_000)
 CALL_TIMEOUT_S: Final = 5.0
 
 
@@ -141,17 +141,17 @@ class FailedReplicas:
             await asyncio.wait([self._reporting])
 
     async def _run(self) -> None:
-        pause_s = PAUSE_MIN_S
+        failures = 0
         try:
             while self._pending or self._differences:
                 pending, differences = dict(self._pending), dict(self._differences)
                 if await self._tell([*pending.items(), *differences.items()]):
                     _forget(self._pending, pending)
                     _forget(self._differences, differences)
-                    pause_s = PAUSE_MIN_S
+                    failures = 0
                     continue
-                await asyncio.sleep(pause_s)
-                pause_s = min(PAUSE_MAX_S, pause_s * 2)
+                failures += 1
+                await asyncio.sleep(AGAIN.pause_s(failures))
         except Exception:
             # The top of a task: what is pending is reported with the next failure.
             log.exception("reporting %d failed replicas ended", len(self._pending))

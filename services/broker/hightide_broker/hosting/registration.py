@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from hightide.calls.backoff import Backoff
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, BrokerZnode, ZnodeGarbage
@@ -39,8 +40,7 @@ from hightide_runtime.zookeeper.session import (
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.1
-AGAIN_MIN_S: Final = 0.05
-AGAIN_MAX_S: Final = 5.0
+AGAIN: Final = Backoff(initial_ms=50, maximum_ms=5_000)
 LASTING_S: Final = 30.0
 """After a registration lasted so long, the next one is not delayed: no other process competes for the id."""
 
@@ -67,7 +67,7 @@ class Registration:
         self._known = asyncio.Event()
         self._version = 0
         self._stood_since = -LASTING_S
-        self._pause_s = AGAIN_MIN_S
+        self._removals = 1
         self._withdrawn = False
         self.path = BrokerZnode.path(broker_id)
         self.incarnation = -1
@@ -190,13 +190,13 @@ class Registration:
             return
         loop = asyncio.get_running_loop()
         lasted = loop.time() - self._stood_since > LASTING_S
-        self._pause_s = AGAIN_MIN_S if lasted else min(AGAIN_MAX_S, self._pause_s * 2)
+        self._removals = 1 if lasted else self._removals + 1
         log.warning(
             "the registration of broker %d was %s by a hand: it registers again",
             self._broker_id, "removed" if found is None else "replaced",
         )  # fmt: skip
         self.lost()
-        await asyncio.sleep(self._pause_s)
+        await asyncio.sleep(AGAIN.pause_s(self._removals))
         await self.register(patience_s)
 
     async def _watch(self, registered: Znode) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hightide.calls.backoff import Backoff
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
@@ -48,8 +49,7 @@ from hightide_broker.storage import DataDirectory, DiskFull, StorageError, Stora
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 10
-PAUSE_MIN_S: Final = 0.02
-PAUSE_MAX_S: Final = 1.0
+AGAIN: Final = Backoff(initial_ms=20, maximum_ms=1_000)
 WRITES_MAX: Final = 400
 """Partitions of one topic in one multi. With its check it stays below the limit of a multi."""
 _MARK: Final = "machine_boot_id"
@@ -404,7 +404,7 @@ async def leave_doubtful_isrs(
                 log.info("leaving %d ISRs is repeated: %s", len(multi), error)
         count = sum(isinstance(operation, SetData) for group in groups for operation in group)
         log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", count)
-        await asyncio.sleep(min(PAUSE_MAX_S, PAUSE_MIN_S * 2**attempt))
+        await asyncio.sleep(AGAIN.pause_s(attempt + 1))
         stored = await read_cluster(session, broker_id)
     raise StartupError(
         f"the ISRs that broker {broker_id} must leave keep changing, or their topics have no marker below "

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from hightide.calls.backoff import Backoff
 from hightide_runtime.znodes.cluster_znodes import (
     TOPICS,
     ClusterIdZnode,
@@ -43,8 +44,7 @@ GATHER_S: Final = 1.0
 """How long a suspect waits before the check: nearly always a StopReplica is under way as well."""
 ROUND_MAX: Final = 500
 """Suspects that are checked together."""
-PAUSE_MIN_S: Final = 0.5
-PAUSE_MAX_S: Final = 10.0
+REPEAT: Final = Backoff(initial_ms=500, maximum_ms=10_000)
 AGAIN_S: Final = 30.0
 """How long a suspect is left alone if ZooKeeper's answer was not certain."""
 
@@ -232,7 +232,7 @@ class StrayWatch:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        pause_s = PAUSE_MIN_S
+        failures = 0
         while True:
             await self._stir.wait()
             self._stir.clear()
@@ -247,12 +247,12 @@ class StrayWatch:
                     # The top of a task: without this, no stray would be found any more.
                     log.exception("looking for strays is repeated")
                 else:
-                    pause_s = PAUSE_MIN_S
+                    failures = 0
                     for key in keys:
                         self._suspects.pop(key, None)
                     continue
-                await asyncio.sleep(pause_s)
-                pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+                failures += 1
+                await asyncio.sleep(REPEAT.pause_s(failures))
             if self._unsure and self._again is None:
                 self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._look_again)
 

@@ -27,6 +27,7 @@ from hightide.batch.wire import (
     ReplicaFetchResponse,
     parse_replica_fetch_response,
 )
+from hightide.calls.backoff import Backoff
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 
@@ -45,16 +46,14 @@ from hightide_broker.storage import AppendOutOfOrder, StorageError
 
 log = logging.getLogger(__name__)
 
-PAUSE_MIN_S: Final = 0.01
-PAUSE_MAX_S: Final = 1.0
+REPEAT: Final = Backoff(initial_ms=10, maximum_ms=1_000)
 CONNECT_TIMEOUT_S: Final = 1.0
 """How long one attempt to reach a leader may take; gRPC tries several times within it."""
 CANCEL_AGAIN_S: Final = 1.0
 """How long a cancellation may take before it counts as lost."""
 CALL_GRACE_S: Final = 10.0
 """How long a leader may take beyond the wait in the request."""
-FAILED_PAUSE_MIN_S: Final = 1.0
-FAILED_PAUSE_MAX_S: Final = 60.0
+COPY_AGAIN: Final = Backoff(initial_ms=1_000, maximum_ms=60_000)
 ROUNDS_MAX: Final = 2
 """Rounds under way: one that is parked, and one with news."""
 
@@ -71,8 +70,8 @@ class FailedPartition:
     """A partition that could not be copied, although its leader answered."""
 
     reason: str
-    pause_s: float
-    """The pause before the next attempt."""
+    failures: int
+    """In a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +191,8 @@ class LeaderFetcher:
         self._repeat: set[PartitionKey] = set()
         self._refused: set[PartitionKey] = set()
         self._repeat_timer: asyncio.TimerHandle | None = None
-        self._pause_s = PAUSE_MIN_S
-        self._repeat_pause_s = PAUSE_MIN_S
+        self._failures = 0
+        self._repeats = 0
         self._stir = asyncio.Event()
         self._rounds: deque[tuple[bool, asyncio.Future[bytes]]] = deque()
         self._asking: asyncio.Future[bytes] | None = None
@@ -256,8 +255,8 @@ class LeaderFetcher:
                     # The top of a task: a bug in one round must not end replication for good.
                     log.exception("fetching from broker %d failed", self._leader)
                 await self._begin_anew()
-                await asyncio.sleep(self._pause_s)
-                self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+                self._failures += 1
+                await asyncio.sleep(REPEAT.pause_s(self._failures))
                 self._stir.set()
         finally:
             await self._let_go()
@@ -354,7 +353,7 @@ class LeaderFetcher:
 
     def _log_failure(self, error: BaseException) -> None:
         said = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else error
-        level = logging.INFO if self._pause_s == PAUSE_MIN_S else logging.DEBUG
+        level = logging.INFO if self._failures == 0 else logging.DEBUG
         log.log(level, "fetching from broker %d is repeated: %s", self._leader, said)
 
     # --- answers ---------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ class LeaderFetcher:
             if response.session_id <= 0:
                 raise MalformedMessage(f"broker {self._leader} opened a fetch session without an id")
             self._session.answered(response.session_id)
-        self._pause_s = PAUSE_MIN_S
+        self._failures = 0
         for result in response.partitions:
             replica = self._replicas.get((result.topic_id, result.partition))
             if replica is None or not self._is_followed(replica):
@@ -379,7 +378,7 @@ class LeaderFetcher:
                 log.exception("%s: taking what broker %d sent failed", replica, self._leader)
                 self._fail(replica, f"{type(error).__name__}: {error}")
         if not self._refused:
-            self._repeat_pause_s = PAUSE_MIN_S
+            self._repeats = 0
 
     def _is_followed(self, replica: HostedReplica) -> bool:
         return replica.state.is_follower and replica.state.leader == self._leader
@@ -458,9 +457,10 @@ class LeaderFetcher:
         """Take note that the partition failed. It is tried again, with growing pauses."""
         key = replica.key
         before = self.failed.get(key)
-        pause_s = FAILED_PAUSE_MIN_S if before is None else min(FAILED_PAUSE_MAX_S, before.pause_s * 2)
+        failures = 1 if before is None else before.failures + 1
+        pause_s = COPY_AGAIN.pause_s(failures)
         log.error("%s: not copied, tried again in %.0f s: %s", replica, pause_s, reason)
-        self.failed[key] = FailedPartition(reason, pause_s)
+        self.failed[key] = FailedPartition(reason, failures)
         self._refused.discard(key)
         self._session.forget(key)
         if (retry := self._retries.pop(key, None)) is not None:
@@ -479,8 +479,8 @@ class LeaderFetcher:
         self._refused.add(replica.key)
         if self._repeat_timer is None:
             loop = asyncio.get_running_loop()
-            self._repeat_timer = loop.call_later(self._repeat_pause_s, self._repeat_now)
-            self._repeat_pause_s = min(PAUSE_MAX_S, self._repeat_pause_s * 2)
+            self._repeats += 1
+            self._repeat_timer = loop.call_later(REPEAT.pause_s(self._repeats), self._repeat_now)
 
     def _repeat_now(self) -> None:
         self._repeat_timer = None

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hightide.calls.backoff import Backoff
 from hightide_runtime.clock import Clock
 from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import (
@@ -58,10 +59,9 @@ from hightide_broker.storage import StorageError
 log = logging.getLogger(__name__)
 
 GATHER_S: Final = 0.01
-READ_AGAIN_MIN_S: Final = 0.2
-READ_AGAIN_MAX_S: Final = 5.0
-RECONNECTED_MAX_S: Final = 1.0
-"""The longest pause while ZooKeeper is away. Asking costs ZooKeeper nothing, and ISR changes wait for its
+READ_AGAIN: Final = Backoff(initial_ms=200, maximum_ms=5_000)
+RECONNECTED: Final = Backoff(initial_ms=200, maximum_ms=1_000)
+"""While ZooKeeper is away. Asking costs ZooKeeper nothing, and ISR changes wait for its
 return."""
 CHANGES_MAX: Final = 400
 """Changes of one topic in one multi. With its checks it stays below the limit of a multi."""
@@ -92,17 +92,17 @@ class _Marker:
 
 @dataclass(slots=True)
 class _Trouble:
-    """A replica whose znode is not known: the number of failed attempts, and the longest pause."""
+    """A replica whose znode is not known: the number of failed attempts, and the pauses between them."""
 
     failures: int
-    pause_max_s: float
+    backoff: Backoff
 
     @property
     def pause_s(self) -> float:
         """Zero after the first failure, because usually only the version has changed."""
         if self.failures <= 1:
             return 0.0
-        return min(self.pause_max_s, READ_AGAIN_MIN_S * 2.0 ** min(self.failures - 2, 10))
+        return self.backoff.pause_s(self.failures - 1)
 
 
 class IsrStore:
@@ -162,13 +162,13 @@ class IsrStore:
             except Exception:
                 # Likewise.
                 log.exception("reading %d ISRs is repeated", len(reads))
-                self._read_again(reads, READ_AGAIN_MAX_S)
+                self._read_again(reads, READ_AGAIN)
 
     def _tell_all_unknown(self, stores: dict[HostedReplica, StoreIsr]) -> None:
         """Feed the outcome "unknown" to all, so that no leader waits for ever. A leader that has its outcome
         ignores this one."""
         for replica, effect in stores.items():
-            self._note_failure(replica, READ_AGAIN_MAX_S)
+            self._note_failure(replica, READ_AGAIN)
             try:
                 self._feed(replica, IsrStoreUnknown(effect.expected_partition_epoch))
             except Exception:
@@ -274,7 +274,7 @@ class IsrStore:
         for change in written:
             if isinstance(failure, BadVersion | NoNode) and failure.path == change.marker.path:
                 self._markers.pop(change.replica.key[0], None)
-            self._note_failure(change.replica, RECONNECTED_MAX_S if is_unknown else READ_AGAIN_MAX_S)
+            self._note_failure(change.replica, RECONNECTED if is_unknown else READ_AGAIN)
             expected = change.effect.expected_partition_epoch
             if is_unknown:
                 self._feed(change.replica, IsrStoreUnknown(expected))
@@ -315,7 +315,7 @@ class IsrStore:
             gone = await self._gone(doubtful)
         except (ConnectionLost, SessionExpired) as error:
             log.warning("reading %d ISRs is repeated: %s", len(replicas), error)
-            self._read_again(replicas, RECONNECTED_MAX_S)
+            self._read_again(replicas, RECONNECTED)
             return
         except ZooKeeperError as error:
             if len(replicas) > 1:
@@ -323,7 +323,7 @@ class IsrStore:
                 await asyncio.gather(*(self._read_all([replica]) for replica in replicas))
                 return
             log.warning("%s: reading its ISR is repeated: %s", replicas[0], error)
-            self._read_again(replicas, READ_AGAIN_MAX_S)
+            self._read_again(replicas, READ_AGAIN)
             return
         for replica in replicas:
             if replica in gone:
@@ -333,13 +333,13 @@ class IsrStore:
 
     def _tell_read(self, replica: HostedReplica, znode: Znode | None) -> None:
         if znode is None:
-            self._read_again((replica,), READ_AGAIN_MAX_S)
+            self._read_again((replica,), READ_AGAIN)
             return
         try:
             read = LeaderAndIsrZnode.decode(znode.data)
         except ZnodeGarbage as error:
             log.error("%s: %s", replica, error)
-            self._read_again((replica,), READ_AGAIN_MAX_S)
+            self._read_again((replica,), READ_AGAIN)
             return
         event = LeaderAndIsrRead(
             read.leader,
@@ -358,7 +358,7 @@ class IsrStore:
             trouble.failures += 1
         elif leading.is_behind:
             self._note_failure(
-                replica, RECONNECTED_MAX_S
+                replica, RECONNECTED
             )  # The ZooKeeper server that answered is behind a follower's.
 
     async def _gone(self, doubtful: Sequence[HostedReplica]) -> set[HostedReplica]:
@@ -401,18 +401,18 @@ class IsrStore:
 
     # --- trying again ----------------------------------------------------------------------------
 
-    def _note_failure(self, replica: HostedReplica, pause_max_s: float) -> float:
+    def _note_failure(self, replica: HostedReplica, backoff: Backoff) -> float:
         """Count a failure, and return the pause after it."""
-        trouble = self._troubled.setdefault(replica, _Trouble(0, pause_max_s))
+        trouble = self._troubled.setdefault(replica, _Trouble(0, backoff))
         trouble.failures += 1
-        trouble.pause_max_s = pause_max_s
+        trouble.backoff = backoff
         return trouble.pause_s
 
-    def _read_again(self, replicas: Iterable[HostedReplica], pause_max_s: float) -> None:
+    def _read_again(self, replicas: Iterable[HostedReplica], backoff: Backoff) -> None:
         """Read again after a failure; replicas with the same pause together."""
         by_pause: dict[float, list[HostedReplica]] = {}
         for replica in replicas:
-            by_pause.setdefault(self._note_failure(replica, pause_max_s), []).append(replica)
+            by_pause.setdefault(self._note_failure(replica, backoff), []).append(replica)
         for pause_s, some in by_pause.items():
             self._read_later(pause_s, some)
 

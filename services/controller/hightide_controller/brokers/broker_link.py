@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
+from hightide.calls.backoff import Backoff
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1.errors_pb2 import ErrorCode
@@ -51,8 +52,7 @@ _log = logging.getLogger(__name__)
 _LIST_PATIENCE_S: Final = 0.03
 """How long a bare list of brokers waits for decisions to go first. It is sent the moment a broker is lost;
 the first decisions, which have it in their metadata, would find the link busy with it."""
-_PAUSE_MIN_S: Final = 0.02
-_PAUSE_MAX_S: Final = 1.0
+_AGAIN: Final = Backoff(initial_ms=20, maximum_ms=1_000)
 _WORTH_REPEATING: Final = frozenset(
     {
         ErrorCode.ERROR_CODE_INTERNAL,
@@ -178,7 +178,7 @@ class BrokerLink:
             await self._channel.close()
 
     async def _tell(self) -> None:
-        pause_s = _PAUSE_MIN_S
+        failures = 0
         while True:
             await self._filled.wait()
             # A failover's multis that commit together go out together.
@@ -194,7 +194,7 @@ class BrokerLink:
             is_delivered = await self._attempt(delivery)
             self._under_way = None
             if is_delivered:
-                pause_s = _PAUSE_MIN_S
+                failures = 0
                 self._owed_since_ms = None if self._outbox.is_empty else self._clock.monotonic_ms()
                 if delivery.sequence:
                     self._callbacks.acknowledged(self.broker, delivery.sequence)
@@ -202,8 +202,8 @@ class BrokerLink:
                     self._filled.set()
                 continue
             self._filled.set()
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            failures += 1
+            await asyncio.sleep(_AGAIN.pause_s(failures))
 
     async def _attempt(self, delivery: Delivery) -> bool:
         """Deliver once; False where some of it waits again."""

@@ -11,7 +11,7 @@ from hightide_runtime.process.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.brokers.broker_link import BrokerLink, LinkCallbacks
-from hightide_controller.brokers.knock import Knock, pause_after
+from hightide_controller.brokers.knock import KNOCKS, Knock
 from hightide_controller.core.brokers.outbox import Delivery
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
@@ -93,7 +93,7 @@ class Fleet:
             broker,
             lambda: self._callbacks.update_metadata(broker.broker_epoch, Delivery.bare_list()),
             answered,
-            pause_after(revivals),
+            KNOCKS.pause_s(revivals + 1),
             self._rpc_timeout_ms,
         )
 

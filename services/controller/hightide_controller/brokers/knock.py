@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import grpc
+from hightide.calls.backoff import Backoff
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_runtime.addresses import HostPort
@@ -27,18 +28,13 @@ from hightide_controller.core.events import Broker
 if TYPE_CHECKING:
     from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
 
-__all__ = ["Knock", "pause_after"]
+__all__ = ["KNOCKS", "Knock"]
 
 _log = logging.getLogger(__name__)
 
-_PAUSE_MIN_S: Final = 0.25
-_PAUSE_MAX_S: Final = 16.0
-
-
-def pause_after(revivals: int) -> float:
-    """Seconds between two knocks at a life that was dead and alive again so often before: whoever comes and
-    goes is believed less and less soon, since each time costs elections."""
-    return min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2.0 ** min(revivals, 16))
+KNOCKS: Final = Backoff(initial_ms=250, maximum_ms=16_000)
+"""Between two knocks at a broker's life that was dead and alive again before. The pauses grow with each time,
+because each costs elections."""
 
 
 class Knock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hightide.calls.backoff import Backoff
+
 from hightide_coordinator.core.effects import Report
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.shard_state import ShardState
@@ -57,5 +59,4 @@ def fail_attempt(state: ShardState, group: Group, reason: str) -> None:
 def backoff_ms(state: ShardState, failures: int) -> int:
     """The pause after so many failures in a row: it doubles, up to a bound."""
     limits = state.limits
-    doubled_ms = limits.rebalance_backoff_ms << min(failures - 1, 20)
-    return min(doubled_ms, limits.rebalance_backoff_max_ms)
+    return Backoff(limits.rebalance_backoff_ms, limits.rebalance_backoff_max_ms).pause_ms(failures)
