@@ -1,10 +1,13 @@
 """Fixtures that the rooms share."""
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.forking import end_forking, fork_services
+from hightide_runtime.process.environment import service_environment
 from leftovers import Watchdog
 
 _WATCHDOG = pytest.StashKey[Watchdog]()
@@ -16,10 +19,12 @@ def pytest_configure(config: pytest.Config) -> None:
     must not run on either."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_WATCHDOG] = Watchdog()
+    fork_services(service_environment(os.environ))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The end of the run."""
+    end_forking()
     config.stash[_WATCHDOG].close()
 
 

@@ -466,7 +466,7 @@ class LocalCluster:
 
     def _start_process(self, name: str) -> None:
         process = self._process(name)
-        process.start(self._guard)
+        process.start(self._guard, may_fork=not self._detached)
         if self._network is not None:
             self._network.is_run_by(name, process.pid)
 

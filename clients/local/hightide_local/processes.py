@@ -7,11 +7,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import psutil
 
 from hightide_local import failure_report
 from hightide_local.errors import ClusterError
+from hightide_local.forking import ForkedChild, forked
 from hightide_local.guard import Guard
 
 #: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. Where
@@ -37,38 +39,50 @@ class ManagedProcess:
         self.log_path = log_path
         self._command = tuple(command)
         self._environment = dict(environment)
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | ForkedChild | None = None
         self._process: psutil.Process | None = None
         self._guard: Guard | None = None
         failure_report.note_log(name, log_path)
 
-    def start(self, guard: Guard | None) -> None:
-        """Start it; its output is appended to the log. `guard` None leaves it running when we end."""
+    def start(self, guard: Guard | None, *, may_fork: bool = True) -> None:
+        """Start it; its output is appended to the log. `guard` None leaves it running when we end.
+
+        A service may be a fork (`forking`). One that is detached is none: its command line says what it is.
+        """
         assert not self.is_running(), f"{self.name} runs already"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            child = subprocess.Popen(
-                [*_GATE, *self._command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
+            can_fork = may_fork and guard is not None
+            fork = forked(self._command, self._environment, log.fileno()) if can_fork else None
+            child = self._started(log) if fork is None else fork
         self._child, self._guard = child, guard
         self._process = psutil.Process(child.pid)
         if guard is not None:
             guard.watch(child.pid)
-        assert child.stdin is not None
-        with child.stdin as gate:
-            gate.write(b"\n")
+        if isinstance(child, ForkedChild):
+            child.open_gate()
+        else:
+            assert child.stdin is not None
+            with child.stdin as gate:
+                gate.write(b"\n")
         if guard is None:
             self.detach()
+
+    def _started(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*_GATE, *self._command],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            start_new_session=True,
+        )
 
     def detach(self) -> None:
         """Let it be nobody's child in particular: it may run on when this process ends."""
         if self._child is not None:
             self._forget()
+            assert isinstance(self._child, subprocess.Popen), "a fork does not outlive us"
             # Or else subprocess complains, when the object goes, of a child that still runs.
             self._child.returncode = 0
             self._child = None

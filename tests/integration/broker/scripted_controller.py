@@ -22,6 +22,7 @@ from hightide.v1 import replica_service_pb2_grpc as replica_grpc
 from hightide_local.guard import Guard
 from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
+from hightide_runtime.process.environment import service_environment
 from hightide_runtime.znodes.cluster_znodes import (
     BrokerZnode,
     ControllerEpochZnode,
@@ -72,7 +73,7 @@ class Scripted:
             *arguments,
         ]
         log_path = directory / "broker.log"
-        self.process = ManagedProcess("broker", command, {**os.environ}, log_path)
+        self.process = ManagedProcess("broker", command, service_environment(os.environ), log_path)
         self._guard = Guard()
         self._channel: grpc.aio.Channel | None = None
         self.control: control_grpc.BrokerControlServiceAsyncStub

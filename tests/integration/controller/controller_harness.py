@@ -23,6 +23,7 @@ from hightide_local.ports import free_port
 from hightide_local.processes import ManagedProcess
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.process.environment import service_environment
 from hightide_runtime.serving.server import Server, Service, serve
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode, ControllerZnode, LeaderAndIsrZnode
 from hightide_runtime.zookeeper.session import ConnectionLost, NoNode, Znode, ZooKeeperSession
@@ -171,7 +172,10 @@ class Cluster:
             *("--zookeeper-session-timeout-ms", str(SESSION_TIMEOUT_MS)),
             *self.controller_arguments,
         ]
-        environment = {**os.environ, "HIGHTIDE_TRACE_DIR": str(self.directory / "traces")}
+        environment = {
+            **service_environment(os.environ),
+            "HIGHTIDE_TRACE_DIR": str(self.directory / "traces"),
+        }
         log = self.directory / f"controller-{controller_id}.log"
         process = ManagedProcess(f"controller-{controller_id}", command, environment, log)
         process.start(self._guard)
