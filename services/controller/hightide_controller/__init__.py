@@ -1,1 +1,1 @@
-"""The controller: it decides who leads each partition, and tells the brokers."""
+"""The controller: it elects the leader of each partition, and sends the decisions to the brokers."""

@@ -1,4 +1,4 @@
-"""What a controller counts as it goes, for its metrics: who was elected and why, and how long it took."""
+"""Counters for a controller's metrics: elections by reason, and how long they took."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELECTION_REASONS: Final = (
     "reassignment",
     "other",
 )
-"""That of the cause which the shell gives an event; or what the partition itself shows."""
+"""The reason in the cause that the shell gives an event; or the one that the partition itself shows."""
 
 
 class Counters:
@@ -45,7 +45,7 @@ class Counters:
         """By reason: from the break until every live broker had acknowledged."""
 
     def before(self, state: ClusterState, event: Event) -> None:
-        """The core is about to take this event: count the elections that ZooKeeper has just accepted."""
+        """Count the elections that ZooKeeper has just accepted, before the core takes this event."""
         if isinstance(event, StoreCommitted):
             match state.stores.get(event.store_id):
                 case StoreInFlight(changes=changes, cause=cause):
@@ -57,7 +57,7 @@ class Counters:
                     return
 
     def failed_over(self, reason: str, took_s: float) -> None:
-        """A failover is over."""
+        """Count a failover that is over."""
         self.failover_s.setdefault(reason, Distribution()).record(max(0.0, took_s))
 
     def _count(self, state: ClusterState, changes: Iterable[Change], reason: str) -> None:
@@ -66,7 +66,7 @@ class Counters:
             known = None if partition is None else partition.leader_and_isr
             decided = change.decided
             if known is not None and decided.leader_epoch == known.leader_epoch:
-                continue  # Its ISR alone has changed.
+                continue  # Only its ISR has changed.
             if decided.leader == NO_LEADER:
                 self.gone_offline += 1
                 continue

@@ -1,4 +1,4 @@
-"""Describing topics and the cluster from ZooKeeper's truth: leaders change ISRs without the controller."""
+"""Describing topics and the cluster from ZooKeeper, because leaders change ISRs without the controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["described_topics", "listed_reassignments", "summary_of"]
 
 
 async def described_topics(store: ControllerStore, names: Sequence[str]) -> list[metadata_pb2.TopicMetadata]:
-    """DescribeTopics: in the order asked, or all by name. Raises ZooKeeperError."""
+    """DescribeTopics: in the order of the request, or all by name. Raises ZooKeeperError."""
     store = store.apart()
     asked = list(dict.fromkeys(names)) or await store.topic_names()
     topics = {topic.name: topic for topic in await store.read_topics(asked)}
@@ -96,7 +96,7 @@ async def summary_of(store: ControllerStore, state: ClusterState, identity: Iden
 
 
 def _live_in_sync(known: LeaderAndIsr | None) -> int:
-    """How many replicas are in sync; the ISR of an offline partition only says who was."""
+    """How many replicas are in sync. The ISR of an offline partition only says which ones were."""
     return 0 if known is None or known.leader == NO_LEADER else len(known.isr)
 
 
@@ -106,7 +106,7 @@ async def listed_reassignments(
     state: ClusterState,
     asked: Collection[TopicPartition],
 ) -> controller_pb2.ListReassignmentsResponse:
-    """ListReassignments: what stands below /admin, with who is in sync now. Raises ZooKeeperError."""
+    """ListReassignments: the moves below /admin, with the replicas in sync. Raises ZooKeeperError."""
     read = (await admin.read_moves()).admin
     moves = {
         name: move

@@ -1,4 +1,4 @@
-"""The events that wait for the core, and for how long each has."""
+"""The events that wait for the core, and how long each has waited."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one shell; one task takes from it. It needs no bound of its own: requests are calls in
-    hand, of which there are only so many, and all else tells of what there is in the cluster."""
+    """The queue of one shell, from which one task takes events. It needs no limit of its own: requests are
+    calls under way, which are bounded, and all other events are about what exists in the cluster."""
 
     def __init__(self) -> None:
         self.waited_s = Distribution()
@@ -24,7 +24,7 @@ class Inbox:
         return self._events.qsize()
 
     def put(self, event: Event) -> None:
-        """Let the core take this event after those that are there."""
+        """Queue an event for the core."""
         self._events.put_nowait((perf_counter(), event))
 
     async def get(self) -> Event:

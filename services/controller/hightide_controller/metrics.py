@@ -1,4 +1,4 @@
-"""The controller's metrics: what an operator's alarms look at, and how long its work takes."""
+"""The controller's metrics: those for an operator's alerts, and how long its work takes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ METRICS = (
 def controller_readings(
     state: Callable[[], ClusterState], inbox: Inbox, counters: Counters, longest_owed_ms: Callable[[], int]
 ) -> Measure:
-    """What `Metrics.report` takes with `METRICS`. A standby reports zeros of what it need not know."""
+    """The readings for `Metrics.report` with `METRICS`. A standby reports zeros for what it need not know."""
 
     def measure() -> Readings:
         now = state()
@@ -106,19 +106,20 @@ def _lengths(state: ClusterState) -> dict[str, int]:
 
 
 def _count_offline(state: ClusterState) -> int:
-    """Of those without a leader, which as a rule are none."""
+    """Count the offline partitions among those without a leader, which are few."""
     found = (state.partitions.get(name) for name in tuple(state.unled))
     return sum(each is not None and each.state is PartitionState.OFFLINE for each in found)
 
 
 def _count_under_min_isr(state: ClusterState) -> int:
-    """Of those that are under-replicated, which as a rule are none; no others can be, since no topic asks for
-    more in-sync replicas than it has."""
+    """Count the partitions with fewer in-sync replicas than their topic requires. Only under-replicated
+    partitions are checked: no topic requires more in-sync replicas than it has replicas, so no others can be
+    below. They are few."""
     count = 0
     for name in tuple(state.under_replicated):
         partition, topic = state.partitions.get(name), state.topics.get(name.topic)
         if partition is None or topic is None or partition.leader_and_isr is None:
-            continue  # It went while this was being counted.
+            continue  # It was removed during the count.
         needed = topic.configs.get(_MIN_ISR, "")
         count += needed.isdecimal() and len(partition.leader_and_isr.isr) < int(needed)
     return count

@@ -1,4 +1,4 @@
-"""Requests that wait for the core's answer: each gets one, or an error, however long it takes."""
+"""Requests that wait for the core's answer: each gets one, or an error, however long that takes."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ A = TypeVar("A", bound=Answer)
 
 
 class PendingRequests:
-    """One for each controller process, for the event loop's thread. The core bounds how many wait."""
+    """The waiting requests of one controller process, on the event loop's thread. The core limits their
+    number."""
 
     def __init__(
         self,
         put: Callable[[ev.Event], None],
         active_elsewhere: Callable[[], ControllerZnode | None],
     ) -> None:
-        """`active_elsewhere`: the active controller, where it is another one and known."""
+        """`active_elsewhere`: the active controller, if it is another one and known."""
         self._put = put
         self._active_elsewhere = active_elsewhere
         self._waiting: dict[int, asyncio.Future[Answer | ef.RefuseRequest]] = {}
@@ -61,12 +62,12 @@ class PendingRequests:
         return self._next_id
 
     async def ask(self, event: RequestEvent, kind: type[A], timeout_ms: int) -> A:
-        """Put the request to the core and wait for its answer. Raises ServiceError."""
+        """Feed the request to the core and wait for its answer. Raises ServiceError."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer | ef.RefuseRequest] = loop.create_future()
         self._waiting[event.request_id] = future
         self._put(event)
-        # Not cancelled with the caller: the core must hear that the waiting is over.
+        # Not cancelled with the caller: the core must learn that the wait is over.
         loop.call_later(timeout_ms / 1000, self._put, ev.WaitExpired(event.request_id))
         try:
             answer = await future
@@ -78,18 +79,18 @@ class PendingRequests:
         return answer
 
     def answer(self, effect: Answer) -> None:
-        """The core's answer; who asked may have gone meanwhile."""
+        """Pass on the core's answer; the caller may be gone."""
         future = self._waiting.pop(effect.request_id, None)
         if future is not None and not future.done():
             future.set_result(effect)
 
     def refuse(self, effect: ef.RefuseRequest) -> None:
-        """The core's refusal."""
+        """Pass on the core's refusal."""
         future = self._waiting.pop(effect.request_id, None)
         if future is None or future.done():
             return
         if effect.refusal is ef.Refusal.NOT_CONTROLLER:
-            # Turned into an error by who waits: which address is told depends on where it came in.
+            # The caller turns it into an error: the address in it depends on the listener of the call.
             future.set_result(effect)
         else:
             future.set_exception(convert.error_of(effect))

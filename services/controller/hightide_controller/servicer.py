@@ -17,7 +17,7 @@ __all__ = ["ControllerServicer"]
 
 
 class ControllerServicer(controller_grpc.ControllerServiceServicer):
-    """Served by every controller; only the active one answers, the others name it."""
+    """Served by every controller. Only the active one carries out requests; the others name it."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -43,7 +43,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def DescribeCluster(
         self, request: controller_pb2.DescribeClusterRequest, context: Any
     ) -> controller_pb2.DescribeClusterResponse:
-        """Tell the brokers, the controller and what is not well."""
+        """Describe the brokers, the controller and what is not well."""
         self._shell.require_active()
         try:
             summary = await summary_of(self._shell.store, self._shell.state, self._shell.identity)
@@ -97,7 +97,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def AlterTopicConfig(
         self, request: controller_pb2.AlterTopicConfigRequest, context: Any
     ) -> controller_pb2.AlterTopicConfigResponse:
-        """Change settings of a topic, and wait until its brokers hold them."""
+        """Change settings of a topic, and wait until its brokers have applied them."""
         event = convert_requests.alter_config_in(request, self._shell.take_request_id())
         answer = await self._shell.ask(event, AnswerTopic)
         return controller_pb2.AlterTopicConfigResponse(configs=answer.topic.configs)
@@ -114,7 +114,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def CancelReassignments(
         self, request: controller_pb2.CancelReassignmentsRequest, context: Any
     ) -> controller_pb2.CancelReassignmentsResponse:
-        """Take moves back."""
+        """Cancel moves."""
         event = convert_requests.cancel_in(request, self._shell.take_request_id())
         answer = await self._shell.ask(event, AnswerPartitions)
         results = map(convert_requests.result_out, answer.outcomes)
@@ -123,7 +123,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def ListReassignments(
         self, request: controller_pb2.ListReassignmentsRequest, context: Any
     ) -> controller_pb2.ListReassignmentsResponse:
-        """Tell the moves that are not finished."""
+        """List the moves that are not finished."""
         self._shell.require_active()
         try:
             return await listed_reassignments(

@@ -1,1 +1,2 @@
-"""Brokers as the active controller holds on to them: telling each what was decided, and knocking."""
+"""The active controller's connections to brokers: sending decisions, watching processes, and trying dead ones
+again."""

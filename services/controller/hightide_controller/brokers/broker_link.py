@@ -1,7 +1,8 @@
-"""Telling one life of one broker what was decided: one RPC in flight, the latest decision wins.
+"""Sending decisions to one life of one broker: one RPC is in flight, and the latest decision replaces earlier
+ones.
 
-Each attempt is bounded by a deadline, and repeated until it succeeds or the link is closed, which happens
-when that life of the broker ends or the controller resigns. Nothing is ever told that is not in ZooKeeper.
+Each attempt has a deadline. It is repeated until it succeeds or the link is closed, which happens when that
+life of the broker ends or the controller resigns. The controller sends nothing that is not in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
 __all__ = ["BrokerLink", "LinkCallbacks"]
 
 Leads: TypeAlias = tuple[tuple[TopicPartition, int], ...]
-"""Partitions that a broker is told to lead, and in which leader epoch."""
+"""Partitions that a broker should lead, with the leader epoch."""
 
 _log = logging.getLogger(__name__)
 
 _LIST_PATIENCE_S: Final = 0.03
-"""How long a bare list of brokers waits for decisions to go first. It is sent the moment a broker is lost;
-the first decisions, which have it in their metadata, would find the link busy with it."""
+"""How long a bare list of brokers waits so that decisions go first. It is queued the moment a broker is lost.
+Without the wait the link would be busy with it when the first decisions come, which carry the list in their
+metadata."""
 _AGAIN: Final = Backoff(initial_ms=20, maximum_ms=1_000)
 _WORTH_REPEATING: Final = frozenset(
     {
@@ -59,20 +61,20 @@ _WORTH_REPEATING: Final = frozenset(
         ErrorCode.ERROR_CODE_OVERLOADED,
         ErrorCode.ERROR_CODE_TIMED_OUT,
         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
-        # It passes; until then the broker cannot write down the epoch that it is to lead in.
+        # This ends by itself. Until then the broker cannot store the epoch in which it is to lead.
         ErrorCode.ERROR_CODE_DISK_FULL,
     }
 )
-# Done, or the broker is on its way out.
+# Done, or the broker is stopping.
 _HARMLESS: Final = frozenset({ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_CODE_SHUTTING_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCallbacks:
-    """What a link asks of its shell; all are called on the loop."""
+    """The callbacks of a link to its shell, all called on the loop."""
 
     leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
-    """From the broker epoch and a delivery."""
+    """Makes the messages from the broker epoch and a delivery."""
     stop_replica: Callable[[int, Delivery], control_pb2.StopReplicaRequest]
     update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
     obeyed: Callable[[int, Iterable[Decision]], None]
@@ -80,17 +82,17 @@ class LinkCallbacks:
     acknowledged: Callable[[Broker, int], None]
     """The broker has everything up to this sequence."""
     fenced: Callable[[], None]
-    """The broker has heard of a newer controller."""
+    """The broker knows a newer controller."""
     declined: Callable[[Broker, Decision], None]
     """The broker cannot lead in the epoch of this decision."""
     failed: Callable[[Broker, tuple[Decision, ...]], None]
     """The broker cannot hold the replicas of these decisions: their log directory failed."""
     traceparent_of: Callable[[str], str]
-    """Of a cause; empty where it is not traced."""
+    """The traceparent of a cause; empty if it is not traced."""
 
 
 class BrokerLink:
-    """One for each live broker of the active controller."""
+    """A link to one live broker of the active controller."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class BrokerLink:
         timeout_ms: int,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
-        """`channel`: to the broker; opened where it is not given."""
+        """`channel`: to the broker; opened if not given."""
         self.broker = broker
         self._callbacks = callbacks
         self._telemetry = telemetry_
@@ -110,9 +112,10 @@ class BrokerLink:
         self._outbox = Outbox()
         self._under_way: Delivery | None = None
         self._owed_since_ms: int | None = None
-        """Since when the broker owes an acknowledgement, or when it gave the last; None: it owes none."""
+        """The time since which the broker owes an acknowledgement, or of the last one it gave; None: it owes
+        none."""
         self._told_silent: Leads | None = None
-        """What the core was told of its silence; None: nothing."""
+        """The last event about its silence; None: there was none."""
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
         """Set while more waits than a bare list."""
@@ -121,7 +124,7 @@ class BrokerLink:
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
 
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
-        """Take an effect in; it goes out with whatever else waits then."""
+        """Queue an effect; it is sent with everything else that waits."""
         self._outbox.put(effect)
         if self._owed_since_ms is None:
             self._owed_since_ms = self._clock.monotonic_ms()
@@ -130,12 +133,12 @@ class BrokerLink:
             self._pressing.set()
 
     def owes_for_ms(self) -> int:
-        """How long the broker has acknowledged nothing of what it owes; 0: it owes nothing. Any thread."""
+        """How long the broker has not acknowledged anything that it owes; 0: it owes nothing. Any thread."""
         since_ms = self._owed_since_ms
         return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
 
     def silence(self, limit_ms: int) -> BrokerSilent | BrokerAnswers | None:
-        """News of whether the broker answers, for the core, or None. Asked for with each tick."""
+        """An event about whether the broker answers, for the core, or None. Called with each tick."""
         life = (self.broker.broker_id, self.broker.broker_epoch)
         if self._owed_since_ms is None:
             was_silent, self._told_silent = self._told_silent is not None, None
@@ -155,11 +158,11 @@ class BrokerLink:
                 yield name, decision.leader_epoch
 
     def _has_progressed(self) -> None:
-        """Something was acknowledged, though perhaps not all."""
+        """Take note that something was acknowledged, though perhaps not all."""
         self._owed_since_ms = self._clock.monotonic_ms()
 
     def close(self) -> None:
-        """Stop telling; what waits is dropped."""
+        """Stop sending; what waits is dropped."""
         self._task.cancel()
 
     async def closed(self) -> None:
@@ -171,8 +174,8 @@ class BrokerLink:
         try:
             await self._tell()
         except asyncio.CancelledError:
-            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: a call
-            # that was under way would hold the connection until the garbage collector came by.
+            # Closed. A cancelled task keeps its exception and all that its frames refer to: a call under way
+            # would hold the connection until the garbage collector ran.
             return
         finally:
             await self._channel.close()
@@ -181,7 +184,7 @@ class BrokerLink:
         failures = 0
         while True:
             await self._filled.wait()
-            # A failover's multis that commit together go out together.
+            # Decisions of a failover's multis that commit together are sent together.
             await asyncio.sleep(0)
             if self._outbox.is_bare_list:
                 self._pressing.clear()
@@ -206,7 +209,7 @@ class BrokerLink:
             await asyncio.sleep(_AGAIN.pause_s(failures))
 
     async def _attempt(self, delivery: Delivery) -> bool:
-        """Deliver once; False where some of it waits again."""
+        """Deliver once; False if some of it waits again."""
         parent = self._callbacks.traceparent_of(delivery.cause)
         span = self._telemetry.span(span_kinds.INFORM_BROKER, parent=parent) if parent else None
         try:
@@ -266,7 +269,8 @@ class BrokerLink:
     def _refused(
         self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
     ) -> dict[TopicPartition, None]:
-        """The decisions to repeat; what a broker cannot do because its disk failed is decided anew."""
+        """The decisions to repeat. If a broker cannot obey one because its disk failed, it is decided
+        anew."""
         refused = [result for result in response.partitions if result.error_code not in _HARMLESS]
         if not refused:
             return {}
@@ -281,7 +285,7 @@ class BrokerLink:
             if result.error_code == ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH:
                 self._callbacks.fenced()
             elif result.error_code == ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH:
-                # Else the broker knows a newer decision already: nothing to do.
+                # Else the broker knows a newer decision already.
                 if name is not None and delivery.decisions[name].leader == self.broker.broker_id:
                     self._callbacks.declined(self.broker, delivery.decisions[name])
             elif name is not None:
@@ -300,7 +304,7 @@ class BrokerLink:
     def _not_stopped(
         self, delivery: Delivery, response: control_pb2.StopReplicaResponse
     ) -> dict[tuple[str, int], Stop]:
-        """The stops to repeat. What was assigned again since, or lies on a failed disk, is let be."""
+        """The stops to repeat, without replicas that were assigned again since, or are on a failed disk."""
         unstopped: dict[tuple[str, int], Stop] = {}
         for result in response.partitions:
             if result.error_code in _HARMLESS:
@@ -332,7 +336,7 @@ class BrokerLink:
 
 
 def _partitions_of(delivery: Delivery) -> Iterable[TopicPartition]:
-    """What a broker is told of; where that is to stop replicas, these."""
+    """The partitions in a delivery; if it only stops replicas, these."""
     if delivery.decisions:
         return delivery.decisions
     return (TopicPartition(stop.topic, stop.partition) for stop in delivery.stops.values())

@@ -1,5 +1,5 @@
-"""The brokers as the active controller holds on to them: a link to tell each live one and a watcher of its
-life, and a knock at each that was declared dead while its registration stands."""
+"""The active controller's connections to all brokers: for each live one a link that sends and a watcher of
+its process, and for each that was declared dead, while it is registered, repeated attempts to connect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKER_SERVICE = "hightide.v1.BrokerControlService"
 
 
 class Fleet:
-    """Kept equal to the brokers of the core after each event; empty while standing by."""
+    """Kept equal to the brokers of the core after each event; empty on a standby."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Fleet:
         """By id: a broker epoch, and how often that life was dead and alive again."""
 
     def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> list[int]:
-        """Open and close links, watchers and knocks; the ids of brokers whose link was closed."""
+        """Open and close links, watchers and knocks; returns the ids of brokers whose link was closed."""
         self._knock_at(dead)
         wanted = {broker.broker_id: broker for broker in live}
         gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
@@ -98,16 +98,18 @@ class Fleet:
         )
 
     def silences(self, limit_ms: int) -> list[BrokerSilent | BrokerAnswers]:
-        """News of who acknowledges nothing for so long, or answers again. Asked for with each tick."""
+        """Events about brokers that have acknowledged nothing for so long, or answer again. Called with each
+        tick."""
         found = (link.silence(limit_ms) for link in self._links.values())
         return [news for news in found if news is not None]
 
     def longest_owed_ms(self) -> int:
-        """How long at most any broker has acknowledged nothing of what it owes. Any thread; for metrics."""
+        """The longest time for which any broker has acknowledged nothing that it owes. Any thread; for
+        metrics."""
         return max((link.owes_for_ms() for link in tuple(self._links.values())), default=0)
 
     def put(self, effect: SendLeaderAndIsr | SendStopReplica | SendUpdateMetadata) -> None:
-        """Hand an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
+        """Pass an effect to the links of its receivers; a receiver that is gone needs nothing any more."""
         receivers = (
             effect.brokers
             if isinstance(effect, SendUpdateMetadata)
@@ -119,7 +121,7 @@ class Fleet:
                 link.put(effect)
 
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         links, watchers = list(self._links.values()), list(self._watchers.values())
         knocks = list(self._knocks.values())
         self.reconcile((), ())

@@ -1,9 +1,10 @@
-"""Knocking at a broker that was declared dead: whether that very life of it answers after all.
+"""Connecting again to a broker that was declared dead, to find out whether that very life of it still
+answers.
 
-A port that refuses for a while (a firewall that is loaded anew, a proxy that is started again) looks like a
-process that is gone, and its registration stands as long as its session does. So it is asked again and again
-by an UpdateMetadata that is addressed to its broker epoch: another process at the port, or a later life, has
-another one and refuses.
+A port that refuses connections for a while (a firewall that is reloaded, a proxy that is restarted) looks
+like a dead process, and its registration exists as long as its session does. So the controller repeats an
+UpdateMetadata that is addressed to the broker epoch. Another process at the port, or a later life, has
+another epoch and refuses it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ because each costs elections."""
 
 
 class Knock:
-    """One for each broker that is registered and was declared dead; tells at most once, then ends."""
+    """Repeats the attempt for one broker that is registered and was declared dead. Calls back at most once,
+    then ends."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Knock:
         self._task = asyncio.create_task(self._run(), name=f"knock-{broker.broker_id}")
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop trying."""
         self._task.cancel()
 
     async def closed(self) -> None:
@@ -73,7 +75,7 @@ class Knock:
                 if await self._is_answered():
                     break
         except asyncio.CancelledError:
-            return  # Closed; see BrokerLink on why it ends by itself.
+            return  # Closed; see BrokerLink on why it ends in this way.
         except Exception:  # noqa: BLE001 - the top of a task; the end of the registration still tells
             _log.exception("broker %d is not asked any more whether it lives", self.broker.broker_id)
             return

@@ -1,7 +1,7 @@
-"""The znodes below /admin that are named after topics: parents of what is asked for, which hold nothing.
+"""The znodes below /admin that are named after topics: empty parents of requests.
 
-They are made before the multi that needs them and taken away after the one that empties them, outside of it,
-because nothing depends on them. A controller that dies in between leaves one standing; it asks for nothing.
+They are created before the multi that needs them, and deleted after the one that empties them, outside of it,
+because nothing depends on them. If a controller dies in between, one may be left over; it requests nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 async def make_parents(session: ZooKeeperSession, writes: Iterable[Write]) -> None:
-    """The parents of what these writes create. Raises ZooKeeperError."""
+    """Create the parents of what these writes create. Raises ZooKeeperError."""
     for parent in sorted({path for write in writes for path in _parents_to_make(write)}):
         await session.ensure_path(parent)
 
 
 async def take_away_empty(session: ZooKeeperSession, writes: Iterable[Write], *, is_committed: bool) -> None:
-    """The parents that these writes left without children, or, where they failed, that were made for them.
+    """Delete the parents that these writes left without children, or, if they failed, that were created for
+    them.
 
-    As well as it goes: what cannot be taken away is logged, and stays.
+    This is a best effort: what cannot be deleted is logged, and stays.
     """
     for parent in sorted({path for write in writes for path in _parents_to_empty(write, is_committed)}):
         try:

@@ -1,8 +1,8 @@
-"""What operators ask for below /admin, and the settings below /config, read from ZooKeeper (V3).
+"""Reading the requests of operators below /admin, and the settings below /config, from ZooKeeper (V3).
 
-All of it is read once, when a controller becomes active and whenever its connection comes back; from then on
-only the paths that a watch on the whole tree names. So a thousand moves under way cost nothing while one of
-them changes. What makes no sense is a complaint: it stays where it is until whoever wrote it takes it away.
+Everything is read once, when a controller becomes active and whenever its connection returns. After that,
+only the paths that a watch on the whole tree names are read. So of a thousand moves under way, only those
+that change cost anything. An invalid znode is complained about, and stays until an operator removes it.
 """
 
 from __future__ import annotations
@@ -47,26 +47,27 @@ _NAME_CHARACTERS: Final = 260
 
 @dataclass(frozen=True, slots=True)
 class AdminRead:
-    """What was read: the part about /admin, and settings of topics; None: they are gone."""
+    """The result of a read: the part about /admin, and settings of topics; None: they are gone."""
 
     admin: ev.Admin = field(default_factory=ev.Admin)
     configs: dict[str, tuple[dict[str, str], int] | None] = field(default_factory=dict)
 
 
 class AdminReader:
-    """One for each controller process. Methods raise ConnectionLost and SessionExpired."""
+    """Reads /admin and /config. One for each controller process. Methods raise ConnectionLost and
+    SessionExpired."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._seen: set[str] = set()
-        """Paths that stood there when last read: what went unheard is missed in the next full read."""
+        """Paths that existed at the last read: a missed deletion shows in the next full read."""
 
     def forget(self) -> None:
-        """This controller is not the active one any more."""
+        """Forget everything: this controller is not the active one any more."""
         self._seen.clear()
 
     async def watch(self) -> None:
-        """Have every change told from here on, until the connection ends."""
+        """Have every change reported from now on, until the connection ends."""
         await asyncio.gather(
             self._session.watch_tree(cluster_znodes.ADMIN), self._session.watch_tree(cluster_znodes.CONFIG)
         )
@@ -85,14 +86,15 @@ class AdminReader:
         return await self.read(paths | {ReassignmentThrottleZnode.path()})
 
     async def read_about(self, topics: Collection[str]) -> AdminRead:
-        """What is asked for about these topics."""
+        """Read the requests about these topics."""
         above = [f"{kind}/{topic}" for kind in _BY_PARTITION for topic in topics]
         paths = {DeleteTopicZnode.path(topic) for topic in topics}
         for parent, names in zip(above, await asyncio.gather(*map(self._children, above)), strict=True):
             paths |= {f"{parent}/{name}" for name in names}
         paths |= self._seen_below(above)
         read = await self.read(paths)
-        # A watch may have told of others meanwhile, which this read, being told later, must not leave out.
+        # A watch may have reported others meanwhile. This read, which is reported later, must not leave them
+        # out.
         while told := self._seen_below(above) - paths:
             paths |= told
             read = await self.read(paths)
@@ -102,7 +104,7 @@ class AdminReader:
         return {path for path in self._seen if path.rpartition("/")[0] in parents}
 
     async def read(self, paths: Iterable[str]) -> AdminRead:
-        """These paths, as told by the watch: what stands there now, or that nothing does."""
+        """Read these paths, which the watch has named: their content, or that they are gone."""
         wanted = [path for path in sorted(paths) if path not in _SILENT]
         found = await self._session.multi_read(wanted)
         read = AdminRead()
@@ -133,9 +135,9 @@ class AdminReader:
         )
 
     async def _tree_below(self, path: str) -> set[str]:
-        """All paths below this one, level by level: twice as many round trips as it is deep.
+        """All paths below this one, level by level, in twice as many round trips as there are levels.
 
-        Only of those that have children the names are asked for: thousands of moves have none.
+        Names are only asked for if a znode has children: thousands of moves have none.
         """
         found: set[str] = set()
         level = [path]
@@ -161,7 +163,7 @@ def _throttle(znode: Znode | None) -> ev.ThrottleZnode:
 
 
 def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
-    """Put what stands at a path where it belongs; raises ZnodeGarbage where nothing can belong there."""
+    """Put the content of a path where it belongs; raises ZnodeGarbage if nothing can belong there."""
     parent, _, name = path.rpartition("/")
     if parent == cluster_znodes.DELETE_TOPICS:
         read.admin.deletions[_topic(path, name)] = _deletion(znode)
@@ -173,7 +175,7 @@ def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
         )
         return
     if parent in _BY_PARTITION:
-        _topic(path, name)  # the znode of a topic, which holds nothing: its children tell
+        _topic(path, name)  # the znode of a topic is empty; its children count
         return
     kind, _, topic = parent.rpartition("/")
     if kind not in _BY_PARTITION:

@@ -1,7 +1,7 @@
-"""What the controller reads from ZooKeeper and writes to it: core values in, core values out.
+"""The controller's reads and writes of ZooKeeper, with core values in and out.
 
-Every write is a multi that begins with a check of /controller_epoch; the election is the one that moves it.
-What cannot be decoded is logged and left alone: a hand may have written it.
+Every write is a multi that begins with a check of /controller_epoch; the election is the one that raises it.
+What cannot be decoded is logged and left alone, because an operator may have written it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 
 _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _REFUSED_PAUSE_S: Final = 1.0
-"""Before the core hears of what ZooKeeper will never take, and tries it again."""
+"""Before the core gets a refusal that ZooKeeper would repeat for ever, and tries again."""
 _CREATE_ATTEMPTS: Final = 10
 _PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
 _SEAT: Final = ElectionZnodes(
@@ -92,7 +92,7 @@ _SEAT: Final = ElectionZnodes(
 
 @dataclass(frozen=True, slots=True)
 class ActiveController:
-    """What stands at /controller."""
+    """The content of /controller."""
 
     znode: ControllerZnode
     version: int
@@ -101,7 +101,8 @@ class ActiveController:
 
 
 class ControllerStore:
-    """One for each process. Methods raise ConnectionLost and SessionExpired unless they say otherwise."""
+    """Reads and writes ZooKeeper. One for each process. Methods raise ConnectionLost and SessionExpired
+    unless they say otherwise."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -109,15 +110,15 @@ class ControllerStore:
         self._parents_without_state: set[TopicPartition] = set()
         self._complaints: dict[str, str | None] = {}
         self._unreadable_topics: set[str] = set()
-        """Paths of topic znodes that could not be understood when they were last read."""
+        """Paths of topic znodes that could not be decoded at their last read."""
         self.last_writes: dict[str, LastWrite] = {}
-        """By traceparent, as of the last snapshot: who wrote leaders down for what, and when last."""
+        """By traceparent, as of the last snapshot: the last write of leaders, and its controller."""
         self._notes_writes = False
         self._unreadable_states: set[TopicPartition] = set()
-        """Whose leaderAndISR could not be understood when it was last read."""
+        """Partitions whose leaderAndISR could not be decoded at its last read."""
 
     def apart(self) -> ControllerStore:
-        """For reads that answer a request: what they cannot understand is not complained about."""
+        """A store for reads that answer a request: it does not complain about what it cannot decode."""
         return ControllerStore(self._session)
 
     async def read_candidates(self, parent: str) -> tuple[CandidateZnode, ...]:
@@ -125,7 +126,7 @@ class ControllerStore:
         return await read_candidates(self._session, parent)
 
     async def read_controller(self, *, watch: bool = False) -> ActiveController | None:
-        """Who is active; the watch fires when that changes, also from nobody to somebody."""
+        """The active controller. The watch fires when it changes, also from none to one."""
         standing = await self._election.standing(watch=watch)
         if standing is None:
             return None
@@ -133,17 +134,19 @@ class ControllerStore:
         return ActiveController(znode, standing.version, standing.is_mine)
 
     async def elect(self, candidate: ElectedProcess, stale_controller_epoch: int | None) -> Epoch | None:
-        """Run the election once; None where somebody else was quicker, or is active. See `Election.elect`."""
+        """Run the election once; None if another controller was faster, or is active. See
+        `Election.elect`."""
         return await self._election.elect(candidate, stale_controller_epoch)
 
     async def abdicate(self) -> None:
-        """Take this process's own /controller away, so that somebody can be elected; none is no error."""
+        """Delete this process's own /controller, so that another one can be elected; it is no error if there
+        is none."""
         await self._election.abdicate()
 
     async def read_snapshot(self, admin: AdminReader) -> Snapshot:
-        """Everything (V3 D.3), in as few round trips as there are thousands of znodes."""
+        """Read everything (V3 D.3), in as few round trips as there are thousands of znodes."""
         brokers = await self.read_brokers()
-        # Before the topics: whichever of these has no topic then, has none any more.
+        # Before the topics: a marker without a topic then belongs to a topic that is gone.
         markers = await self._session.children(cluster_znodes.TOPIC_IDS)
         topic_names = await self.topic_names()
         topics, faults = await self._read_topics(topic_names)
@@ -171,8 +174,8 @@ class ControllerStore:
     async def _orphans_of(
         self, markers: Collection[str], topics: Collection[Topic], unreadable: Collection[str]
     ) -> dict[str, str]:
-        """Which of the markers stand for no topic: by id, the name that it had. A topic that is
-        `unreadable` may have any id; one that was among the names, and has no znode by now, is gone."""
+        """The markers without a topic: by id, the name that it had. An `unreadable` topic may have any id. A
+        topic whose name was listed, and that has no znode by now, is gone."""
         ids = {topic.topic_id for topic in topics}
         paths = {f"{cluster_znodes.TOPIC_IDS}/{each}": each for each in markers if each not in ids}
         orphans: dict[str, str] = {}
@@ -221,7 +224,7 @@ class ControllerStore:
         return tuple(brokers)
 
     async def read_incarnations(self) -> dict[int, int]:
-        """How many lives each broker has had that ever was, also of those that are not registered."""
+        """The number of lives of every broker, also of those that are not registered."""
         paths: dict[str, int] = {}
         for name in await self._session.children(cluster_znodes.BROKER_INCARNATIONS):
             with contextlib.suppress(ZnodeGarbage):
@@ -235,7 +238,7 @@ class ControllerStore:
         return await self._session.children(cluster_znodes.TOPICS)
 
     async def watch_topic_names(self) -> tuple[list[str], int]:
-        """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
+        """The children of /brokers/topics, legal or not, and how often one was created or deleted."""
         return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
 
     async def topics_with_configs(self) -> list[str]:
@@ -243,19 +246,20 @@ class ControllerStore:
         return await self._session.children(cluster_znodes.TOPIC_CONFIGS)
 
     async def read_topics(self, names: Collection[str]) -> tuple[Topic, ...]:
-        """These topics with their settings; those that cannot be understood are complained about."""
+        """These topics with their settings; those that cannot be decoded are complained about."""
         topics, _ = await self._read_topics(names)
         return topics
 
     async def _read_topics(self, names: Collection[str]) -> tuple[tuple[Topic, ...], frozenset[str]]:
-        """As `read_topics`, and the names of those that are there but cannot be understood."""
+        """As `read_topics`, and the names of topics that exist and cannot be decoded."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
             self._complain(f"{cluster_znodes.TOPICS}/{name[:260]}", "no topic can have this name")
         topics, faults = await self._decoded_topics(legal)
         if bare := {name: czxid for name, (topic, czxid) in topics.items() if not topic.topic_id}:
             markers = await self._youngest_markers(bare)
-            # After the markers: an adoption writes an id and its marker at once, so what is marked had an id.
+            # After the markers: an adoption writes an id and its marker at once, so a topic with a marker had
+            # an id.
             for name in bare:
                 del topics[name]
             read_again, garbled = await self._decoded_topics(bare)
@@ -278,14 +282,14 @@ class ControllerStore:
             self._complain(topic_path, fault, _PRECIOUS)
             self._unreadable_topics.add(topic_path)
         elif topic_path in self._unreadable_topics:
-            # Not of others: that the core cannot act on one is its own complaint.
+            # Not for others: the core itself complains if it cannot act on one.
             self._unreadable_topics.discard(topic_path)
             self._complaints[topic_path] = None
 
     async def _decoded_topics(
         self, names: Collection[str]
     ) -> tuple[dict[str, tuple[Topic, int]], dict[str, str]]:
-        """These topics, each with its czxid, and why others cannot be understood."""
+        """These topics, each with its czxid, and the reasons why others cannot be decoded."""
         paths = [TopicZnode.path(name) for name in names]
         found = await self._session.multi_read(paths + [TopicConfigZnode.path(name) for name in names])
         topics: dict[str, tuple[Topic, int]] = {}
@@ -299,7 +303,7 @@ class ControllerStore:
         return topics, faults
 
     async def _youngest_markers(self, names: Collection[str]) -> dict[str, tuple[int, str]]:
-        """Of each of these topics the last marker that names it: its czxid and its id."""
+        """For each of these topics the last marker that names it: its czxid and its id."""
         ids = await self._session.children(cluster_znodes.TOPIC_IDS)
         youngest: dict[str, tuple[int, str]] = {}
         for path, marker in (
@@ -313,7 +317,7 @@ class ControllerStore:
         return youngest
 
     async def read_everything_about(self, names: Collection[str], admin: AdminReader) -> TopicsRead:
-        """The answer to ReadTopics: topic znodes, settings, states, and what is asked for below /admin."""
+        """The answer to ReadTopics: topic znodes, settings, states, and requests below /admin."""
         readable, unreadable = await self._read_topics(names)
         topics = {topic.name: topic for topic in readable}
         states = await self.read_states(
@@ -333,7 +337,7 @@ class ControllerStore:
     async def _leftovers(
         self, topic: Topic, states: Mapping[TopicPartition, LeaderAndIsr | None]
     ) -> dict[TopicPartition, int | None]:
-        """What stands below a topic znode beside the partitions that it names (see TopicsRead)."""
+        """What is below a topic znode besides the partitions that it names (see TopicsRead)."""
         path = TopicZnode.path(topic.name)
         try:
             children = await self._session.children(path)
@@ -355,19 +359,19 @@ class ControllerStore:
         return leftovers
 
     def take_complaints(self) -> dict[str, str | None]:
-        """What could not be understood since the last call: path → why; None: it can be now, or is gone."""
+        """What could not be decoded since the last call: path → reason; None: it can be now, or is gone."""
         complaints, self._complaints = self._complaints, {}
         return complaints
 
     def _with_complaints(self, admin: Admin) -> Admin:
-        """What was read below /admin, and what could not be understood elsewhere meanwhile."""
+        """The content read below /admin, and complaints about other znodes meanwhile."""
         return replace(admin, complaints={**admin.complaints, **self.take_complaints()})
 
     def _complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
         self._complaints[path] = f"{reason}; it is left alone: {advice}"
 
     async def read_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
-        """These leaderAndISR znodes: None where there is none, absent where it cannot be understood."""
+        """These leaderAndISR znodes: None if there is none, absent if it cannot be decoded."""
         paths = {LeaderAndIsrZnode.path(*name): name for name in names}
         found = await self._session.multi_read(paths)
         await self._look_for_parents([name for path, name in paths.items() if path not in found])
@@ -404,14 +408,15 @@ class ControllerStore:
         )
 
     def submit(self, effect: StoreLeaderAndIsr, traceparent: str) -> asyncio.Future[Event]:
-        """Send the multi now; the future has the event that follows from its fate, and never an error."""
+        """Send the multi now. The future has the event that follows from its outcome, and never an error."""
         operations: list[Operation] = _fence(effect.controller_epoch_version)
         for change in effect.changes:
             operations += change_operations(change, traceparent, self._parents_without_state)
         return self._submitted(effect.store_id, operations)
 
     async def store_writes(self, effect: StoreWrites, traceparent: str) -> Event:
-        """Send the multi of a StoreWrites; the event that follows from its fate, and never an error."""
+        """Send the multi of a StoreWrites. Returns the event that follows from its outcome, and never
+        raises."""
         try:
             await self._prepare(effect.writes)
         except ZooKeeperError as error:
@@ -440,7 +445,7 @@ class ControllerStore:
         return outcome
 
     async def _prepare(self, writes: Collection[Write]) -> None:
-        """See to the parents of what is created or deleted: they hold nothing, so no fence is needed."""
+        """Create the parents of what is created or deleted: they are empty, so no fence is needed."""
         await make_parents(self._session, writes)
         stateless = [
             write.name
@@ -450,18 +455,20 @@ class ControllerStore:
         await self._look_for_parents(stateless)
 
     async def tidy(self, writes: Iterable[Write], event: Event) -> None:
-        """Take away what the writes left empty below /admin. Called when their fate is told: nobody waits."""
+        """Delete what the writes left empty below /admin. Called when their outcome is reported: no caller
+        waits."""
         await take_away_empty(self._session, writes, is_committed=isinstance(event, StoreCommitted))
 
     async def _look_for_parents(self, missing: list[TopicPartition]) -> None:
-        """A hand may have taken a leaderAndISR away and left the znode above it, which cannot be created."""
+        """Look for parents without leaderAndISR: an operator may have deleted it, and the parent cannot be
+        created again."""
         parents = {PartitionZnode.path(*name): name for name in missing}
         found = await self._session.multi_read(parents) if parents else {}
         self._parents_without_state.difference_update(missing)
         self._parents_without_state.update(parents[path] for path in found)
 
     async def store_topic(self, effect: StoreTopic) -> Event:
-        """Create the topic znode and its settings; the event that follows from it, never an error."""
+        """Create the topic znode and its settings. Returns the event that follows, and never raises."""
         for _ in range(_CREATE_ATTEMPTS):
             event = await self._store_topic_once(effect)
             if event is not None:
@@ -470,7 +477,7 @@ class ControllerStore:
         return TopicStoreRefused(effect.request_id, exists=False)
 
     async def _store_topic_once(self, effect: StoreTopic) -> Event | None:
-        """As `store_topic`; None where settings that were left behind changed meanwhile."""
+        """As `store_topic`; None if settings of an earlier topic changed meanwhile."""
         topic = effect.topic
         znode = topic_znode(topic)
         config_path = TopicConfigZnode.path(topic.name)
@@ -493,7 +500,8 @@ class ControllerStore:
         return TopicStored(effect.request_id)
 
     async def _replacing(self, path: str, data: bytes | None) -> Sequence[Operation]:
-        """Settings that an earlier topic of the name left behind neither stand in the way nor hold."""
+        """Replace settings that an earlier topic of the name left behind: they must neither block the
+        creation nor apply."""
         try:
             left_behind = await self._session.exists(path)
         except (ConnectionLost, SessionExpired):
@@ -503,9 +511,8 @@ class ControllerStore:
 
 
 def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
-    """A topic as ZooKeeper holds it; raises ZnodeGarbage. Settings that make no sense are complained about
-    by the AdminReader, and do not hold.
-    """
+    """A topic as ZooKeeper holds it; raises ZnodeGarbage. The AdminReader complains about invalid settings,
+    which do not apply."""
     znode = TopicZnode.decode(found.data)
     if (fault := layout_fault(znode.partitions)) is not None:
         raise ZnodeGarbage(found.path, fault)
@@ -527,10 +534,10 @@ def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
 def _overwritten(
     topics: Mapping[str, tuple[Topic, int]], markers: Mapping[str, tuple[int, str]]
 ) -> dict[str, str]:
-    """Which topics without an id had one that a hand has written over, and what to say about them.
+    """Topics without an id that had one before an operator overwrote them, and the complaints about them.
 
-    A marker as old as the topic, or younger, is of that very topic: with another id it would lose all of its
-    data. An older one is of a topic that bore the name before.
+    A marker as old as the topic, or younger, belongs to that very topic: with another id it would lose all of
+    its data. An older one belongs to an earlier topic of the name.
     """
     return {
         name: f'its id is missing: write "topic_id":"{markers[name][1]}" and "partitions" into it'
@@ -544,7 +551,7 @@ def _marker_path(topic: Topic) -> str:
 
 
 def _names(marker: Znode | None, topic: Topic) -> bool:
-    """Whether the marker of the topic's id is there and names the topic."""
+    """Whether the marker of the topic's id exists and names the topic."""
     try:
         return marker is not None and TopicIdZnode.decode(marker.data).topic == topic.name
     except ZnodeGarbage:
@@ -567,6 +574,6 @@ def _event_of(store_id: int, error: BaseException | None) -> Event:
         case BadVersion() | NodeExists() | NoNode():
             return StoreRefused(store_id)
         case _:
-            # Also for errors that should not be: whatever happened, reading again tells what holds.
+            # Also for unexpected errors: whatever happened, reading again shows the state.
             _log.warning("the outcome of a multi is unknown: %s", error)
             return StoreUnknown(store_id)

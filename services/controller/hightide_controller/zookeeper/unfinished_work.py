@@ -1,9 +1,9 @@
-"""What a controller that was lost had in hand, found in ZooKeeper by the one that takes over.
+"""The unfinished work of a lost controller, which the next one finds in ZooKeeper.
 
-A trace's ids follow from what it is about, so that the new controller joins it without having been told: the
-failover of a broker that still leads, or whose replacements were decided in the last moments; a topic without
-leaders; a deletion that was begun. It is about traces alone: what is to be done, the core finds out by
-itself.
+A trace's ids follow from its subject, so the new controller can join it without further information. There
+are traces of the failover of a broker that still leads, or whose replacements were decided in the last
+moments; of a topic without leaders; and of a deletion that was begun. This module is about traces only: the
+core finds out by itself what has to be done.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["LEAVES", "LOST", "RECENT_MS", "LastWrite", "Unfinished", "broker_par
 
 LOST: Final = "lost"
 LEAVES: Final = "leaves"
-"""How a registration of a broker loses what it leads: by its end, or since it asked for that. It may do the
-one hours after the other, so that they are not one trace."""
+"""The two ways in which a registration of a broker loses its leaderships: its end, or the broker's request.
+One may follow the other hours later, so they are separate traces."""
 
 RECENT_MS: Final = 5_000
-"""Decisions that were written so long before the controller broke may not have been told to everybody. What
-is older was: a failover takes a fraction of it."""
+"""Decisions that were written so shortly before the controller's end may not have reached all brokers. Older
+ones have: a failover takes a fraction of this time."""
 _KIND_MAX: Final = 10
 _REGISTRATIONS_TRIED: Final = 4
-"""How many registrations of one life are tried for the one that was lost."""
+"""How many registrations of one life are tried to find the lost one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastWrite:
-    """That a leaderAndISR was written under a traceparent: by the controller of which epoch, and when."""
+    """A leaderAndISR write under a traceparent: the epoch of its controller, and its time."""
 
     traceparent: str
     controller_epoch: int
@@ -44,7 +44,7 @@ class LastWrite:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """One trace to carry on."""
+    """One trace to continue."""
 
     kind: str
     traceparent: str
@@ -54,12 +54,12 @@ class Unfinished:
     topic_id: str = ""
     partition_count: int = 0
     led: tuple[TopicPartition, ...] = ()
-    """What the lost broker still leads, by what was read."""
+    """The partitions that the lost broker still leads, by what was read."""
 
 
 def broker_parts(broker: Broker, how: str) -> tuple[str | int, ...]:
-    """What the trace of this broker's failover is about; `how`: LOST or LEAVES. A broker that does not tell
-    its incarnation has none that could be found by another controller."""
+    """The subject of the trace of this broker's failover; `how`: LOST or LEAVES. Another controller cannot
+    find the trace of a broker that does not report its incarnation."""
     if broker.incarnation < 0:
         return broker.broker_id, "epoch", broker.broker_epoch, how
     return broker.broker_id, broker.incarnation, broker.registered_before, how
@@ -73,7 +73,8 @@ def unfinished_work(
     lost_epoch: int,
     broke_at_ms: int,
 ) -> tuple[Unfinished, ...]:
-    """All that can be told. `incarnations`: of brokers that are registered or not, as last counted."""
+    """All unfinished work that can be found. `incarnations`: of registered and other brokers, as last
+    counted."""
     recent = {
         trace_id_of(write.traceparent)
         for write in last_writes
@@ -96,7 +97,7 @@ def _failovers(
             led.setdefault(state.leader, []).append(name)
     for broker_id in sorted(incarnations)[:1_000]:
         last = incarnations[broker_id]
-        # One that is back by now is in its next life, or registered once more.
+        # A broker that is back by now is in its next life, or registered once more.
         lives = [(life, again) for life in (last, last - 1) for again in range(_REGISTRATIONS_TRIED)]
         tried = [(*life, how) for life in lives for how in (LOST, LEAVES)]
         for incarnation, again, how in tried:

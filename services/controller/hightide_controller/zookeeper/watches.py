@@ -1,9 +1,9 @@
-"""ZooKeeper's watches as events of the core: who is active, which brokers and topics there are, what is
-asked for below /admin.
+"""ZooKeeper's watches as events of the core: the active controller, brokers, topics, and requests below
+/admin.
 
-A watch says only that something changed, so each of these is a reader that is marked and then reads, with a
-new watch. All are marked when the connection comes back, because watches may have been lost with it. All
-but the first are read by the active controller only.
+A watch only says that something changed. So each of these is a reader that is marked and then reads, with a
+new watch. All are marked when the connection returns, because watches may have been lost with it. All but the
+first are read by the active controller only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ZooKeeperWatches"]
 
 
 class ZooKeeperWatches:
-    """One for each controller process. Reads `session.events`; nobody else may."""
+    """Turns watches into events. One for each controller process. It alone may read `session.events`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ZooKeeperWatches:
         on_session_lost: Callable[[], None],
         stand: Callable[[], Awaitable[None]],
     ) -> None:
-        """`stand`: be told of as a candidate, once for each session; see `Candidate`."""
+        """`stand`: register as a candidate, once for each session; see `Candidate`."""
         self._session = session
         self._store = store
         self._on_controller = on_controller
@@ -70,12 +70,12 @@ class ZooKeeperWatches:
         self._admin_paths: set[str] = set()
         """Changed, and not read again yet."""
         self._admin_turn = 0
-        """It grows with each reason to watch and read everything below /admin anew."""
+        """Grows with each reason to set the watch and read everything below /admin again."""
         self._admin_read_in = -1
-        """The turn in which that was last done."""
+        """Its value when that was last done."""
         self._watched_states: frozenset[TopicPartition] = frozenset()
         self._state_paths: dict[str, TopicPartition] = {}
-        """The leaderAndISR of partitions under reassignment that have a watch."""
+        """The partitions under reassignment whose leaderAndISR has a watch."""
         self._changed_states: set[TopicPartition] = set()
         self.controller = Reader("controller", self._read_controller, self.connected)
         self._brokers = Reader("brokers", self._read_brokers, self.connected)
@@ -90,7 +90,7 @@ class ZooKeeperWatches:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to read; the controller first of all."""
+        """Begin to read; first the active controller."""
         self._task = asyncio.create_task(self._follow_session(), name="zookeeper-events")
         for reader in self._readers:
             reader.start()
@@ -98,9 +98,9 @@ class ZooKeeperWatches:
         self._candidate.mark()
 
     def activate(self, topics_seen: set[str]) -> None:
-        """This controller is the active one and knows these topics: follow everything from here on.
+        """Follow everything from now on: this controller is the active one and knows these topics.
 
-        It is all read once more, because what changed between the snapshot and now had no watch.
+        Everything is read once more, because changes between the snapshot and now had no watch.
         """
         self.is_active = True
         self._seen_topics = set(topics_seen)
@@ -110,13 +110,14 @@ class ZooKeeperWatches:
             reader.mark()
 
     def look_at_topics_again(self, known: Mapping[str, object], at_most: int) -> None:
-        """Read topic znodes that are not `known` by now: no watch tells when a hand has corrected one."""
+        """Read topic znodes that are not `known` by now: no watch fires when an operator has corrected
+        one."""
         if len(self._seen_topics) != len(known) and (unknown := self._seen_topics - known.keys()):
             self._topics_to_look_at = frozenset(islice(sorted(unknown), at_most))
             self._topics.mark()
 
     def watch_states(self, names: frozenset[TopicPartition]) -> None:
-        """Tell `on_states` about these partitions, and no others, when their leaderAndISR changes."""
+        """Call `on_states` when the leaderAndISR of one of these partitions changes, and for no others."""
         self._watched_states = names
         self._states.mark()
 
@@ -191,13 +192,13 @@ class ZooKeeperWatches:
         children, changes = await self._store.watch_topic_names()
         names = set(children)
         added, removed = names - self._seen_topics, self._seen_topics - names
-        # A topic that went and came again under the same name shows in the number of changes only. Which one
-        # it was, its id tells, so all are read; the core knows which are new to it.
+        # A topic that was deleted and created again under the same name shows only in the number of changes.
+        # Its id would say which one, so all are read; the core knows which are new to it.
         unseen = changes - self._topic_changes != len(added) + len(removed)
         again, self._topics_to_look_at = self._topics_to_look_at & names, frozenset()
         topics = await self._store.read_topics(names if unseen else added | again)
         self._seen_topics, self._topic_changes = names, changes
-        # Also where there are none: what could not be understood is told with them.
+        # Also if there are none: they carry the complaints about what could not be decoded.
         self._on_topics(TopicsChanged(topics, tuple(sorted(removed)), is_everything=unseen))
 
     async def _read_admin(self) -> None:
@@ -207,7 +208,7 @@ class ZooKeeperWatches:
             await self.admin_reader.watch()
             self._admin_paths.clear()
             read = await self.admin_reader.read_all(await self._store.topics_with_configs())
-            # Not the turn as it is by now: a connection may have gone meanwhile, and the watches with it.
+            # Not its present value: a connection may have been lost meanwhile, and the watches with it.
             self._admin_read_in = turn
         else:
             paths, self._admin_paths = self._admin_paths, set()
@@ -226,13 +227,13 @@ class ZooKeeperWatches:
         new = [path for path in paths if path not in self._state_paths]
         self._state_paths |= {path: paths[path] for path in new}
         try:
-            # A watch on what exists; where it does not, it fires when it is created.
+            # A watch on an existing znode; otherwise it fires when the znode is created.
             await asyncio.gather(*(self._session.exists(path, watch=True) for path in new))
         except ZooKeeperError:
             for path in new:
                 self._state_paths.pop(path, None)
             raise
-        # What changed before its watch was set is told by no watch, so each new one counts as changed.
+        # No watch reports changes before it was set, so each new one counts as a change.
         changed = self._changed_states | {paths[path] for path in new}
         self._changed_states = set()
         if changed:

@@ -1,4 +1,4 @@
-"""Writes of the core as ZooKeeper operations: each becomes a few, in order, none is left out."""
+"""Writes of the core as ZooKeeper operations: each becomes a few, in order, and none is left out."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ __all__ = ["change_operations", "operations_of", "topic_znode"]
 def change_operations(
     change: Change, traceparent: str, standing_parents: Collection[TopicPartition]
 ) -> list[Operation]:
-    """The write of one leaderAndISR. `standing_parents`: partitions without one whose parent exists."""
+    """The operations of one leaderAndISR write. `standing_parents`: partitions without one whose parent
+    exists."""
     decided = change.decided
     path = LeaderAndIsrZnode.path(*change.name)
     data = LeaderAndIsrZnode(
@@ -83,7 +84,7 @@ def operations_of(
         case MarkerCreated(topic_name=name, topic_id=topic_id):
             return [Create(TopicIdZnode.path(bytes.fromhex(topic_id)), TopicIdZnode(name).encode())]
         case MarkerRaised(topic_name=name, topic_id=topic_id):
-            # Any version: it is only ever raised, and that under the check of /controller_epoch.
+            # Any version: it only ever grows, under the check of /controller_epoch.
             return [SetData(TopicIdZnode.path(bytes.fromhex(topic_id)), TopicIdZnode(name).encode(), -1)]
         case MarkerRemoved(topic_id=topic_id):
             return [Delete(TopicIdZnode.path(bytes.fromhex(topic_id)), -1)]
@@ -114,7 +115,7 @@ def operations_of(
 
 
 def topic_znode(topic: Topic) -> TopicZnode:
-    """What the topic znode of a topic holds."""
+    """The content of a topic's znode."""
     return TopicZnode(bytes.fromhex(topic.topic_id), topic.assignment, topic.first_leader_epochs)
 
 

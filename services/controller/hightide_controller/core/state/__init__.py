@@ -1,1 +1,1 @@
-"""What a controller remembers of the cluster, and of the work that is under way."""
+"""What a controller remembers of the cluster, and of work under way."""

@@ -1,8 +1,8 @@
-"""The controller's memory: what ZooKeeper held when last heard of, indexed by broker.
+"""The controller's memory: the content of ZooKeeper as last read, indexed by broker.
 
-The cache is a hint, the conditional write is the truth: leaders write their own ISR straight to
-ZooKeeper, so the versions here go stale, and a write that is refused is what tells.
-The indexes make a failure cost what it touches, never what exists.
+The cache is a hint, and the conditional write decides. Leaders write their own ISR straight to ZooKeeper, so
+the versions here become stale, and a refused write shows it. The indexes make the cost of a failure depend on
+what it touches, not on what exists.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = [
 
 
 class Role(Enum):
-    """What this controller process is."""
+    """The role of this controller process."""
 
     STANDBY = auto()
-    """Another one is active; it waits for /controller to go."""
+    """Another one is active; this one waits for /controller to vanish."""
     CAMPAIGNING = auto()
-    """The election multi is under way, or won and being followed by the read of everything."""
+    """The election multi is under way, or was won, and everything is being read."""
     ACTIVE = auto()
     """It decides."""
 
@@ -61,55 +61,55 @@ VALID_ROLE_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoreInFlight:
-    """A multi that was handed to ZooKeeper and not answered yet."""
+    """A multi that was sent to ZooKeeper and is not answered yet."""
 
     changes: tuple[Change, ...]
     cause: str
     bounced: frozenset[int]
-    """The brokers that the decisions in it took for bounced."""
+    """The brokers that had bounced according to the decisions in it."""
     topic_ids: dict[str, str]
-    """Which topics are meant: another one may bear a name when it is answered."""
+    """The ids of the topics: another topic may have the name when the multi is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStoreInFlight:
-    """A multi about one topic (topic_writes.py) that was handed to ZooKeeper and not answered yet."""
+    """A multi about one topic (topic_writes.py) that was sent to ZooKeeper and is not answered yet."""
 
     topic_name: str
     writes: tuple[Write, ...]
     partitions: tuple[TopicPartition, ...]
-    """Those whose znodes it writes; nothing else is written about them meanwhile."""
+    """Partitions whose znodes it writes; no other write about them is made meanwhile."""
     cause: str
     request_ids: tuple[int, ...]
-    """The requests whose wishes it carries: they wait for what brokers are told of it."""
+    """The requests that it carries out: they wait until brokers have acknowledged it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottleStoreInFlight:
-    """The write of the speed limit of moves that was handed to ZooKeeper and not answered yet."""
+    """The write of the speed limit of moves that was sent to ZooKeeper and is not answered yet."""
 
     write: ThrottleWrite
 
 
 @dataclass(slots=True)
 class ThrottleWork:
-    """What requests want the speed limit of moves to be (throttle.py)."""
+    """The speed limits of moves that requests ask for (throttle.py)."""
 
     requested_changes: dict[int, int] = field(default_factory=dict)
     """By request id, in the order of arrival: the last one counts."""
     is_waiting: bool = False
-    """A write failed: it is tried again when ZooKeeper tells what it holds, or with the next tick."""
+    """Whether a write failed: it is repeated when ZooKeeper's content was read, or with the next tick."""
 
 
 @dataclass(slots=True)
 class RequestedElection:
-    """An election that was asked for and is not done yet (elections/requested_election.py)."""
+    """An election that was requested and is not done yet (elections/requested_election.py)."""
 
     kind: ElectionKind
     request_ids: list[int] = field(default_factory=list)
-    """Who wants to know; nobody where leadership is balanced by itself."""
+    """The request; None if leadership is balanced automatically."""
     before: LeaderAndIsr | None = None
-    """What the partition was when a write that carries the election was handed to ZooKeeper."""
+    """The partition when a write with the election was sent to ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Waiter:
 
     request_id: int
     cause: str
-    """What its effects are told to follow from."""
+    """The cause of its effects."""
     purpose: Purpose
     undecided: set[TopicPartition] = field(default_factory=set)
     """Partitions that are not settled: not known yet, being written, or being read again."""
@@ -130,27 +130,27 @@ class Waiter:
 
 @dataclass(slots=True)
 class Alteration:
-    """What became of a topic's partitions when its znode was written or read."""
+    """How a topic's partitions changed when its znode was written or read."""
 
     added: list[TopicPartition] = field(default_factory=list)
     removed: list[Partition] = field(default_factory=list)
     """As they were."""
     moved: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    """Those with another AR, and the replicas that are not in it any more."""
+    """Partitions with another AR, and the replicas that were removed from it."""
 
 
 @dataclass(slots=True)
 class ClusterState:
-    """All that a controller knows. `machine.step` consumes it: it is mutated and handed back."""
+    """All that a controller knows. `machine.step` consumes it: it changes it and hands it back."""
 
     controller_id: int
     seed: int = 0
     """Where the next topic's assignment starts; moves on with each topic."""
     role: Role = Role.STANDBY
     is_resting: bool = False
-    """It has stepped down because an operator asked for it, and lets others be elected first."""
+    """Whether it has stepped down at an operator's request, and lets others be elected first."""
     vacancy: ControllerSeen | None = None
-    """While it rests: why it will campaign; None where another one is active."""
+    """While it rests: the cause of its next campaign; None if another one is active."""
     controller_epoch: int = 0
     controller_epoch_version: int = -1
     """The zkVersion of /controller_epoch that every write checks."""
@@ -159,7 +159,8 @@ class ClusterState:
     dead: dict[int, int] = field(default_factory=dict)
     """Registered, but the process of this broker epoch is known to be dead."""
     silent: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Live brokers that acknowledge nothing, with what they were told to lead in which epoch (silence.py)."""
+    """Live brokers that acknowledge nothing, with the partitions and epochs that they should lead
+    (silence.py)."""
     shutting_down: dict[int, int] = field(default_factory=dict)
     """Brokers that asked for a controlled shutdown, with their epoch."""
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -172,30 +173,31 @@ class ClusterState:
     under_replicated: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions whose ISR is smaller than AR, in the order in which they are read again."""
     work: dict[str, TopicWork] = field(default_factory=dict)
-    """By topic name, also of topics that do not exist: what is to be done about them."""
+    """The work about topics by name, also about topics that do not exist."""
     due_topics: dict[str, str] = field(default_factory=dict)
-    """Topics whose work may go on, and why: decided at the end of the step."""
+    """Topics whose work may continue, and the cause: decided at the end of the step."""
     throttle: ThrottleZnode | None = None
     """The speed limit of moves."""
     throttle_work: ThrottleWork = field(default_factory=ThrottleWork)
     moving: MoveWatches = field(default_factory=MoveWatches)
     """The moves that have begun."""
     failed_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """Brokers that cannot use their replica of a partition in this life: they are not alive for it."""
+    """Brokers that cannot use their replica of a partition in this life: they count as not alive for it."""
     failed_on: dict[int, set[TopicPartition]] = field(default_factory=dict)
     """The same by broker."""
     damaged_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """Brokers whose replica of a partition is damaged, and being mended; each has a complaint."""
+    """Brokers whose replica of a partition is damaged, and being repaired; each has a complaint."""
     awaited: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
-    """Brokers → the partitions that nobody leads before one of these is there (awaited_brokers.py)."""
+    """Brokers → the partitions that cannot have a leader before one of these is back (awaited_brokers.py)."""
     awaited_complaints: set[int] = field(default_factory=set)
-    """The brokers that there is such a complaint about."""
+    """The brokers with such a complaint."""
     elections: dict[TopicPartition, RequestedElection] = field(default_factory=dict)
-    """Elections by hand that are not done yet."""
+    """Requested elections that are not done yet."""
     leader_imbalance_percent: int = 10
-    """Of a broker's preferred partitions, led by others: beyond it they are given back to it."""
+    """The share of a broker's preferred partitions that others may lead; beyond it, leadership is moved
+    back."""
     complaints: dict[str, str] = field(default_factory=dict)
-    """What an operator should look at: subject (mostly a path) to sentence."""
+    """Complaints for operators: subject (mostly a path) to sentence."""
     stores: dict[int, StoreInFlight | TopicStoreInFlight | ThrottleStoreInFlight] = field(
         default_factory=dict
     )
@@ -205,18 +207,21 @@ class ClusterState:
     rereading: set[TopicPartition] = field(default_factory=set)
     """Partitions that are read again because their write failed."""
     doubtful: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partition → the partition epoch on which a write of unknown outcome builds; it may happen yet."""
+    """Partition → the partition epoch on which a write with an unknown outcome builds; it may still
+    happen."""
     last_epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """NEW partitions that were led before a hand took their leaderAndISR away: the leader epoch they had."""
+    """NEW partitions that had a leader before an operator deleted their leaderAndISR: the leader epoch that
+    they had."""
     again: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """Partitions to decide again when they are free of both, with the brokers that bounced meanwhile."""
+    """Partitions to decide again when they are neither written nor read, with the brokers that bounced
+    meanwhile."""
     waiters: dict[int, Waiter] = field(default_factory=dict)
     """By request id, in the order of arrival."""
     next_store_id: int = 1
     next_sequence: int = 1
 
     def is_live(self, broker_id: int) -> bool:
-        """Whether the broker is registered and its process not known to be dead."""
+        """Whether the broker is registered, and its process is not known to be dead."""
         broker = self.brokers.get(broker_id)
         return broker is not None and self.dead.get(broker_id) != broker.broker_epoch
 
@@ -225,7 +230,7 @@ class ClusterState:
         return tuple(self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.is_live(broker_id))
 
     def dead_brokers(self) -> tuple[Broker, ...]:
-        """Those that are registered, and whose process is known to be dead, by id."""
+        """The brokers that are registered, and whose process is known to be dead, by id."""
         return tuple(
             self.brokers[broker_id] for broker_id in sorted(self.dead) if not self.is_live(broker_id)
         )
@@ -237,36 +242,36 @@ class ClusterState:
         return sequence
 
     def become(self, role: Role) -> None:
-        """Change the role; an illegal change is a fault of the caller."""
+        """Change the role; an illegal change is a bug of the caller."""
         assert self.role in VALID_ROLE_PREDECESSORS[role], (self.role, role)
         self.role = role
 
     def work_of(self, topic_name: str) -> TopicWork:
-        """What is to be done about a topic; made where there was nothing."""
+        """The work about a topic; created if there is none."""
         return self.work.setdefault(topic_name, TopicWork())
 
     def mark_due(self, topic_name: str, cause: str) -> None:
-        """Something about a topic changed: decide at the end of this step how its work goes on."""
+        """Mark a topic that changed: the end of this step decides how its work continues."""
         if topic_name in self.work:
             self.due_topics[topic_name] = cause or self.due_topics.get(topic_name, "")
 
     def want_read(self, topic_name: str, cause: str) -> None:
-        """What is known about a topic may be wrong: let all about it be read, after what is under way."""
+        """Have everything about a topic read, after what is under way: what is known may be wrong."""
         self.work_of(topic_name).read_cause = cause
         self.mark_due(topic_name, cause)
 
     def mark_all_due(self, cause: str) -> None:
-        """Brokers came or went: what could not be done about topics may be possible now."""
+        """Mark all topics with work: brokers came or went, so work that was blocked may be possible now."""
         for topic_name in self.work:
             self.mark_due(topic_name, cause)
 
     def is_being_deleted(self, topic_name: str) -> bool:
-        """Whether a topic is on its way out: nobody is elected for it any more."""
+        """Whether a topic is being deleted: there are no elections for it any more."""
         work = self.work.get(topic_name)
         return work is not None and work.deletion is not None
 
     def add_topic(self, topic: Topic) -> tuple[TopicPartition, ...]:
-        """Take a topic in with all its partitions NEW; its name must not be known."""
+        """Add a topic with all its partitions NEW; its name must not be known."""
         assert topic.name not in self.topics, topic.name
         assert topic.topic_id, topic.name
         assert topic.has_marker, topic.name
@@ -278,7 +283,7 @@ class ClusterState:
         )
 
     def alter_topic(self, topic: Topic) -> Alteration:
-        """Take over what the znode of a known topic holds: partitions come, go, and get other replicas."""
+        """Take over the znode of a known topic: partitions are added, removed, or get other replicas."""
         before = self.topics[topic.name]
         assert before.topic_id == topic.topic_id, topic.name
         self.topics[topic.name] = topic
@@ -297,7 +302,7 @@ class ClusterState:
         return altered
 
     def forget_topic(self, topic_name: str) -> tuple[Topic, list[Partition]]:
-        """Drop a topic and everything known of its partitions; hands both back as they were."""
+        """Remove a topic and everything known of its partitions; returns both as they were."""
         topic = self.topics.pop(topic_name)
         return topic, [
             self._drop_partition(TopicPartition(topic_name, number))
@@ -332,7 +337,7 @@ class ClusterState:
         return partition
 
     def forget_damage(self, name: TopicPartition, broker_id: int) -> None:
-        """A replica is whole again, or none any more."""
+        """Take note that a replica is whole again, or does not exist any more."""
         left = self.damaged_replicas[name] - {broker_id}
         if left:
             self.damaged_replicas[name] = left
@@ -360,7 +365,7 @@ class ClusterState:
             self.under_replicated.pop(name, None)
 
     def record(self, name: TopicPartition, leader_and_isr: LeaderAndIsr | None) -> Partition:
-        """Take over what ZooKeeper holds for a partition, and keep the indexes true."""
+        """Take over what ZooKeeper holds for a partition, and update the indexes."""
         before = self.partitions[name]
         if leader_and_isr is None:
             state = PartitionState.NEW
@@ -394,12 +399,12 @@ class ClusterState:
         return after
 
     def first_leader_epoch_of(self, name: TopicPartition) -> int:
-        """The leader epoch that a NEW partition begins with: one that no broker has seen of it."""
+        """The leader epoch with which a NEW partition begins: no broker has seen it of this partition."""
         of_topic = self.topics[name.topic].first_leader_epochs.get(name.partition, 0)
         return max(of_topic, self.last_epochs.get(name, -1) + 1)
 
     def note_progress(self, name: TopicPartition) -> None:
-        """A partition changed, or is free to be written again: what waits for that may go on."""
+        """Take note that a partition changed, or can be written again, so that waiting work may continue."""
         work = self.work.get(name.topic)
         if work is not None:
             if name.partition in work.moves:
@@ -430,10 +435,10 @@ class ClusterState:
 
 
 def difference_subject(name: TopicPartition, broker_id: int) -> str:
-    """What a complaint about a replica that differs from its leader is about."""
+    """The subject of a complaint about a replica that differs from its leader."""
     return f"{damage_subject(name, broker_id)}, beside its leader"
 
 
 def damage_subject(name: TopicPartition, broker_id: int) -> str:
-    """What a complaint about a damaged replica is about."""
+    """The subject of a complaint about a damaged replica."""
     return f"replica of {name.topic}-{name.partition} on broker {broker_id}"

@@ -1,7 +1,7 @@
-"""What an operator should look at, by subject: nonsense in ZooKeeper, and work that cannot go on.
+"""Complaints for operators, by subject: invalid content in ZooKeeper, and work that cannot continue.
 
-A complaint is reported once, when it appears or changes; it stands in `state.complaints` until its cause is
-gone, and describes of the cluster show it. It never changes what is in ZooKeeper.
+A complaint is reported once, when it appears or changes. It stays in `state.complaints` until its cause is
+gone, and descriptions of the cluster show it. It never changes what is in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hightide_controller.core.state.cluster_state import ClusterState
 __all__ = ["COMPLAINTS_MAX", "complain", "complain_about_topic", "withdraw"]
 
 COMPLAINTS_MAX: Final = 1_000
-"""Kept at the same time; more are dropped unheard, since a thousand say enough."""
+"""Complaints at the same time. More are dropped silently, because a thousand are enough."""
 
 
 def complain(state: ClusterState, subject: str, message: str) -> list[Effect]:
-    """Note a complaint; `subject` is the path of a znode, or says which partition or broker is meant."""
+    """Add a complaint; `subject` is the path of a znode, or names a partition or broker."""
     if state.complaints.get(subject) == message:
         return []
     if subject not in state.complaints and len(state.complaints) >= COMPLAINTS_MAX:
@@ -29,12 +29,12 @@ def complain(state: ClusterState, subject: str, message: str) -> list[Effect]:
 
 
 def withdraw(state: ClusterState, subject: str) -> None:
-    """What was complained about is gone."""
+    """Withdraw a complaint whose cause is gone."""
     state.complaints.pop(subject, None)
 
 
 def complain_about_topic(state: ClusterState, topic_name: str, complaints: Mapping[str, str]) -> list[Effect]:
-    """These are all complaints that there are about a topic's work; earlier ones are withdrawn."""
+    """Replace all complaints about a topic's work by these."""
     work = state.work[topic_name]
     effects: list[Effect] = []
     for subject in work.complaints:

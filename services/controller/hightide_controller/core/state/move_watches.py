@@ -1,8 +1,8 @@
-"""Which moves are under way in all topics, and which of their leaderAndISR znodes are watched (V3 F).
+"""The moves under way in all topics, and which of their leaderAndISR znodes are watched (V3 F).
 
-The text's agent looks every 30 seconds; here ZooKeeper says when an ISR changes. A bounded number is watched,
-and each until its move ends, so that thousands of moves cost no more than what is done about them; the others
-are read by the tick like all that is under-replicated.
+The text's agent looks every 30 seconds; here ZooKeeper reports when an ISR changes. A bounded number is
+watched, each until its move ends, so the cost of thousands of moves depends only on what happens to them. The
+tick reads the others, like everything that is under-replicated.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ WATCHED_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class MoveWatches:
-    """Part of ClusterState; told of every move that begins, changes and ends."""
+    """Part of ClusterState, which reports every move that begins, changes and ends."""
 
     under_way: dict[TopicPartition, ReassignmentZnode] = field(default_factory=dict)
     """Moves that have begun."""
     _watched: set[TopicPartition] = field(default_factory=set)
     _waiting: list[TopicPartition] = field(default_factory=list)
-    """A heap of those that are not watched, and of some that have ended since."""
+    """A heap of moves that are not watched, and of some that have ended since."""
     _is_changed: bool = False
 
     def note(self, name: TopicPartition, znode: ReassignmentZnode | None) -> ReassignmentZnode | None:
-        """Take over what stands below /admin about a partition. Hands back the move that was under way."""
+        """Take over the znode below /admin about a partition. Returns the move that was under way."""
         before = self.under_way.get(name)
         if znode is not None and znode.original:
             self.under_way[name] = znode
@@ -46,7 +46,7 @@ class MoveWatches:
         return before
 
     def effects(self) -> Sequence[WatchStates]:
-        """What is to be watched now, where that has changed: in name order, as far as there is room."""
+        """The new set of watches, if it has changed: in name order, as many as there is room for."""
         while self._waiting and len(self._watched) < WATCHED_MAX:
             name = heappop(self._waiting)
             if name in self.under_way and name not in self._watched:

@@ -1,4 +1,5 @@
-"""How much goes into one multi: ZooKeeper drops the connection of who sends a packet that is too large."""
+"""The limits of one multi: ZooKeeper drops the connection of a client that sends a packet that is too
+large."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from hightide_controller.core.writes import (
 __all__ = ["BYTES_MAX", "OPERATIONS_MAX", "cost_of", "topic_bytes"]
 
 OPERATIONS_MAX: Final = 1_000
-"""Of one multi, the epoch check included. Beyond the packet limit ZooKeeper drops the connection."""
+"""Operations or bytes of one multi, with the epoch check. Beyond the packet limit ZooKeeper drops the
+connection."""
 BYTES_MAX: Final = 400_000
 _BYTES_BESIDE_NAMES: Final = 330
-"""Of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
+"""Bytes of one operation: its header, the fixed part of the path, and the JSON with ISR and traceparent."""
 _BYTES_OF_DELETE: Final = 80
 _BYTES_A_REPLICA: Final = 11
 _BYTES_OF_DOUBTS: Final = 60
@@ -60,7 +62,7 @@ def cost_of(write: Write) -> tuple[int, int]:
 
 
 def topic_bytes(topic: Topic) -> int:
-    """What a topic znode weighs; "1234":5 is a first leader epoch."""
+    """The size of a topic znode; "1234":5 is a first leader epoch."""
     assigned = sum(
         partition_bytes(partition, replicas) for partition, replicas in enumerate(topic.assignment)
     )

@@ -1,4 +1,4 @@
-"""What a request that waits is about: decides what it waits for, and how it is answered."""
+"""The subject of a request that waits: it decides what the request waits for, and how it is answered."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One multi about a topic while it is put together, write by write, within ZooKeeper's limits.
+"""One multi about a topic while it is assembled, write by write, within ZooKeeper's limits.
 
-topic_writes.py makes one, hands it to each kind of work in turn (removals, additions, settings, moves), and
-stores what came together. Whatever does not fit any more goes with the next one.
+topic_writes.py makes one, passes it to each kind of work in turn (removals, additions, settings, moves), and
+stores the result. Work that does not fit goes into the next one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hightide_controller.core.writes import Change, PartitionRemoved, TopicWrite
 __all__ = ["TopicPlan"]
 
 _BYTES_BESIDE_TOPIC_MIN: Final = 50_000
-"""What a multi may weigh beside a topic znode that is as large as one can be."""
+"""The size of a multi without its topic znode, which may have the largest size."""
 
 
 @dataclass(slots=True)
 class TopicPlan:
-    """For the time of one decision."""
+    """The plan of one decision."""
 
     name: str
     cause: str
     topic: Topic | None
-    """As it shall be; None where there is no such topic."""
+    """The topic after the multi; None if there is no such topic."""
     known_version: int = -1
     """The version of the topic znode on which the plan builds."""
     writes: list[Write] = field(default_factory=list)
@@ -40,16 +40,16 @@ class TopicPlan:
     request_ids: list[int] = field(default_factory=list)
     complaints: dict[str, str] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
-    """Refusals and reports that come of it at once."""
+    """Refusals and reports that follow at once."""
     is_altered: bool = False
     operations: int = 1
     size_bytes: int = 0
     topic_size_bytes: int = 0
-    """Of the topic znode as it was before the plan altered it."""
+    """The version of the topic znode before the plan."""
     limit_bytes: int = BYTES_MAX
 
     def has_room(self, *writes: Write, extra_bytes: int = 0) -> bool:
-        """Whether these fit as well; the first ones always do."""
+        """Whether these writes fit as well; the first ones always do."""
         if not self.writes:
             return True
         costs = [cost_of(write) for write in writes]
@@ -58,7 +58,7 @@ class TopicPlan:
         return operations <= OPERATIONS_MAX and size_bytes <= self.limit_bytes
 
     def add(self, *writes: Write) -> None:
-        """Let these go with the multi; a partition is written about at most once."""
+        """Add these writes to the multi; at most one for each partition."""
         for write in writes:
             operations, size_bytes = cost_of(write)
             self.operations += operations
@@ -69,7 +69,7 @@ class TopicPlan:
                 self.touched.add(write.name.partition)
 
     def alter(self, topic: Topic) -> None:
-        """The topic shall be so: its znode goes with the multi, whatever else alters it."""
+        """Change the topic: its znode is written in the multi, together with other changes of it."""
         if not self.is_altered:
             self.is_altered = True
             self.operations += 1
@@ -79,12 +79,12 @@ class TopicPlan:
         self.topic = topic
 
     def begin(self, requested: RequestedChange) -> None:
-        """What the multi does is done for this wish."""
+        """Take note that the multi carries out this request."""
         requested.is_begun = True
         self.request_ids.append(requested.request_id)
 
     def all_writes(self) -> tuple[Write, ...]:
-        """What goes into the multi, the topic znode first."""
+        """The content of the multi, the topic znode first."""
         if not self.is_altered:
             return tuple(self.writes)
         assert self.topic is not None

@@ -1,4 +1,4 @@
-"""What a topic may be called and how it may be laid out. Each function names the fault, or None."""
+"""The rules for names and assignments of topics. Each function returns the fault, or None."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = [
 
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000
 ASSIGNMENT_BYTES_MAX: Final = 350_000
-"""Of the topic znode: it is written in one operation, and ZooKeeper refuses what is larger than 1 MiB."""
+"""The size of the topic znode: it is written in one operation, and ZooKeeper refuses more than 1 MiB."""
 
 Fault = tuple[Refusal, str]
 
 
 def name_fault(name: str) -> str | None:
-    """Whether the name can be a topic's."""
+    """What is wrong with the name of a topic."""
     if not is_legal_topic_name(name):
         return f"topic name {name[:260]!r} is not 1 to 249 characters of [a-zA-Z0-9._-], or is '.' or '..'"
     return None
 
 
 def topic_id_fault(topic: Topic, topic_id: str) -> Fault | None:
-    """Whether a request means another topic that had, or has, the name; an empty id means any."""
+    """Whether a request is about another topic that had, or has, the name; an empty id means any."""
     if topic_id in ("", topic.topic_id):
         return None
     return (
@@ -52,10 +52,10 @@ def topic_id_fault(topic: Topic, topic_id: str) -> Fault | None:
 def assignment_fault(
     assignment: Sequence[Sequence[int]], known: Collection[int] | None, first: int = 0
 ) -> str | None:
-    """Whether the replicas are ones that partitions can have; `known` None: any broker id will do.
+    """What is wrong with the replicas of partitions; `known` None: any broker id is valid.
 
-    `first`: the number of the first partition in `assignment`. A topic that a hand put into ZooKeeper may
-    name brokers that are not there at the moment.
+    `first`: the number of the first partition in `assignment`. A topic that an operator put into ZooKeeper
+    may name brokers that are not registered at the moment.
     """
     for partition, replicas in enumerate(assignment, first):
         if not replicas:
@@ -70,19 +70,20 @@ def assignment_fault(
 
 
 def layout_fault(assignment: Sequence[Sequence[int]]) -> str | None:
-    """Whether a topic znode that a hand wrote can be acted on; it may name brokers that are not there."""
+    """What is wrong with a topic znode that an operator wrote; it may name brokers that are not
+    registered."""
     if not 1 <= len(assignment) <= PARTITIONS_PER_TOPIC_MAX:
         return f"{len(assignment)} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX:,}"
     return size_fault(assignment) or assignment_fault(assignment, known=None)
 
 
 def partition_bytes(partition: int, replicas: Sequence[int]) -> int:
-    """What one partition adds to the topic znode: "1234":[1,2,3] and a comma."""
+    """How many bytes one partition adds to the topic znode: "1234":[1,2,3] and a comma."""
     return len(str(partition)) + 6 + len(replicas) + sum(map(len, map(str, replicas)))
 
 
 def size_fault(assignment: Sequence[Sequence[int]]) -> str | None:
-    """Whether the assignment fits into the topic znode."""
+    """Whether the assignment is too large for the topic znode."""
     size_bytes = sum(partition_bytes(partition, replicas) for partition, replicas in enumerate(assignment))
     if size_bytes > ASSIGNMENT_BYTES_MAX:
         return (
@@ -100,7 +101,7 @@ def request_fault(
     configs: dict[str, str],
     live: Collection[int],
 ) -> Fault | None:
-    """What is wrong with a request for a topic, in a fixed order; None where nothing is."""
+    """What is wrong with a request for a topic, checked in a fixed order; None if nothing is."""
     if (fault := name_fault(name)) is not None:
         return Refusal.INVALID_TOPIC_NAME, fault
     if assignment:

@@ -1,7 +1,7 @@
-"""What there is to do about a topic: one TopicWork for each topic that is not merely being led.
+"""The work about a topic: one TopicWork for each topic that is not merely being led.
 
-It holds what stands below /admin about the topic, what requests wish of it, and the write or read that is
-under way. Topics without any have none, so that a cluster at rest costs nothing.
+It holds what is below /admin about the topic, what requests ask of it, and the write or read under way.
+Topics without any of these have no TopicWork, so a cluster at rest costs nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["Deletion", "TopicWork"]
 
 @dataclass(slots=True)
 class Deletion:
-    """A topic on its way out: asked for by request or by hand, and never taken back.
+    """A topic that is being deleted, at the request of a client or an operator. This is never cancelled.
 
-    `is_read`: its partitions and what stands beside them were read since the intent was written, so that
-    no leader's own writes make every chunk fail.
+    `is_read`: its partitions and the znodes beside them were read since the intent was written, so that the
+    writes of leaders do not make every chunk fail.
     """
 
     is_read: bool = False
@@ -34,54 +34,54 @@ class Deletion:
 
 @dataclass(slots=True)
 class TopicWork:
-    """Mutable, like the ClusterState that it is a part of."""
+    """The work about one topic. Mutable, like the ClusterState of which it is a part."""
 
     moves: dict[int, ReassignmentZnode] = field(default_factory=dict)
-    """What stands at /admin/partitions_reassigned, by partition."""
+    """The content of /admin/partitions_reassigned, by partition."""
     additions: dict[int, AdditionZnode] = field(default_factory=dict)
     removals: dict[int, RemovalZnode] = field(default_factory=dict)
     intent: DeletionZnode | None = None
-    """What stands at /admin/delete_topics."""
+    """The content of /admin/delete_topics."""
     leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
     """See TopicsRead."""
     deletion: Deletion | None = None
     requested_changes: list[RequestedChange] = field(default_factory=list)
     """In the order in which they came."""
     due_moves: dict[int, None] = field(default_factory=dict)
-    """Partitions with a move that may go on: their znode, their state or their replicas changed."""
+    """Partitions with a move that may continue: their znode, their state or their replicas changed."""
     move_faults: dict[int, str] = field(default_factory=dict)
-    """Why moves that a hand asked for cannot begin."""
+    """The reasons why moves that an operator requested cannot begin."""
     waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Moves that do not get on, and the brokers that they wait for, which are not alive."""
+    """Moves that make no progress, and the dead brokers for which they wait."""
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
     """The same by broker."""
     abandoned: dict[int, ReassignmentZnode] = field(default_factory=dict)
-    """Moves under way whose znode is gone: taken away by a hand, unless they have come to their end."""
+    """Moves under way whose znode is gone: they have ended, or an operator deleted it."""
     newcomer: Topic | None = None
-    """A topic whose id or marker is not written yet; it is not in ClusterState.topics before it is."""
+    """A topic whose id or marker is not written yet. Until then it is not in ClusterState.topics."""
     orphan_markers: dict[str, None] = field(default_factory=dict)
-    """The ids of topics that a hand took away: their markers must go."""
+    """The ids of topics that an operator deleted: their markers have to be removed."""
     perhaps_created: dict[str, None] = field(default_factory=dict)
-    """The ids of topics whose creation has an unknown outcome. One that is not found has been taken away by a
-    hand, if it ever was."""
+    """The ids of topics whose creation has an unknown outcome. If one is not found, an operator has deleted
+    it, or it never existed."""
     store_id: int | None = None
     """The multi about this topic that is under way: at most one."""
     is_reading: bool = False
-    """Whether a ReadTopics about it is under way; nothing is written meanwhile."""
+    """Whether a ReadTopics about it is under way; there are no writes meanwhile."""
     unsure: set[TopicPartition] = field(default_factory=set)
     """Partitions of a multi that failed: in ClusterState.rereading until that read answers."""
     is_gone: bool = False
-    """Whether ZooKeeper was read, and there was no such topic."""
+    """Whether ZooKeeper was read, and had no such topic."""
     read_cause: str | None = None
-    """It must be read when that is done (or once more): with this cause."""
+    """The cause of a read (or of one more) that follows when the current work is done."""
     doubtful_version: int | None = None
-    """The topic znode's version on which a multi of unknown outcome builds; it may happen yet."""
+    """The topic znode's version on which a multi with an unknown outcome builds; it may still happen."""
     refusals: int = 0
     """Multis refused in a row."""
     is_resting: bool = False
-    """Refused too often, or not to be understood: it is tried again at the next tick."""
+    """Whether it was refused too often, or cannot be decoded: it is tried again at the next tick."""
     complaints: dict[str, str] = field(default_factory=dict)
-    """What makes no sense about it, by path; also in ClusterState.complaints."""
+    """What is invalid about it, by path; also in ClusterState.complaints."""
 
     @property
     def is_busy(self) -> bool:
@@ -90,7 +90,7 @@ class TopicWork:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can be forgotten."""
+        """Whether it can be dropped."""
         stands = (
             self.moves or self.abandoned or self.additions or self.removals or self.intent or self.complaints
         )

@@ -1,10 +1,10 @@
-"""Where the replicas of a new topic go: rack-unaware, balanced within one.
+"""Assigning the replicas of a new topic: without regard to racks, balanced within one.
 
-Brokers stand in a ring. Partition p takes the next `replication_factor` places on it, so that replicas
-are spread within one. Which place of its window leads moves on each time the windows come round to the
-same places, so that leaders are spread within one as well. After as many partitions as there are brokers all
-is exactly even; the ring is then dealt in another order, so that the partitions that one broker leads do
-not all have the same successor.
+Brokers form a ring. Partition p takes the next `replication_factor` places on it, so the numbers of replicas
+differ by at most one. Each time the windows come round to the same places, the leader's place within the
+window moves on, so the numbers of leaders differ by at most one as well. After as many partitions as there
+are brokers, the distribution is exactly even. The ring is then shuffled, so that the partitions of one leader
+do not all have the same successor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["assign"]
 def assign(
     broker_ids: Sequence[int], partition_count: int, replication_factor: int, start: int
 ) -> tuple[tuple[int, ...], ...]:
-    """AR of each partition, the leader-to-be first. `start` says which broker leads partition 0."""
+    """AR of each partition, with the first leader first. `start` selects the broker that leads partition
+    0."""
     count = len(broker_ids)
     assert partition_count >= 1
     assert 1 <= replication_factor <= count

@@ -1,12 +1,12 @@
-"""Topics go: by request, or because /admin/delete_topics/[topic] stands (V3 B.2, with topic ids).
+"""Deleting topics: by request, or because /admin/delete_topics/[topic] exists (V3 B.2, with topic ids).
 
-    intent written down with the topic's id → partitions' znodes deleted, in chunks → topic znode, marker,
+    intent stored with the topic's id → partitions' znodes deleted, in chunks → topic znode, marker,
     settings and intent deleted in one multi → brokers stop their replicas
 
-From the first step on a deletion is never taken back: who carries it on, this controller or the next one,
-finds in ZooKeeper what is left to do. While it lasts nobody is elected. A broker that is down finds out when
-it starts (docs/protocol.md, "Nothing is deleted by omission"). A topic znode that a hand takes away is the
-same, from the last step on.
+From the first step on a deletion is never cancelled. The controller that continues it, this one or the next,
+finds in ZooKeeper what is left to do. Meanwhile there are no elections. A broker that is down learns of the
+deletion when it starts (docs/protocol.md, "Nothing is deleted by omission"). If an operator deletes a topic
+znode, this is the last step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = ["heed_intent", "intent_complaint", "on_delete_topic", "plan_deletion"
 
 
 def on_delete_topic(state: ClusterState, event: DeleteTopicRequested) -> list[Effect]:
-    """Begin, or join a deletion that is under way."""
+    """Begin a deletion, or join one that is under way."""
     topic = state.topics.get(event.name)
     if topic is None:
         message = f"topic {event.name[:260]!r} does not exist"
@@ -75,7 +75,7 @@ def on_delete_topic(state: ClusterState, event: DeleteTopicRequested) -> list[Ef
 
 
 def heed_intent(state: ClusterState, topic_name: str) -> None:
-    """An intent about a topic that is known begins its deletion, unless it is about another topic."""
+    """Begin the deletion of a known topic if there is an intent, unless the intent is about another topic."""
     work = state.work[topic_name]
     topic = state.topics.get(topic_name)
     if work.intent is None or topic is None or work.deletion is not None:
@@ -85,7 +85,7 @@ def heed_intent(state: ClusterState, topic_name: str) -> None:
 
 
 def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
-    """An intent that is about an earlier topic of the name."""
+    """The complaint about an intent that is about an earlier topic of the name."""
     intent = work.intent
     if intent is None or intent.topic_id in ("", topic.topic_id):
         return {}
@@ -97,7 +97,7 @@ def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
 
 
 def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
-    """The next step; everything that fits goes into one multi, of a small topic all."""
+    """Plan the next step. Everything that fits goes into one multi; for a small topic that is all."""
     topic = plan.topic
     work = state.work[plan.name]
     assert topic is not None
@@ -117,14 +117,14 @@ def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
     for group in _what_stands(state, work, topic):
         names = [write.name for write in group if isinstance(write, PartitionRemoved)]
         if any(name in state.storing or name in state.rereading for name in names):
-            # It is written or read right now: due again when that is answered.
+            # It is being written or read; it is due again when that is answered.
             return
         if not plan.has_room(*group):
             return
         plan.add(*group)
     partitions = (TopicPartition(plan.name, number) for number in range(len(topic.assignment)))
     if any(name in state.storing or name in state.rereading for name in partitions):
-        # Something may be created below it yet.
+        # Something may still be created below it.
         return
     last = (TopicRemoved(topic, topic.version), DeletionDone(plan.name, work.intent.version))
     if plan.has_room(*last):
@@ -132,7 +132,8 @@ def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:
 
 
 def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator[tuple[Write, ...]]:
-    """What must go before the topic znode can; a partition and what an operator wants of it go together."""
+    """What must be deleted before the topic znode. A partition and the operator's requests about it go
+    together."""
     for number in range(len(topic.assignment)):
         name = TopicPartition(topic.name, number)
         known = state.partitions[name].leader_and_isr
@@ -141,7 +142,7 @@ def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator
             yield group
     for name, partition_epoch in work.leftovers.items():
         found = state.partitions.get(name)
-        if found is None or found.leader_and_isr is None:  # Else it got a leader since that was read.
+        if found is None or found.leader_and_isr is None:  # Else it got a leader since the read.
             yield (PartitionRemoved(name, partition_epoch),)
     beyond = sorted({*work.moves, *work.additions, *work.removals})
     for number in beyond:
@@ -162,7 +163,8 @@ def _wishes_by_hand(work: TopicWork, name: TopicPartition) -> tuple[Write, ...]:
 
 
 def tell_deleted(state: ClusterState, topic: Topic, partitions: list[Partition], cause: str) -> list[Effect]:
-    """The topic is gone from ZooKeeper and from memory: its live brokers stop, and whoever waited hears."""
+    """Stop the live brokers' replicas and answer the requests: the topic is gone from ZooKeeper and from
+    memory."""
     stops: dict[int, list[Stop]] = {}
     for partition in partitions:
         for broker_id in partition.replicas:

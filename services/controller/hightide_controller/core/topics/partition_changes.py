@@ -1,10 +1,11 @@
-"""A topic gets more partitions, or fewer: by request, or because znodes below /admin say so (V3 H, mended).
+"""Adding and removing partitions: by request, or because of znodes below /admin (V3 H, mended).
 
-Numbers run from 0 without a gap, so partitions are added behind the last one and removed from the top. Each
-is one multi with the topic znode. New partitions get their leaders as those of a new topic do.
+Numbers run from 0 without a gap, so partitions are added at the end and removed from the end, each in one
+multi with the topic znode. New partitions get their leaders as those of a new topic do.
 
-A removed number may come back. What brokers still hold of its earlier life has older leader epochs, so the
-topic znode remembers the first epoch of the next one, and a log with records before it is put aside.
+A removed number may be used again. Brokers may still hold data of its earlier life with older leader epochs.
+So the topic znode remembers the first epoch of the next life, and a log with earlier records goes into
+quarantine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["choose_replicas", "growth_fault", "plan_additions", "plan_removals",
 
 
 def eligible_brokers(state: ClusterState) -> list[int]:
-    """Brokers that may be given new replicas."""
+    """Brokers that may get new replicas."""
     return [b.broker_id for b in state.live_brokers() if b.broker_id not in state.shutting_down]
 
 
@@ -48,7 +49,7 @@ def eligible_brokers(state: ClusterState) -> list[int]:
 def growth_fault(
     state: ClusterState, topic: Topic, partition_count: int, assignment: Sequence[tuple[int, ...]]
 ) -> Fault | None:
-    """Why the topic cannot have so many partitions; None where it can."""
+    """The reason why the topic cannot have so many partitions; None if it can."""
     count = len(topic.assignment)
     if not count < partition_count <= PARTITIONS_PER_TOPIC_MAX:
         return (
@@ -82,7 +83,7 @@ def growth_fault(
 
 
 def choose_replicas(state: ClusterState, topic: Topic, partition_count: int) -> tuple[tuple[int, ...], ...]:
-    """Balanced replicas for new partitions; `growth_fault` found nothing."""
+    """Balanced replicas for new partitions, after `growth_fault` found nothing."""
     eligible = eligible_brokers(state)
     added = partition_count - len(topic.assignment)
     start = state.seed % len(eligible)
@@ -91,11 +92,11 @@ def choose_replicas(state: ClusterState, topic: Topic, partition_count: int) -> 
 
 
 def plan_additions(state: ClusterState, plan: TopicPlan) -> None:
-    """Partitions that stand below /admin/partitions_add, then those that requests wish for."""
+    """Add partitions that are requested below /admin/partitions_add, then those that clients request."""
     assert plan.topic is not None
     work = state.work[plan.name]
     if plan.touched:
-        # Partitions go with this multi. A number that comes back does so with another one.
+        # This multi removes partitions. A number that is used again is added in another one.
         return
     _plan_additions_by_hand(state, plan, work)
     for requested in list(work.requested_changes):
@@ -135,7 +136,8 @@ def _plan_additions_by_hand(state: ClusterState, plan: TopicPlan, work: TopicWor
 def _addition_fault(
     topic: Topic, count: int, number: int, replicas: tuple[int, ...], eligible: Sequence[int]
 ) -> str | None:
-    """Why partition `number` cannot be added to a topic that has `count` by now; None where it can."""
+    """The reason why partition `number` cannot be added to a topic that has `count` by now; None if it
+    can."""
     if number < len(topic.assignment):
         return f"topic {topic.name!r} has a partition {number} already"
     if number >= PARTITIONS_PER_TOPIC_MAX:
@@ -173,7 +175,7 @@ def _plan_growth(state: ClusterState, plan: TopicPlan, work: TopicWork, requeste
 
 
 def shrink_fault(state: ClusterState, topic: Topic, partition_count: int) -> Fault | None:
-    """Why the topic cannot be shrunk to so many partitions; None where it can."""
+    """The reason why the topic cannot be shrunk to so many partitions; None if it can."""
     count = len(topic.assignment)
     if not 1 <= partition_count < count:
         return (
@@ -193,7 +195,7 @@ def shrink_fault(state: ClusterState, topic: Topic, partition_count: int) -> Fau
 
 
 def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
-    """As many of the highest partitions as fit, when requests or /admin/partitions_remove want them gone."""
+    """Remove as many of the highest partitions as fit, if requests or /admin/partitions_remove ask for it."""
     work = state.work[plan.name]
     keep = _count_by_hand(plan, work)
     for requested in list(work.requested_changes):
@@ -227,7 +229,7 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
 
 
 def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
-    """How many partitions stay if the znodes below /admin/partitions_remove have their way."""
+    """How many partitions stay according to the znodes below /admin/partitions_remove."""
     topic = plan.topic
     assert topic is not None
     count = len(topic.assignment)
@@ -251,7 +253,8 @@ def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
 
 
 def _count_by_wish(state: ClusterState, plan: TopicPlan, work: TopicWork, requested: RequestedShrink) -> int:
-    """How many partitions stay if a request has its way; all of them where it is done, or cannot be."""
+    """How many partitions stay according to a request; all of them if it is done, or cannot be carried
+    out."""
     topic = plan.topic
     assert topic is not None
     count = len(topic.assignment)

@@ -1,4 +1,4 @@
-"""Requests that alter a topic: checked against what is known, then wishes for topic_writes.py."""
+"""Requests that change a topic: checked against what is known, then passed to topic_writes.py."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _altered_topic(state: ClusterState, request_id: int, topic_name: str) -> Top
 def _wish(
     state: ClusterState, topic: Topic, requested: RequestedChange, fault: Fault | None, cause: str
 ) -> list[Effect]:
-    """Take the wish on, unless it is known by now to be one that cannot come true."""
+    """Accept the request, unless it is known already that it cannot be carried out."""
     if fault is not None:
         return [RefuseRequest(requested.request_id, *fault)]
     if refused := overloaded(state, requested.request_id):

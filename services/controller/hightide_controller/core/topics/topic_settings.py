@@ -1,4 +1,4 @@
-"""Settings of a topic change while it lives: by request, or because a hand wrote /config/topics/[topic]."""
+"""Changing the settings of a topic: by request, or because an operator wrote /config/topics/[topic]."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = [
 
 
 def altered_configs(topic: Topic, to_set: Mapping[str, str], to_reset: tuple[str, ...]) -> dict[str, str]:
-    """The settings as a request wants them."""
+    """The settings after a request."""
     return {name: value for name, value in {**topic.configs, **to_set}.items() if name not in to_reset}
 
 
 def settings_fault(topic: Topic, to_set: Mapping[str, str], to_reset: tuple[str, ...]) -> Fault | None:
-    """Why the topic cannot have these settings; None where it can."""
+    """The reason why the topic cannot have these settings; None if it can."""
     both = sorted(set(to_set) & set(to_reset))
     if both:
         return Refusal.INVALID_CONFIG, f"{both[0]} is to be set and reset in one request; choose one"
@@ -47,7 +47,7 @@ def settings_fault(topic: Topic, to_set: Mapping[str, str], to_reset: tuple[str,
 
 
 def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
-    """All wishes about settings go with one write."""
+    """Put all requested settings into one write."""
     topic = plan.topic
     assert topic is not None
     work = state.work[plan.name]
@@ -77,7 +77,7 @@ def plan_settings(state: ClusterState, plan: TopicPlan) -> None:
 
 
 def _holds(requested: RequestedSettings, topic: Topic, requested_changes: Sequence[RequestedChange]) -> bool:
-    """Whether the topic has these settings, but for those that a later wish changed in the same write."""
+    """Whether the topic has these settings, except those that a later request changed in the same write."""
     later = [
         other
         for other in requested_changes[requested_changes.index(requested) + 1 :]
@@ -90,7 +90,8 @@ def _holds(requested: RequestedSettings, topic: Topic, requested_changes: Sequen
 
 
 def on_configs_changed(state: ClusterState, event: ConfigsChanged) -> list[Effect]:
-    """Settings that a hand wrote hold at once; nonsense is complained about, and the old ones stay."""
+    """Apply settings that an operator wrote at once. Invalid ones are complained about, and the old ones
+    stay."""
     effects: list[Effect] = []
     for topic_name, read in event.configs.items():
         if topic_name in state.topics:
@@ -103,12 +104,12 @@ def on_configs_changed(state: ClusterState, event: ConfigsChanged) -> list[Effec
 def take_settings(
     state: ClusterState, topic_name: str, configs: dict[str, str], version: int | None, cause: str
 ) -> list[Effect]:
-    """Take over what /config/topics/[topic] holds, and tell the topic's brokers what is new to them."""
+    """Take over the content of /config/topics/[topic], and send the topic's brokers what is new to them."""
     topic = state.topics[topic_name]
     path = TopicConfigZnode.path(topic_name)
     fault = config_fault(configs, _replicas_min(topic))
     if fault is not None:
-        # The version is taken over, so that a request that mends it finds it as it is.
+        # The version is taken over, so that a request that corrects it does not fail.
         state.topics[topic_name] = replace(topic, config_version=version)
         return complain(state, path, f"{fault}; the settings that the topic had hold on")
     withdraw(state, path)
@@ -123,9 +124,9 @@ def take_settings(
 
 
 def sensible_settings(topic: Topic) -> tuple[Topic, str | None]:
-    """The topic without those of its settings that make no sense, and what is wrong with them.
+    """The topic without its invalid settings, and what is wrong with them.
 
-    A topic that is met with nonsense, at a takeover, has no old settings that could stay.
+    If a controller finds invalid settings at a takeover, there are no old ones that could stay.
     """
     replicas_min = _replicas_min(topic)
     fault = config_fault(topic.configs, replicas_min)

@@ -1,4 +1,4 @@
-"""Topics appear, by request or by hand, and vanish (V3 B)."""
+"""Topics that appear, by request or from an operator, and vanish (V3 B)."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ __all__ = [
 
 TOPICS_IN_DOUBT_MAX: Final = 10_000
 CREATIONS_IN_DOUBT_MAX: Final = 100
-"""Of one name: who creates a topic while ZooKeeper is away tries it again and again."""
+"""For one name: a client that creates a topic while ZooKeeper is away repeats its request."""
 
 
 def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Effect]:
-    """Check everything, then store the topic znode; leaders follow once it is there."""
+    """Check everything, then store the topic znode; leaders follow once it exists."""
     if (taken := _taken(state, event.name)) is not None:
         return [RefuseRequest(event.request_id, *taken)]
     eligible = [b.broker_id for b in state.live_brokers() if b.broker_id not in state.shutting_down]
@@ -79,7 +79,7 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
         return [AnswerCreateTopic(event.request_id, topic)]
     if refused := overloaded(state, event.request_id):
         return refused
-    # The next topic goes on where this one stopped, so that many small topics are balanced too.
+    # The next topic continues where this one stopped, so that many small topics are balanced too.
     state.seed += len(assignment)
     names = {TopicPartition(event.name, number) for number in range(len(assignment))}
     state.waiters[event.request_id] = Waiter(event.request_id, event.cause, CreatesTopic(topic), names)
@@ -87,7 +87,7 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
 
 
 def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
-    """Why a name cannot be given to a topic just now, if it can otherwise."""
+    """The reason why a valid name cannot be given to a topic now."""
     work = state.work.get(topic_name)
     if state.is_being_deleted(topic_name):
         return (
@@ -95,7 +95,7 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
             f"topic {topic_name!r} is being deleted; try again when it is gone",
         )
     if work is not None and work.orphan_markers:
-        # As long as it stands, leaders of the earlier topic could write into what is this one's.
+        # As long as it exists, leaders of the earlier topic could write into this one.
         message = f"topic {topic_name!r} was taken away in ZooKeeper, and is being cleared up; try again"
         return Refusal.TOPIC_BEING_DELETED, message
     if topic_name in state.topics or (work is not None and work.newcomer is not None):
@@ -113,15 +113,15 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
 
 
 def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
-    """V3 B.1.1: the topic znode is there, so its partitions get their first leaders."""
+    """V3 B.1.1: the topic znode exists, so its partitions get their first leaders."""
     waiter = state.waiters.get(event.request_id)
-    # The request's time may have run out meanwhile; the topics watch then brings the topic.
+    # The request's time may be up meanwhile; the topics watch then reports the topic.
     if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
     topic = waiter.purpose.topic
     work = state.work.get(topic.name)
     if work is not None and work.is_busy:
-        # What is being read about the name may be older than the topic, and would tell that it is gone.
+        # A read about the name that is under way may be older than the topic, and report that it is gone.
         state.want_read(topic.name, waiter.cause)
         return []
     names, effects = add_topics(state, (topic,))
@@ -129,7 +129,7 @@ def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
 
 
 def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> list[Effect]:
-    """Somebody else created the topic, or the connection broke: the topics watch tells which."""
+    """Another process created the topic, or the connection broke: the topics watch tells which."""
     waiter = state.waiters.pop(event.request_id, None)
     if waiter is None or not isinstance(waiter.purpose, CreatesTopic):
         return []
@@ -137,8 +137,8 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
     if event.exists:
         message = f"topic {name!r} exists already"
         return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
-    # Where an operator takes it away before anybody has seen it, nothing but its marker tells of it. What is
-    # beyond the bounds keeps its marker until another controller takes over.
+    # If an operator deletes it before any controller has seen it, only its marker is left. Markers beyond the
+    # limits stay until another controller takes over.
     if name in state.work or len(state.work) < TOPICS_IN_DOUBT_MAX:
         work = state.work_of(name)
         if len(work.perhaps_created) < CREATIONS_IN_DOUBT_MAX:
@@ -149,10 +149,10 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
 
 
 def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]:
-    """B.1 for topics that an administrator put into ZooKeeper, and what is gone from there.
+    """V3 B.1 for topics that an operator put into ZooKeeper, and for those that are gone.
 
-    The news may be older than what is known: a topic that was deleted, and created again under its name,
-    looks like one that is gone. So what is about a topic that is known is read once more before it counts.
+    The news may be older than what is known: a topic that was deleted and created again under its name looks
+    like one that is gone. So a known topic is read once more before the news counts.
     """
     fresh: list[Topic] = []
     for topic in event.added:
@@ -167,7 +167,7 @@ def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]
         if topic_name in state.topics or (topic_name in state.work and state.work[topic_name].newcomer):
             state.want_read(topic_name, event.cause)
     if event.is_everything:
-        # One that this controller created, and that went before its name was ever read.
+        # A topic that this controller created, and that vanished before its name was ever read.
         for topic_name in sorted(state.topics.keys() - {topic.name for topic in event.added}):
             state.want_read(topic_name, event.cause)
     names, effects = add_topics(state, fresh)
@@ -175,7 +175,7 @@ def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]
 
 
 def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[TopicPartition], list[Effect]]:
-    """Take topics in, except for those known already and those that cannot be led as they are.
+    """Add topics, except those that are known already and those that cannot be led as they are.
 
     Topics without an id or a marker get it first (adoption.py).
     """

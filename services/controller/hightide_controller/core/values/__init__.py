@@ -1,1 +1,1 @@
-"""What the controller's core speaks of: partitions, requests, writes, settings of topics."""
+"""The values of the controller's core: partitions, requests, writes, settings of topics."""

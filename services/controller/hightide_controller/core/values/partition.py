@@ -1,4 +1,4 @@
-"""A partition as the controller sees it, and the legal ways through its states."""
+"""A partition as the controller sees it, and the legal changes of its state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_LEADER: Final = -1
 
 
 class TopicPartition(NamedTuple):
-    """Which partition is meant; the key of every index in ClusterState."""
+    """A topic name and a partition number; the key of every index in ClusterState."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
     PartitionState.NON_EXISTENT: frozenset(
         {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
     ),
-    # ONLINE or OFFLINE to NEW: the leaderAndISR znode was taken away by hand.
+    # ONLINE or OFFLINE to NEW: an operator deleted the leaderAndISR znode.
     PartitionState.NEW: frozenset(
         {PartitionState.NON_EXISTENT, PartitionState.ONLINE, PartitionState.OFFLINE}
     ),
@@ -55,7 +55,8 @@ VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
 
 
 class RecoveredLog(NamedTuple):
-    """What a broker still has of a partition after it may have lost the end of its log; epoch -1: nothing."""
+    """How much a broker still has of a partition after it may have lost the end of its log; epoch -1:
+    nothing."""
 
     broker_id: int
     leader_epoch: int
@@ -66,10 +67,10 @@ class RecoveredLog(NamedTuple):
 class LeaderAndIsr:
     """The decision about one partition, as its znode holds it.
 
-    `partition_epoch` is the zkVersion of the znode: of the one read, or, in a decision that is being
-    stored, the one that it will have when the write succeeds. `eligible` left the ISR when it fell below
-    min.insync.replicas and hold all that is committed (KIP-966); `recovered` are the logs that may have lost
-    their ends; `unclean_epoch` is the last leader epoch whose election may have lost records, 0: none.
+    `partition_epoch` is the zkVersion of the znode that was read; in a decision that is being stored, it is
+    the version that the znode will have. `eligible` replicas left the ISR when it fell below
+    min.insync.replicas, and have all committed records (KIP-966). `recovered` are the logs that may have lost
+    their ends. `unclean_epoch` is the last leader epoch whose election may have lost records, 0: none.
     """
 
     leader: int
@@ -89,7 +90,7 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition: where its replicas are, and the last decision known about it."""
+    """One partition: its replicas, and the last decision known about it."""
 
     name: TopicPartition
     replicas: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""What requests ask of one topic, until it is so: the part of an RPC that topic_writes.py carries out.
+"""What requests ask of one topic, until it is done: the part of an RPC that topic_writes.py carries out.
 
-A wish stays with its topic until ZooKeeper holds what it asks for, or it is refused: writes that fail, or
-whose outcome is unknown, need no further thought. It outlives the patience of its request once a write that
-carries it may have happened (`is_begun`).
+A requested change stays with its topic until ZooKeeper holds it, or it is refused. So writes that fail, or
+whose outcome is unknown, need no special handling. It outlives its request once a write that carries it may
+have happened (`is_begun`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ __all__ = ["RequestedChange", "RequestedGrowth", "RequestedMoves", "RequestedSet
 
 @dataclass(slots=True)
 class RequestedGrowth:
-    """AddPartitions: the topic shall have `partition_count` partitions."""
+    """AddPartitions: the topic is to have `partition_count` partitions."""
 
     request_id: int
     partition_count: int
     assignment: tuple[tuple[int, ...], ...] = ()
-    """AR of the new ones; chosen when it begins where the request leaves it open."""
+    """AR of the new ones; chosen at the beginning if the request leaves it open."""
     is_begun: bool = False
-    """Whether a write that carries it was handed to ZooKeeper."""
+    """Whether a write that carries it was sent to ZooKeeper."""
 
 
 @dataclass(slots=True)
 class RequestedShrink:
-    """RemovePartitions: the topic shall have `partition_count` partitions."""
+    """RemovePartitions: the topic is to have `partition_count` partitions."""
 
     request_id: int
     partition_count: int
@@ -35,7 +35,7 @@ class RequestedShrink:
 
 @dataclass(slots=True)
 class RequestedSettings:
-    """AlterTopicConfig: these settings shall hold, and those be back to their defaults."""
+    """AlterTopicConfig: settings to set, and settings to reset to their defaults."""
 
     request_id: int
     to_set: dict[str, str] = field(default_factory=dict)
@@ -45,18 +45,18 @@ class RequestedSettings:
 
 @dataclass(slots=True)
 class RequestedMoves:
-    """ReassignPartitions and CancelReassignments, as far as one topic is meant.
+    """ReassignPartitions and CancelReassignments, as far as they are about one topic.
 
-    Partition → the replicas that it shall have, None where its move shall be taken back. What is settled is
-    left out from then on.
+    Partition → its new replicas, None if its move is to be cancelled. Partitions that are settled are
+    removed.
     """
 
     request_id: int
     targets: dict[int, tuple[int, ...] | None]
     begun: set[int] = field(default_factory=set)
-    """Partitions of which a write was handed to ZooKeeper."""
+    """Partitions of which a write was sent to ZooKeeper."""
     is_begun: bool = False
-    """Never: the request is answered when the moves are stored, whatever brokers have heard of it."""
+    """Never: the request is answered when the moves are stored, whatever brokers have received."""
 
 
 RequestedChange = RequestedGrowth | RequestedShrink | RequestedSettings | RequestedMoves

@@ -1,6 +1,6 @@
-"""What clients and brokers ask of the active controller, as events of the core.
+"""Requests of clients and brokers to the active controller, as events of the core.
 
-Each carries a `request_id` and is answered once: by an Answer effect of its kind or by RefuseRequest.
+Each has a `request_id` and is answered once: by an Answer effect of its kind or by RefuseRequest.
 `validate_only` checks everything and changes nothing.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
 class DeleteTopicRequested:
     """Delete a topic. Answered by AnswerTopic when its name is free and the live brokers have stopped.
 
-    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    Refused if the topic of the name has another id than `topic_id` (hex; empty: any).
     """
 
     request_id: int
@@ -56,9 +56,9 @@ class AddPartitionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsRequested:
-    """Shrink a topic to `partition_count`: the highest numbers go. Answered by AnswerTopic.
+    """Shrink a topic to `partition_count`: the highest numbers are removed. Answered by AnswerTopic.
 
-    Refused where the topic of the name has another id than `topic_id` (hex; empty: any).
+    Refused if the topic of the name has another id than `topic_id` (hex; empty: any).
     """
 
     request_id: int
@@ -71,7 +71,7 @@ class RemovePartitionsRequested:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfigRequested:
-    """Change settings of a topic. Answered by AnswerTopic when the live brokers hold them."""
+    """Change settings of a topic. Answered by AnswerTopic when the live brokers have applied them."""
 
     request_id: int
     name: str
@@ -105,7 +105,7 @@ class ReassignmentsRequested:
 
 @dataclass(frozen=True, slots=True)
 class CancelReassignmentsRequested:
-    """Take moves back; no names means all. Answered by AnswerPartitions when it is stored."""
+    """Cancel moves; no names means all. Answered by AnswerPartitions when it is stored."""
 
     request_id: int
     names: tuple[TopicPartition, ...] = ()
@@ -115,7 +115,8 @@ class CancelReassignmentsRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentThrottleRequested:
-    """Change the speed limit of moves; 0: none. Answered by AnswerDone when the live brokers hold it."""
+    """Change the speed limit of moves; 0: none. Answered by AnswerDone when the live brokers have applied
+    it."""
 
     request_id: int
     throttle_bytes_per_s: int
@@ -123,10 +124,10 @@ class ReassignmentThrottleRequested:
 
 
 class ElectionKind(Enum):
-    """Who may become the leader.
+    """The replicas that may become the leader.
 
-    PREFERRED: the first of AR, where it is alive and in sync.
-    UNCLEAN: any live replica, where no in-sync one is alive; what only the others hold is lost.
+    PREFERRED: the first of AR, if it is alive and in sync. UNCLEAN: any live replica, if no in-sync one is
+    alive; records that only the others have are lost.
     """
 
     PREFERRED = auto()
@@ -135,9 +136,9 @@ class ElectionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersRequested:
-    """Elect leaders by hand. No names means all partitions, which only PREFERRED accepts.
+    """Elect leaders at an operator's request. No names means all partitions, which only PREFERRED accepts.
 
-    Answered by AnswerElections when the decisions are stored and the live brokers hold them.
+    Answered by AnswerElections when the decisions are stored and the live brokers have them.
     """
 
     request_id: int

@@ -1,4 +1,4 @@
-"""The settings that a topic may have, and what values they take."""
+"""The settings that a topic may have, and their values."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ _RULES: Final[dict[str, _Whole | _OneOf]] = {
 }
 
 _REPLICAS_FOR_TWO: Final = 3
-"""With so many, acks=all can ask for two and goes on while any one broker is away; with two it could not."""
+"""With so many replicas, acks=all can require two and goes on while any one broker is away. With two it could
+not."""
 
 
 def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | None:
-    """What is wrong with these settings, as a sentence; None where nothing is."""
+    """What is wrong with these settings, as a sentence; None if nothing is."""
     for name, value in sorted(configs.items()):
         if (fault := _setting_fault(name, value)) is not None:
             return fault
@@ -85,10 +86,10 @@ def config_fault(configs: Mapping[str, str], replication_factor: int) -> str | N
 
 
 def configs_of_new_topic(configs: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """What a topic begins with: what its request says, and min.insync.replicas=2 where it has three replicas
-    or more (`replication_factor` is that of the partition with the fewest) and says nothing.
+    """The settings of a new topic: those of its request, and min.insync.replicas=2 if it has three replicas
+    or more (`replication_factor` is that of the partition with the fewest) and does not set it.
 
-    It is written down with the topic: so topics that are there stay as they are, and describing one tells it.
+    It is stored with the topic. So existing topics stay as they are, and a description shows it.
     """
     if MIN_INSYNC_REPLICAS in configs or replication_factor < _REPLICAS_FOR_TWO:
         return dict(configs)
@@ -96,7 +97,7 @@ def configs_of_new_topic(configs: Mapping[str, str], replication_factor: int) ->
 
 
 def unknown_setting(name: str) -> str | None:
-    """What is wrong with a setting's name; None where topics have it."""
+    """What is wrong with a setting's name; None if topics have it."""
     if name in _RULES:
         return None
     near = get_close_matches(name, _RULES, n=1)
@@ -105,7 +106,7 @@ def unknown_setting(name: str) -> str | None:
 
 
 def sensible_part(configs: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """The settings that make sense by themselves; min.insync.replicas is as strict as can be met."""
+    """The settings that are valid by themselves; min.insync.replicas is as strict as the replicas allow."""
     kept = {name: value for name, value in configs.items() if _setting_fault(name, value) is None}
     if int(kept.get(MIN_INSYNC_REPLICAS, "1")) > replication_factor:
         kept[MIN_INSYNC_REPLICAS] = str(replication_factor)
@@ -120,7 +121,7 @@ def _setting_fault(name: str, value: str) -> str | None:
 
 
 def min_insync_replicas(configs: Mapping[str, str]) -> int:
-    """How many in-sync replicas a commit of the topic takes, as far as its own settings tell."""
+    """How many in-sync replicas a commit of the topic needs, as far as its own settings say."""
     value = configs.get(MIN_INSYNC_REPLICAS, "1")
     return int(value) if _RULES[MIN_INSYNC_REPLICAS].fault(value) is None else 1
 
